@@ -1,0 +1,202 @@
+r"""Calibration: the smallest noise that a profile certifies, always rounded to the safe side.
+
+Every search ends at a scale where the bound was evaluated and holds, with a relative reserve of
+1e-9 for the rounding of the profile itself. Inputs are public facts only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+from .guarantees import check_number
+from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
+
+NEIGHBORS = ("replace_one", "add_or_remove_one")
+
+# Profiles are computed to a relative error of 1e-9 or better; aiming this much lower covers it.
+_RESERVE = 1 - 2e-9
+
+
+def check_neighbors(neighbors: str, owner: str) -> str:
+    """Return ``neighbors`` if it names a neighbouring relation, or raise."""
+    if neighbors not in NEIGHBORS:
+        raise ValueError(
+            f"The 'neighbors' parameter of {owner} must be one of {list(NEIGHBORS)}. Got {neighbors!r} instead."
+        )
+    return neighbors
+
+
+def _check_budget(epsilon: float, delta: float, owner: str) -> None:
+    check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
+    check_number("delta", owner, delta, "a number in (0, 1)", 0, 1, low_open=True)
+
+
+def smallest_safe(holds: Callable[[float], bool], start: float = 1.0) -> float:
+    """Return a positive ``x`` with ``holds(x)`` true and, for a monotone ``holds``, the smallest
+    one.
+
+    ``holds`` may jump; it should be false near 0 and true for large values. The value returned has
+    been evaluated.
+    """
+    high = start
+    for _ in range(2000):
+        if holds(high):
+            break
+        high *= 2
+    else:
+        raise ValueError("No finite noise scale satisfies the bound.")
+    low = high / 2
+    for _ in range(2000):
+        if low < 1e-300:
+            return high
+        if not holds(low):
+            break
+        low, high = low / 2, low
+    while True:
+        middle = math.sqrt(low * high)
+        if not low < middle < high or high / low < 1 + 1e-13:
+            return high
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+
+
+@lru_cache(maxsize=1024)
+def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return the smallest standard deviation of Gaussian noise that gives (epsilon, delta)-DP.
+
+    ``std = sensitivity / mu`` with ``gaussian_delta(epsilon, mu) = delta`` (the analytic Gaussian mechanism).
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget; epsilon above 0, delta in (0, 1).
+    sensitivity : float
+        l2 distance of the two released vectors, at most.
+
+    Returns
+    -------
+    float
+        The standard deviation, on the safe side.
+
+    Examples
+    --------
+    >>> round(gaussian_scale(1.0, 1e-5), 6)
+    3.730632
+    """
+    _check_budget(epsilon, delta, "gaussian_scale")
+    check_number(
+        "sensitivity", "gaussian_scale", sensitivity, "a finite number of at least 0", 0, math.inf
+    )
+    target = delta * _RESERVE
+    return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu for which mu-Gaussian DP implies (epsilon, delta)-DP, on the safe
+    side.
+    """
+    return 1 / gaussian_scale(epsilon, delta, 1.0)
+
+
+def _check_objective(
+    epsilon: float, lipschitz: float, curvature_ratio: float, rank: int, neighbors: str, owner: str
+) -> float:
+    """Check the public facts of objective perturbation and return what the Jacobian leaves of epsilon."""
+    check_neighbors(neighbors, owner)
+    check_number("lipschitz", owner, lipschitz, "a finite number of at least 0", 0, math.inf)
+    check_number(
+        "curvature_ratio", owner, curvature_ratio,
+        "a finite number of at least 0 (a smooth loss and alpha > 0)", 0, math.inf,
+    )  # fmt: skip
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise ValueError(
+            f"The 'rank' parameter of {owner} must be an integer of at least 1. Got {rank!r} instead."
+        )
+    return epsilon - rank * math.log1p(curvature_ratio)
+
+
+def _refuse_curvature(owner: str, epsilon: float, curvature_ratio: float) -> ValueError:
+    return ValueError(
+        f"{owner} needs log(1 + curvature_ratio) below epsilon={epsilon!r}. Got curvature_ratio={curvature_ratio!r}. "
+        "Use a larger alpha, a larger bandwidth or a larger epsilon."
+    )
+
+
+@lru_cache(maxsize=1024)
+def objective_perturbation_scale(
+    epsilon: float,
+    delta: float,
+    lipschitz: float,
+    curvature_ratio: float,
+    rank: int = 1,
+    neighbors: str = "replace_one",
+) -> float:
+    """Return the smallest certified standard deviation of ``b`` in ``J(theta) + <b, theta>``, J a
+    SUM over records.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget; epsilon above 0, delta in (0, 1).
+    lipschitz : float
+        Bound on the norm of one record's gradient in theta.
+    curvature_ratio : float
+        ``kappa = beta / Lambda``: the largest Hessian eigenvalue of one record over the strong convexity of J.
+    rank : int
+        1 for a generalised linear model (each record's gradient is a multiple of one fixed
+        vector); otherwise the dimension of a fixed subspace that holds every gradient of the
+        record.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation.
+
+    Returns
+    -------
+    float
+        The standard deviation, on the safe side.
+
+    Examples
+    --------
+    >>> round(objective_perturbation_scale(1.0, 1e-5, 1.0, 0.05), 6)
+    8.132858
+    """
+    owner = "objective_perturbation_scale"
+    _check_budget(epsilon, delta, owner)
+    reduced = _check_objective(epsilon, lipschitz, curvature_ratio, rank, neighbors, owner)
+    target = delta * _RESERVE
+    if rank == 1:
+        profile = glm_replace_delta if neighbors == "replace_one" else glm_add_remove_delta
+        if neighbors == "replace_one" and reduced <= 0:
+            raise _refuse_curvature(owner, epsilon, curvature_ratio)
+
+        def delta_at(std: float) -> float:
+            return profile(epsilon, 1 / std, curvature_ratio)
+    else:
+
+        def delta_at(std: float) -> float:
+            return structured_delta(epsilon, 1 / std, curvature_ratio, rank, neighbors)
+
+    if delta_at(1e12) > target:
+        raise _refuse_curvature(owner, epsilon, curvature_ratio)
+    return lipschitz * smallest_safe(lambda std: delta_at(std) <= target)
+
+
+def objective_perturbation_laplace_scale(
+    epsilon: float, lipschitz: float, curvature_ratio: float, neighbors: str = "replace_one"
+) -> float:
+    """Return the scale ``gamma`` of l2-Laplace noise ``b`` that makes GLM objective perturbation
+    epsilon-DP.
+
+    ``gamma = L / (epsilon - log(1 + kappa))`` under add-or-remove-one, ``2 L / (...)`` under replace-one; ``b`` has
+    density proportional to ``exp(-||b|| / gamma)``.
+    """
+    owner = "objective_perturbation_laplace_scale"
+    check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)
+    reduced = _check_objective(epsilon, lipschitz, curvature_ratio, 1, neighbors, owner)
+    if reduced <= 0:
+        raise _refuse_curvature(owner, epsilon, curvature_ratio)
+    records = 2 if neighbors == "replace_one" else 1
+    return records * lipschitz / reduced
