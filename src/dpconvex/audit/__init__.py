@@ -1,0 +1,34 @@
+"""Audits: attacks that try to refute a privacy claim, and the bound on epsilon they prove."""
+
+from dpconvex.audit.attacks import AuditResult, Claim, TradeoffCurve, audit
+from dpconvex.audit.bounds import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    epsilon_from_probabilities,
+    epsilon_lower_bound,
+)
+from dpconvex.audit.estimator import NeighborPair, audit_estimator, neighbor_pairs
+from dpconvex.audit.scalar import (
+    GaussianRelease,
+    LaplaceRelease,
+    PerturbedObjective,
+    likelihood_ratio,
+)
+
+__all__ = [
+    "AuditResult",
+    "Claim",
+    "GaussianRelease",
+    "LaplaceRelease",
+    "NeighborPair",
+    "PerturbedObjective",
+    "TradeoffCurve",
+    "audit",
+    "audit_estimator",
+    "clopper_pearson_lower",
+    "clopper_pearson_upper",
+    "epsilon_from_probabilities",
+    "epsilon_lower_bound",
+    "likelihood_ratio",
+    "neighbor_pairs",
+]

@@ -1,0 +1,407 @@
+"""Attack a mechanism on two neighbouring data sets and bound its epsilon from below.
+
+An audit never proves privacy; it refutes false claims. It runs the mechanism many times on both
+data sets, picks on some runs the event that tells them apart best, and counts that event on fresh
+runs. If the resulting lower bound exceeds the claim, the claim is false with the stated
+confidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.audit.bounds import (
+    DEFAULT_CONFIDENCE,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    epsilon_from_probabilities,
+)
+
+Array = NDArray[np.float64]
+Sampler = Callable[[int, np.random.Generator], Any]
+
+# Where the profile of a claim is looked at besides its own delta. No price is paid for their
+# number: the two confidence limits of one event hold at every delta at once.
+_PROFILE_DELTAS = np.concatenate([np.logspace(-9.0, -2.0, 15), [0.03, 0.1, 0.2]])
+_THRESHOLDS = 600
+
+
+class Claim(Protocol):
+    """What is audited: anything with a privacy profile (a guarantee or a certificate)."""
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest claimed epsilon at this delta, infinite if none is claimed."""
+        ...
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest claimed delta at this epsilon."""
+        ...
+
+
+@dataclass(frozen=True)
+class TradeoffCurve:
+    """Empirical errors of the threshold tests that tell the two data sets apart.
+
+    Attributes
+    ----------
+    type_one : array
+        Rate of the event on the data set where it is rare, in increasing order.
+    type_two : array
+        Rate of its absence on the data set where it is likely. Privacy keeps
+        ``type_two >= claim.tradeoff(type_one)`` up to sampling error.
+    """
+
+    type_one: Array
+    type_two: Array
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Attributes
+    ----------
+    passed : bool
+        False when ``epsilon_lower_bound > epsilon``: the claim is refuted.
+    epsilon_lower_bound : float
+        Lower confidence bound on the true epsilon at ``delta``.
+    epsilon : float
+        The claimed epsilon at ``delta``.
+    delta : float
+        The point of the claimed profile that came closest to (or furthest beyond) refutation.
+    confidence : float
+        Probability that the lower bound is right, whatever the mechanism.
+    statistic : str
+        ``"projection"``, ``"deviation"`` (distance of the projection from its centre) or
+        ``"custom"``.
+    threshold : float
+        The event is ``statistic > threshold`` or ``statistic <= threshold``.
+    direction : str
+        ``"above"`` or ``"below"`` the threshold.
+    likely : str
+        ``"first"`` or ``"second"``: the data set on which the event is likelier.
+    likely_hits, rare_hits : int
+        Counts of the event on the evaluation runs of the two data sets.
+    runs : int
+        Evaluation runs per data set, which the bound rests on.
+    selection_runs : int
+        Runs per data set spent on choosing the event.
+    tradeoff : TradeoffCurve
+        Errors of all thresholds of the chosen statistic and direction.
+    """
+
+    passed: bool
+    epsilon_lower_bound: float
+    epsilon: float
+    delta: float
+    confidence: float
+    statistic: str
+    threshold: float
+    direction: str
+    likely: str
+    likely_hits: int
+    rare_hits: int
+    runs: int
+    selection_runs: int
+    tradeoff: TradeoffCurve = field(repr=False, compare=False)
+
+    def summary(self) -> str:
+        """Readable account of the result, one fact per line."""
+        verdict = "consistent with the claim" if self.passed else "CLAIM REFUTED"
+        other = "second" if self.likely == "first" else "first"
+        lines = [
+            f"Privacy audit: {verdict}",
+            f"  claimed epsilon      {self.epsilon:.4g} at delta = {self.delta:.3g}",
+            f"  epsilon lower bound  {self.epsilon_lower_bound:.4g} "
+            f"(wrong with probability at most {1.0 - self.confidence:.1e})",
+            f"  event                {self.statistic} {self.direction} {self.threshold:.6g}",
+            f"  seen                 {self.likely_hits} times on the {self.likely} data set, "
+            f"{self.rare_hits} on the {other}",
+            f"  runs per data set    {self.runs} counted, {self.selection_runs} for selection",
+        ]
+        return "\n".join(lines)
+
+    __str__ = summary
+
+
+@dataclass(frozen=True)
+class _Event:
+    """One threshold event: which side of which threshold, and where it is likelier."""
+
+    statistic: str
+    threshold: float
+    above: bool
+    likely_first: bool
+
+    def hits(self, values: Array) -> int:
+        above = int(np.count_nonzero(values > self.threshold))
+        return above if self.above else len(values) - above
+
+
+def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
+    """Points (epsilon, delta) of the claimed profile at which refutation is tried."""
+    if delta is None:
+        # A claim's own delta is what it still allows at an epsilon no one would call private.
+        own = float(claim.delta(500.0))
+        deltas = np.unique(np.concatenate([[own], _PROFILE_DELTAS[own < _PROFILE_DELTAS]]))
+    else:
+        if not 0.0 <= delta < 1.0:
+            raise ValueError(
+                f"The 'delta' parameter of audit must be in [0, 1). Got {delta!r} instead. "
+                "Leave it out to audit the whole claimed profile."
+            )
+        deltas = np.array([float(delta)])
+    epsilons = np.array([float(claim.epsilon(float(d))) for d in deltas])
+    finite = np.isfinite(epsilons)
+    if not finite.any():
+        raise ValueError(
+            "The 'delta' parameter of audit must be one at which the guarantee claims a finite "
+            f"epsilon. Got {delta!r} instead."
+        )
+    return epsilons[finite], deltas[finite]
+
+
+def _excess(low: Any, high: Any, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
+    """Ratio of the lower bound to the claim on the profile: above 1 refutes."""
+    bound = epsilon_from_probabilities(
+        np.asarray(low)[..., None], np.asarray(high)[..., None], deltas
+    )
+    return bound / np.maximum(epsilons, 1e-12), bound
+
+
+def _select(
+    statistic: str,
+    first: Array,
+    second: Array,
+    evaluation_runs: int,
+    error: float,
+    profile: tuple[Array, Array],
+) -> tuple[float, _Event]:
+    """Best threshold, side and roles on the selection runs, and the ratio they promise."""
+    runs = len(first)
+    first, second = np.sort(first), np.sort(second)
+    # Order statistics of each sample, denser in both tails, where small deltas are decided.
+    ranks = np.concatenate(
+        [np.logspace(0.0, np.log10(runs / 2.0), _THRESHOLDS // 4), np.linspace(1, runs, 100)]
+    ).astype(int)
+    ranks = np.unique(np.concatenate([ranks, runs - ranks, [0]]))
+    ranks = ranks[ranks < runs]
+    thresholds = np.unique(np.concatenate([first[ranks], second[ranks]]))
+    first_above = runs - np.searchsorted(first, thresholds, side="right")
+    second_above = runs - np.searchsorted(second, thresholds, side="right")
+
+    best = (-1.0, _Event(statistic, float(thresholds[0]), True, True))
+    for above in (True, False):
+        for likely_first in (True, False):
+            likely, rare = (first_above, second_above)
+            if not likely_first:
+                likely, rare = rare, likely
+            if not above:
+                likely, rare = runs - likely, runs - rare
+            # What the evaluation runs would prove if they repeated these frequencies.
+            scale = evaluation_runs / runs
+            low = clopper_pearson_lower(likely * scale, evaluation_runs, error)
+            high = clopper_pearson_upper(rare * scale, evaluation_runs, error)
+            ratio = _excess(low, high, *profile)[0].max(axis=-1)
+            index = int(np.argmax(ratio))
+            if ratio[index] > best[0]:
+                event = _Event(statistic, float(thresholds[index]), above, likely_first)
+                best = (float(ratio[index]), event)
+    return best
+
+
+def _tradeoff(event: _Event, first: Array, second: Array) -> TradeoffCurve:
+    likely, rare = (first, second) if event.likely_first else (second, first)
+    sign = 1.0 if event.above else -1.0
+    likely, rare = np.sort(sign * likely), np.sort(sign * rare)
+    runs = len(rare)
+    ranks = np.unique(np.linspace(0, runs - 1, min(runs, 501)).astype(int))[::-1]
+    thresholds = rare[ranks]
+    type_one = 1.0 - np.searchsorted(rare, thresholds, side="right") / runs
+    type_two = np.searchsorted(likely, thresholds, side="right") / runs
+    return TradeoffCurve(np.append(type_one, 1.0), np.append(type_two, 0.0))
+
+
+def _draw(sampler: Sampler, count: int, rng: np.random.Generator) -> Array:
+    outputs = np.asarray(sampler(count, rng), dtype=np.float64)
+    if outputs.ndim not in (1, 2) or outputs.shape[0] != count:
+        raise ValueError(
+            "A sampler of audit must return an array of shape (count,) or (count, k). "
+            f"Got shape {outputs.shape} for count={count} instead."
+        )
+    if not np.isfinite(outputs).all():
+        raise ValueError(
+            "A sampler of audit must return finite outputs. Got a NaN or an infinity instead. "
+            "Map failures of the mechanism to a number: a failure that depends on data is an "
+            "output too."
+        )
+    return outputs
+
+
+def audit(
+    sample_first: Sampler,
+    sample_second: Sampler,
+    guarantee: Claim,
+    runs: int = 100_000,
+    *,
+    delta: float | None = None,
+    confidence: float = DEFAULT_CONFIDENCE,
+    rng: np.random.Generator | int | None = None,
+    statistic: Callable[[Array], Any] | None = None,
+    selection_share: float = 0.25,
+) -> AuditResult:
+    """Try to refute a privacy claim by running a mechanism on two neighbouring data sets.
+
+    ``epsilon_lb = log((p_lo - delta) / q_hi)`` for one event ``statistic > threshold`` (or
+    ``<=``), with Clopper-Pearson limits at ``(1 - confidence) / 2`` each side. Statistic,
+    threshold, side and the roles of the data sets are chosen on the first ``selection_share`` of
+    the runs, and the event is counted on the others only, so the choice costs no confidence. The
+    two limits hold at all deltas at once, so the whole claimed profile is tested for the price of
+    one point.
+
+    Parameters
+    ----------
+    sample_first, sample_second : callable
+        ``sample(count, rng)`` returns ``count`` independent outputs of the mechanism, as an array
+        of shape (count,) or (count, k), on the first and on the second data set.
+    guarantee : PureDP, ApproxDP, GaussianDP or Certificate
+        The claim: an object with ``epsilon(delta)`` and ``delta(epsilon)``.
+    runs : int, default=100_000
+        Runs per data set, selection included. Catching half the noise at (1, 1e-5) takes about
+        1e5 for a Gaussian mechanism.
+    delta : float, optional
+        Audit at this delta alone; by default at the claim's own delta and along its profile.
+    confidence : float, default=1 - 1e-6
+        Probability that a correct claim is not refuted.
+    rng : numpy Generator, int or None
+        Randomness handed to the samplers.
+    statistic : callable, optional
+        Maps outputs to one number per run, for instance an exact likelihood ratio. By default
+        vectors are projected on the difference of the means of the selection runs, and both the
+        projection and its distance from the centre are tried.
+    selection_share : float, default=0.25
+        Share of the runs spent on choosing the event.
+
+    Returns
+    -------
+    AuditResult
+        ``passed`` is False if the claim is refuted.
+
+    Examples
+    --------
+    >>> from dpconvex.audit import GaussianRelease, audit
+    >>> from dpconvex.privacy import GaussianDP
+    >>> honest = audit(GaussianRelease(0.0, 2.0).sample, GaussianRelease(1.0, 2.0).sample,
+    ...                GaussianDP(0.5), runs=20_000, rng=0)
+    >>> honest.passed
+    True
+    >>> halved = audit(GaussianRelease(0.0, 1.0).sample, GaussianRelease(1.0, 1.0).sample,
+    ...                GaussianDP(0.5), runs=20_000, rng=0)
+    >>> halved.passed
+    False
+    """
+    if runs < 100:
+        raise ValueError(
+            f"The 'runs' parameter of audit must be at least 100. Got {runs!r} instead. "
+            "Small deltas need 1e5 and more."
+        )
+    if not 0.5 < confidence < 1.0:
+        raise ValueError(
+            f"The 'confidence' parameter of audit must be in (0.5, 1). Got {confidence!r} instead."
+        )
+    if not 0.0 < selection_share < 1.0:
+        raise ValueError(
+            "The 'selection_share' parameter of audit must be in (0, 1). "
+            f"Got {selection_share!r} instead."
+        )
+    generator = np.random.default_rng(rng)
+    error = 0.5 * (1.0 - confidence)
+    profile = _profile(guarantee, delta)
+    selection_runs = min(max(int(runs * selection_share), 20), runs - 20)
+    evaluation_runs = runs - selection_runs
+
+    first = _draw(sample_first, selection_runs, generator)
+    second = _draw(sample_second, selection_runs, generator)
+    if first.shape != second.shape:
+        raise ValueError(
+            "The samplers of audit must return arrays of one shape. "
+            f"Got {first.shape} and {second.shape} instead."
+        )
+    statistics = _statistics(first, second, statistic)
+    event = max(
+        (
+            _select(name, function(first), function(second), evaluation_runs, error, profile)
+            for name, function in statistics.items()
+        ),
+        key=lambda candidate: candidate[0],
+    )[1]
+
+    function = statistics[event.statistic]
+    first = function(_draw(sample_first, evaluation_runs, generator))
+    second = function(_draw(sample_second, evaluation_runs, generator))
+    likely, rare = event.hits(first), event.hits(second)
+    if not event.likely_first:
+        likely, rare = rare, likely
+    low = clopper_pearson_lower(likely, evaluation_runs, error)
+    high = clopper_pearson_upper(rare, evaluation_runs, error)
+    ratio, bound = _excess(low, high, *profile)
+    index = int(np.argmax(ratio))
+    epsilon = float(profile[0][index])
+    return AuditResult(
+        passed=bool(bound[index] <= epsilon),
+        epsilon_lower_bound=float(bound[index]),
+        epsilon=epsilon,
+        delta=float(profile[1][index]),
+        confidence=confidence,
+        statistic=event.statistic,
+        threshold=event.threshold,
+        direction="above" if event.above else "below",
+        likely="first" if event.likely_first else "second",
+        likely_hits=likely,
+        rare_hits=rare,
+        runs=evaluation_runs,
+        selection_runs=selection_runs,
+        tradeoff=_tradeoff(event, first, second),
+    )
+
+
+def _statistics(
+    first: Array, second: Array, statistic: Callable[[Array], Any] | None
+) -> dict[str, Callable[[Array], Array]]:
+    """Functions from outputs to one number per run, fitted on the selection runs."""
+    if statistic is not None:
+
+        def custom(outputs: Array) -> Array:
+            values = np.asarray(statistic(outputs), dtype=np.float64)
+            if values.shape != outputs.shape[:1]:
+                raise ValueError(
+                    "The 'statistic' parameter of audit must return one number per run. "
+                    f"Got shape {values.shape} for {outputs.shape[0]} runs instead."
+                )
+            return values
+
+        return {"custom": custom}
+    if first.ndim == 1:
+
+        def projection(outputs: Array) -> Array:
+            return outputs
+    else:
+        gap = first.mean(axis=0) - second.mean(axis=0)
+        length = float(np.linalg.norm(gap))
+        axis = gap / length if length > 0 else np.eye(len(gap))[0]
+
+        def projection(outputs: Array) -> Array:
+            return np.asarray(outputs @ axis, dtype=np.float64)
+
+    centre = float(np.median(np.concatenate([projection(first), projection(second)])))
+
+    def deviation(outputs: Array) -> Array:
+        # A record whose slope follows the sign of the noise shows in both tails at once.
+        return np.abs(projection(outputs) - centre)
+
+    return {"projection": projection, "deviation": deviation}
