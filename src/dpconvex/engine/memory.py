@@ -1,0 +1,214 @@
+"""Sums over rows of an array in memory, block by block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.rows import RowMap
+from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
+
+__all__ = ["MemoryRows"]
+
+Array = npt.NDArray[np.float64]
+BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
+
+BLOCK_BYTES = 1 << 19  # a mapped block and the raw rows it comes from share the L2 cache
+CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
+RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
+
+
+class MemoryRows:
+    """Rows and targets in memory, mapped block by block to bounded rows.
+
+    `sum` adds a function of (mapped block, targets, weights) over all blocks. Blocks and the order
+    of addition depend on the shape of the data only, so results are bitwise the same for every
+    number of threads.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+        Any real dtype, C or F order; never copied as a whole when it is large.
+    y : array of shape (n_rows,)
+        Targets, mapped to ``(y - target_shift) * target_scale``.
+    row_map : RowMap
+        Public facts: how a raw row becomes a bounded row.
+    target_shift, target_scale : float
+        Public map of the targets.
+    threads : int, optional
+        Number of worker threads, all available cores by default.
+
+    Attributes
+    ----------
+    n_rows, dim : int
+        Number of rows; number of coefficients, intercept included.
+    mean_target_size : float
+        Mean of ``|y|`` over mapped targets (a private number).
+    """
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        row_map: RowMap,
+        target_shift: float = 0.0,
+        target_scale: float = 1.0,
+        threads: int | None = None,
+    ) -> None:
+        raw = np.asarray(X)
+        if raw.ndim != 2 or raw.shape[1] != row_map.n_features:
+            raise ValueError(
+                f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). "
+                f"Got shape {raw.shape} instead."
+            )
+        if raw.dtype.kind not in "fiu" or raw.dtype.itemsize not in (4, 8):
+            raw = raw.astype(np.float64)
+        if not raw.dtype.isnative:
+            raw = raw.astype(raw.dtype.newbyteorder("="))
+        targets = (np.asarray(y, dtype=np.float64) - target_shift) * target_scale
+        if targets.shape != (raw.shape[0],):
+            raise ValueError(
+                f"The 'y' parameter of MemoryRows must have shape ({raw.shape[0]},), one target "
+                f"per row of X. Got shape {targets.shape} instead."
+            )
+        if raw.shape[0] == 0:
+            raise ValueError("The 'X' parameter of MemoryRows must have at least one row.")
+        self._raw = raw
+        self._targets = np.ascontiguousarray(targets)
+        self.row_map = row_map
+        self.threads = available_cores() if threads is None else int(threads)
+        self.n_rows, self.dim = raw.shape[0], row_map.dim
+        self.mean_target_size = float(np.abs(targets).mean())
+        self.block_rows = min(self.n_rows, max(64, BLOCK_BYTES // (8 * self.dim)))
+        self._blocks = -(-self.n_rows // self.block_rows)
+        low = np.zeros(1) if row_map.low is None else np.array(row_map.low)
+        high = np.zeros(1) if row_map.high is None else np.array(row_map.high)
+        self._map_arguments = (
+            low,
+            high,
+            np.array(row_map.shift),
+            np.array(row_map.scale),
+            row_map.low is not None,
+            int(row_map.fit_intercept),
+            row_map.row_norm,
+            row_map.influence == "shorten",
+            bool(raw.flags.f_contiguous and not raw.flags.c_contiguous),
+        )
+        self._kept: list[tuple[Array, Array, Array]] | None = None
+        self._keeping = threading.Lock()
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+        return self.block_rows + -(-self._blocks // RUNS) + min(self._blocks, RUNS)
+
+    def sum(self, function: BlockFunction) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over all blocks of rows.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a mapped block of shape (rows, dim), its targets and its weights, none of which
+            it may change or keep, and returns a tuple of new arrays or numbers. It runs in several
+            threads.
+
+        Returns
+        -------
+        tuple
+            The sums, in float64.
+        """
+        if self._blocks == 1:
+            ((block, y, w),) = self._kept_blocks()
+            return function(block, y, w)
+        runs = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()
+        spans = list(zip(runs[:-1], runs[1:], strict=True))
+
+        def run(span: tuple[int, int]) -> list[Any]:
+            return _accumulate(function(*part) for part in self._mapped(*span))
+
+        with single_threaded_blas():
+            if self.threads <= 1:
+                return tuple(_accumulate(map(run, spans)))
+            return tuple(_accumulate(worker_pool(self.threads).map(run, spans)))
+
+    def mapped(self) -> tuple[Array, Array, Array]:
+        """Return the whole mapped data (rows, targets, weights) as new arrays."""
+        parts = [tuple(map(np.copy, part)) for part in self._mapped(0, self._blocks)]
+        rows, targets, weights = zip(*parts, strict=True)
+        return np.concatenate(rows), np.concatenate(targets), np.concatenate(weights)
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
+        """Return the given rows as their own `MemoryRows`."""
+        taken = MemoryRows(
+            self._raw[indices], self._targets[indices], self.row_map, threads=self.threads
+        )
+        return taken
+
+    def subsample(self, rows: int) -> MemoryRows:
+        """Return about `rows` rows, the same ones at every call, spread over the data.
+
+        One row is drawn at random from each of `rows` equal stretches with a fixed seed: spread
+        evenly, yet blind to any period in the order of the data.
+        """
+        rows = min(int(rows), self.n_rows)
+        edges = np.linspace(0, self.n_rows, rows + 1)
+        drawn = edges[:-1] + np.random.default_rng(0).random(rows) * np.diff(edges)
+        return self.take(np.minimum(drawn.astype(np.int64), self.n_rows - 1))
+
+    def _kept_blocks(self) -> list[tuple[Array, Array, Array]]:
+        if self._kept is None:
+            with self._keeping:
+                if self._kept is None:
+                    self._kept = list(self._fresh(0, self._blocks, reuse=False))
+        return self._kept
+
+    def _mapped(self, first: int, last: int) -> Iterator[tuple[Array, Array, Array]]:
+        if 8 * self.n_rows * self.dim <= CACHE_BYTES:
+            return iter(self._kept_blocks()[first:last])
+        return self._fresh(first, last, reuse=True)
+
+    def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
+        from dpconvex.engine.mapping import map_block
+
+        low, high, shift, scale, clip, lead, row_norm, shorten, by_columns = self._map_arguments
+        block = np.empty((self.block_rows, self.dim))
+        weights = np.empty(self.block_rows)
+        for index in range(first, last):
+            start = index * self.block_rows
+            stop = min(start + self.block_rows, self.n_rows)
+            if not reuse:
+                block = np.empty((stop - start, self.dim))
+                weights = np.empty(stop - start)
+            part, influence = block[: stop - start], weights[: stop - start]
+            map_block(
+                self._raw,
+                start,
+                low,
+                high,
+                shift,
+                scale,
+                clip,
+                lead,
+                row_norm,
+                shorten,
+                by_columns,
+                part,
+                influence,
+            )
+            yield part, self._targets[start:stop], influence
+
+
+def _accumulate(parts: Any) -> list[Any]:
+    """Add tuples of arrays or numbers in order, in place where the first one is an array."""
+    totals: list[Any] = []
+    for part in parts:
+        if not totals:
+            totals = list(part)
+            continue
+        for position, term in enumerate(part):
+            totals[position] += term
+    return totals

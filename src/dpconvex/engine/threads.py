@@ -1,0 +1,65 @@
+"""Worker threads for sums over rows, and BLAS kept to one thread inside them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["available_cores", "single_threaded_blas", "worker_pool"]
+
+
+def available_cores() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.lru_cache(maxsize=8)
+def worker_pool(threads: int) -> ThreadPoolExecutor:
+    """Return the process-wide pool of `threads` workers."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="dpconvex")
+
+
+# Threads do not survive a fork: a child that used the parent's pool would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=worker_pool.cache_clear)
+
+
+@functools.lru_cache(maxsize=1)
+def _blas_controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+_lock = threading.Lock()
+_depth = 0
+_limiter: Any = None
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Keep BLAS to one thread: blocks are small, and the workers already fill the cores.
+
+    Entries are counted, so nested and concurrent use restores the caller's setting once, at the
+    end of the last one.
+    """
+    global _depth, _limiter
+    with _lock:
+        if _depth == 0:
+            _limiter = _blas_controller().limit(limits=1)
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                _limiter.restore_original_limits()
+                _limiter = None

@@ -1,0 +1,330 @@
+"""The empirical objective: a mean of weighted losses over rows, plus a ridge."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["EmpiricalObjective", "Rows"]
+
+Array = npt.NDArray[np.float64]
+
+UNIT = 2.0**-53  # relative error of one rounding
+LOSS_ULPS = 16  # a loss's slope is taken to be computed within this many roundings of its bound
+
+
+class Rows(Protocol):
+    """What an engine offers: sums over mapped rows, and a part of the rows."""
+
+    n_rows: int
+    dim: int
+    row_map: Any
+    mean_target_size: float
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+
+    def sum(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over all blocks of rows."""
+
+    def subsample(self, rows: int) -> Rows:
+        """Return about `rows` rows, spread over the data."""
+
+
+@dataclass(frozen=True)
+class _Widened:
+    """The loss averaged over margins in ``z ± width``: a smoother stand-in for warm starts."""
+
+    loss: Any
+    width: float
+
+    @property
+    def kind(self) -> str:
+        return str(self.loss.kind)
+
+    @property
+    def lipschitz(self) -> float:
+        return float(self.loss.lipschitz)
+
+    @property
+    def smoothness(self) -> float:
+        return float(min(self.loss.smoothness, self.loss.lipschitz / self.width))
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Simpson's rule; the value only guides line searches."""
+        return (
+            self.loss.value(y, z - self.width)
+            + 4 * self.loss.value(y, z)
+            + self.loss.value(y, z + self.width)
+        ) / 6
+
+    def gradient(self, y: Array, z: Array) -> Array:
+        """(loss(z + width) - loss(z - width)) / (2 width)."""
+        return (self.loss.value(y, z + self.width) - self.loss.value(y, z - self.width)) / (
+            2 * self.width
+        )
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        """(slope(z + width) - slope(z - width)) / (2 width)."""
+        return (self.loss.gradient(y, z + self.width) - self.loss.gradient(y, z - self.width)) / (
+            2 * self.width
+        )
+
+
+class _Counter:
+    """Passes over the data, shared by an objective and everything derived from it."""
+
+    def __init__(self) -> None:
+        self.passes = 0.0
+
+
+class EmpiricalObjective:
+    """Weighted empirical risk with a ridge and a linear term, all in MEAN form.
+
+    ``F(theta) = (1/N) sum_i w_i loss(y_i, x~_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``
+    with ``N = divisor`` and ``b = linear``.
+
+    Parameters
+    ----------
+    rows : MemoryRows or another engine
+        Mapped rows x~, targets y and weights w.
+    loss : Loss
+        Pointwise loss of the margin.
+    alpha : float
+        Ridge; it covers the intercept too.
+    divisor : float, optional
+        The public N; the number of rows by default. Under ``add_or_remove_one`` pass the nominal
+        number of rows, because the count of rows is then private.
+    linear : array of shape (dim,), optional
+        The vector b, already divided by N; zero by default.
+
+    Attributes
+    ----------
+    dim : int
+        Number of coefficients, intercept included.
+    strong_convexity : float
+        ``alpha``.
+    passes : float
+        Passes over the full data so far, by this objective and everything derived from it;
+        subsamples count by their share of the rows.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: Any,
+        alpha: float,
+        divisor: float | None = None,
+        linear: npt.ArrayLike | None = None,
+    ) -> None:
+        if not alpha >= 0 or not np.isfinite(alpha):
+            raise ValueError(
+                f"The 'alpha' parameter of EmpiricalObjective must be a finite number >= 0. "
+                f"Got {alpha!r} instead."
+            )
+        if divisor is not None and not divisor > 0:
+            raise ValueError(
+                f"The 'divisor' parameter of EmpiricalObjective must be positive. "
+                f"Got {divisor!r} instead."
+            )
+        self.rows = rows
+        self.loss = loss
+        self.alpha = float(alpha)
+        self.divisor = float(rows.n_rows if divisor is None else divisor)
+        self.dim = int(rows.dim)
+        self.linear = self._vector(np.zeros(self.dim) if linear is None else linear)
+        self._counter = _Counter()
+        self._share = 1.0
+
+    def _vector(self, vector: npt.ArrayLike) -> Array:
+        checked = np.array(vector, dtype=np.float64)
+        if checked.shape != (self.dim,):
+            raise ValueError(
+                f"The 'linear' parameter of EmpiricalObjective must have shape ({self.dim},). "
+                f"Got shape {checked.shape} instead."
+            )
+        return checked
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows summed over."""
+        return self.rows.n_rows
+
+    @property
+    def strong_convexity(self) -> float:
+        """Lower bound of the curvature of F, from the ridge alone."""
+        return self.alpha
+
+    @property
+    def smoothness(self) -> float:
+        """Upper bound of the curvature of F: loss curvature times ``w ||x~||^2``, plus alpha."""
+        share = self.n_rows / self.divisor
+        return share * self.loss.smoothness * self.rows.row_map.weighted_square + self.alpha
+
+    @property
+    def gradient_bound(self) -> float:
+        """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz w||x~||``."""
+        share = self.n_rows / self.divisor
+        return float(share * self.loss.lipschitz * self.rows.row_map.weighted_norm)
+
+    @property
+    def passes(self) -> float:
+        """Passes over the full data so far."""
+        return self._counter.passes
+
+    def with_linear(self, linear: npt.ArrayLike) -> EmpiricalObjective:
+        """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""
+        other = copy.copy(self)
+        other.linear = self.linear + self._vector(linear)
+        return other
+
+    def subsample(self, rows: int) -> EmpiricalObjective:
+        """Return the same objective on about `rows` rows, rescaled to approximate F."""
+        other = copy.copy(self)
+        other.rows = self.rows.subsample(rows)
+        share = other.rows.n_rows / self.rows.n_rows
+        other.divisor = self.divisor * share
+        other._share = self._share * share
+        return other
+
+    def widened(self, width: float) -> EmpiricalObjective:
+        """Return the objective with the loss averaged over margins in ``z ± width``.
+
+        Its curvature sees every kink within `width`, which makes it a good place to start Newton's
+        method from when the loss is nearly piecewise linear.
+        """
+        other = copy.copy(self)
+        other.loss = _Widened(self.loss, float(width))
+        return other
+
+    def margin_size(self, theta: Array) -> float:
+        """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
+        (total,) = self._sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
+        return self.rows.mean_target_size + float(total) / self.n_rows
+
+    def value(self, theta: npt.ArrayLike) -> float:
+        """F(theta)."""
+        theta = np.asarray(theta, dtype=np.float64)
+        (total,) = self._sum(lambda block, y, w: (w @ self.loss.value(y, block @ theta),))
+        return self._finish_value(total, theta)
+
+    def gradient(self, theta: npt.ArrayLike) -> Array:
+        """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
+        theta = np.asarray(theta, dtype=np.float64)
+        (total,) = self._sum(
+            lambda block, y, w: ((w * self.loss.gradient(y, block @ theta)) @ block,)
+        )
+        return self._finish_gradient(total, theta)
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient, in one pass."""
+        theta = np.asarray(theta, dtype=np.float64)
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            z = block @ theta
+            return w @ self.loss.value(y, z), (w * self.loss.gradient(y, z)) @ block
+
+        value, gradient = self._sum(part)
+        return self._finish_value(value, theta), self._finish_gradient(gradient, theta)
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
+        theta = np.asarray(theta, dtype=np.float64)
+        (total,) = self._sum(lambda block, y, w: (self._outer(block, y, w, block @ theta),))
+        return self._finish_hessian(total)
+
+    def gradient_and_hessian(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
+        """Gradient and Hessian, in one pass."""
+        theta = np.asarray(theta, dtype=np.float64)
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            z = block @ theta
+            return (w * self.loss.gradient(y, z)) @ block, self._outer(block, y, w, z)
+
+        gradient, hessian = self._sum(part)
+        return self._finish_gradient(gradient, theta), self._finish_hessian(hessian)
+
+    def rounding_allowance(self, theta: npt.ArrayLike, sharp: bool = False) -> float:
+        """Bound the norm of the floating-point error of `gradient` at theta.
+
+        With u = 2^-53, the mapped rows taken as exact, and all norms public or computed here:
+
+        - the margin of a row is off by at most ``e = u ((dim + 2) ||x~|| ||theta|| + 4 |y|)``:
+          a dot product, then the subtraction or product with y and a division by a bandwidth;
+        - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for the
+          evaluation of the slope itself;
+        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings
+          on its way into the sum, each worth u times its size;
+        - division by N and the terms ``alpha theta`` and b add a few roundings of their own.
+
+        Parameters
+        ----------
+        theta : array of shape (dim,)
+            The point.
+        sharp : bool, default=False
+            Bound the slope errors row by row, by the slopes at ``z - e`` and ``z + e``, between
+            which the exact slope lies because the loss is convex. Costs a pass over the data, and
+            is done anyway if the public constants give no finite bound.
+
+        Returns
+        -------
+        float
+            Upper bound of ``||computed gradient - exact gradient||``.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        row_map, loss, u = self.rows.row_map, self.loss, UNIT
+        size = float(np.linalg.norm(theta))
+        share = self.n_rows / self.divisor
+        terms = self.gradient_bound
+        slope_errors = share * loss.smoothness * u * (
+            (self.dim + 6) * row_map.weighted_square * size
+            + 4 * row_map.weighted_norm * self.rows.mean_target_size
+        ) + LOSS_ULPS * u * terms
+        if sharp or not np.isfinite(slope_errors):
+            terms, slope_errors = self._sharp_errors(theta, size)
+        roundings = (self.rows.additions + 8) * terms + 3 * self.alpha * size
+        roundings += 2 * float(np.linalg.norm(self.linear))
+        return float(1.01 * (slope_errors + u * roundings))  # 1 % covers products of errors
+
+    def _sharp_errors(self, theta: Array, size: float) -> tuple[float, float]:
+        """Sum of term sizes and of slope errors, row by row."""
+        loss, u = self.loss, UNIT
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            z = block @ theta
+            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+            error = u * ((self.dim + 6) * size * lengths + 4 * np.abs(y))
+            spread = np.abs(loss.gradient(y, z + error) - loss.gradient(y, z - error))
+            slopes = np.abs(loss.gradient(y, z))
+            evaluation = loss.lipschitz if np.isfinite(loss.lipschitz) else slopes
+            weight = w * lengths
+            return weight @ slopes, weight @ (spread + LOSS_ULPS * u * evaluation)
+
+        sizes, errors = self._sum(part)
+        return float(sizes) / self.divisor, float(errors) / self.divisor
+
+    def _sum(self, function: Any) -> tuple[Any, ...]:
+        self._counter.passes += self._share
+        return self.rows.sum(function)
+
+    def _outer(self, block: Array, y: Array, w: Array, z: Array) -> Array:
+        curvature = np.maximum(w * self.loss.curvature(y, z), 0.0)
+        half = block * np.sqrt(curvature)[:, None]
+        return np.asarray(half.T @ half)
+
+    def _finish_value(self, total: Any, theta: Array) -> float:
+        ridge = 0.5 * self.alpha * (theta @ theta)
+        return float(total) / self.divisor + float(ridge + self.linear @ theta)
+
+    def _finish_gradient(self, total: Array, theta: Array) -> Array:
+        return total / self.divisor + self.alpha * theta + self.linear
+
+    def _finish_hessian(self, total: Array) -> Array:
+        hessian = total / self.divisor
+        hessian[np.diag_indices_from(hessian)] += self.alpha
+        return hessian

@@ -1,0 +1,44 @@
+"""What a solver returns, and what it raises when it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ConvergenceError", "Solution", "Solver"]
+
+Array = npt.NDArray[np.float64]
+
+
+class ConvergenceError(RuntimeError):
+    """No point with a certified gradient norm within the tolerance was found."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A minimiser with a certificate.
+
+    Attributes
+    ----------
+    point : array of shape (dim,)
+        The approximate minimiser.
+    gradient_norm : float
+        Upper bound of the exact gradient norm AT `point`: the computed norm plus the objective's
+        rounding allowance. Never above the tolerance asked for.
+    iterations : int
+        Steps taken (a private number).
+    """
+
+    point: Array
+    gradient_norm: float
+    iterations: int
+
+
+class Solver(Protocol):
+    """A certified minimiser of smooth, strongly convex objectives."""
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Return a point whose certified gradient norm is at most `tolerance`."""
