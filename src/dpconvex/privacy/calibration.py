@@ -13,6 +13,9 @@ from functools import lru_cache
 from .guarantees import check_number
 from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
 
+# The exact sampler's grid is this many bits finer than the standard deviation.
+GRID_BITS = 40
+
 NEIGHBORS = ("replace_one", "add_or_remove_one")
 
 # Profiles are computed to a relative error of 1e-9 or better; aiming this much lower covers it.
@@ -93,6 +96,15 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     )
     target = delta * _RESERVE
     return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
+
+
+def exact_gaussian_std(mu: float, sensitivity: float, dimension: int) -> float:
+    """Return the standard deviation for the exact sampler, which rounds the released vector first.
+
+    ``sensitivity / (mu - sqrt(dimension) 2^-40)``: rounding to a grid ``2^-40 std`` wide moves two
+    neighbouring vectors apart by at most ``sqrt(dimension) 2^-40 std`` more.
+    """
+    return sensitivity / (mu - math.sqrt(dimension) * 2.0**-GRID_BITS)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

@@ -68,13 +68,13 @@ def two_sided_delta(epsilon: float, ratio: float) -> float:
 
 
 def glm_add_remove_delta(epsilon: float, ratio: float, kappa: float) -> float:
-    r"""Return delta of objective perturbation of a generalised linear model under
-    add-or-remove-one.
+    r"""Return delta of objective perturbation of a GLM under add-or-remove-one.
 
     The larger of two directions. Leaving the record out costs no Jacobian factor but both tails,
     ``two_sided_delta(epsilon, ratio)``. Putting it in costs the factor ``1 + kappa`` but, because
-    the minimiser moves monotonically with ``b``, only one tail: with ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for
-    ``e >= 0`` and ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
+    the minimiser moves monotonically with ``b``, only one tail: with
+    ``e = epsilon - log(1 + kappa)``, ``gaussian_delta(e, ratio)`` for ``e >= 0`` and
+    ``1 - exp(e) (1 - gaussian_delta(0, ratio))`` below.
     """
     reduced = epsilon - math.log1p(kappa)
     if reduced >= 0:
@@ -85,7 +85,7 @@ def glm_add_remove_delta(epsilon: float, ratio: float, kappa: float) -> float:
 
 
 def glm_replace_delta(epsilon: float, ratio: float, kappa: float) -> float:
-    r"""Return delta of objective perturbation of a generalised linear model under replace-one.
+    r"""Return delta of objective perturbation of a GLM under replace-one.
 
     With ``e = epsilon - log(1 + kappa)``, which must be positive for a bound below 1: ``two_sided_delta(e, 2 ratio)``
     while ``4 ratio^2 <= 2 (sqrt(1 + e^2) - 1)`` and twice that otherwise.

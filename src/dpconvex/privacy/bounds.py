@@ -1,0 +1,217 @@
+r"""Bounds: the only place where public facts become sensitivities.
+
+The objective is always a mean,
+
+    F(theta) = (1/n) sum_i w_i loss(y_i, x_i . theta) + (alpha/2) ||theta||^2,
+
+where the row ``x_i`` contains the constant 1 of a fitted intercept. ``n`` is the public number of rows under
+replace-one and a public nominal number under add-or-remove-one; the row count of the data enters nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .calibration import check_neighbors
+from .description import describe, rebuild
+from .guarantees import check_number
+
+
+class Bounds:
+    """What every set of public facts offers: constants of one record, and sensitivities that follow from them."""
+
+    n_samples: int
+    alpha: float
+    neighbors: str
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        raise AttributeError
+
+    @property
+    def lipschitz(self) -> float:
+        """Bound on the norm of one record's gradient in theta."""
+        raise AttributeError
+
+    @property
+    def smoothness(self) -> float:
+        """Bound on the largest eigenvalue of one record's Hessian in theta."""
+        raise AttributeError
+
+    @property
+    def rank(self) -> int:
+        """Dimension of a fixed subspace that holds every gradient of one record; 1 for a GLM."""
+        raise AttributeError
+
+    @property
+    def regularisation(self) -> float:
+        """``Lambda = n alpha``, the strong convexity in sum form."""
+        return self.n_samples * self.alpha
+
+    @property
+    def curvature_ratio(self) -> float:
+        """``kappa = smoothness / Lambda``."""
+        if self.smoothness == 0:
+            return 0.0
+        return self.smoothness / self.regularisation if self.regularisation > 0 else math.inf
+
+    def minimiser_sensitivity(self, tolerance: float = 0.0) -> float:
+        """Return how far the released minimiser can move when one record changes.
+
+        ``2 L / (n alpha) + 2 tolerance / alpha`` under replace-one and ``L / (n alpha) + 2 tolerance / alpha`` under
+        add-or-remove-one, where ``tolerance`` bounds the norm of the gradient of F at the point returned.
+        """
+        if not self.alpha > 0:
+            raise ValueError(
+                "The minimiser's sensitivity needs alpha above 0: without strong convexity it is unbounded. "
+                f"Got alpha={self.alpha!r} instead."
+            )
+        records = 2 if self.neighbors == "replace_one" else 1
+        return records * self.lipschitz / self.regularisation + 2 * tolerance / self.alpha
+
+    def gradient_sum_sensitivity(self) -> float:
+        """Return how far the SUM of gradients at one fixed theta can move when one record changes."""
+        records = 2 if self.neighbors == "replace_one" else 1
+        return records * self.lipschitz
+
+    def solver_tolerance(self) -> float:
+        r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
+
+        ``L max(1e-10, 64 eps (dimension + kappa n))``, ``eps`` the spacing of doubles. The second term is what float64
+        can resolve in the worst case: at a minimiser ``alpha ||theta|| <= L`` (up to noise), so a margin is rounded by
+        about ``eps ||x|| L / alpha``, which moves a slope by ``curvature`` times that, ``eps kappa n`` of its bound.
+        """
+        ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
+        floor = 64 * 2.0**-52 * (self.dimension + ratio * self.n_samples)
+        return self.lipschitz * max(1e-10, floor)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public facts as plain data."""
+        facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        return {"kind": type(self).__name__, **facts}
+
+    def _check_shared(self) -> None:
+        owner = type(self).__name__
+        check_neighbors(self.neighbors, owner)
+        check_number("alpha", owner, self.alpha, "a finite number of at least 0", 0, math.inf)
+        _check_count("n_samples", owner, self.n_samples, 1)
+
+
+def _check_count(name: str, owner: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(
+            f"The '{name}' parameter of {owner} must be an integer of at least {least}. Got {value!r} instead."
+        )
+
+
+@dataclass(frozen=True)
+class LinearBounds(Bounds):
+    r"""Public facts of a generalised linear model, influence weights and intercept included.
+
+    A record's features have norm at most ``max_norm`` (enforced by clipping to the feature bounds) and the record is
+    weighted by ``w = min(1, row_norm / ||x||)``. With ``c = 1`` for a fitted intercept and 0 otherwise,
+
+        lipschitz  = slope * sqrt(c + min(row_norm, max_norm)^2)
+        smoothness = curvature * sup w (c + ||x||^2)
+
+    where the supremum is ``max(c + U^2, c U / X + U X)`` for ``U = row_norm <= X = max_norm`` and ``c + X^2``
+    otherwise. Rows that are shortened to ``row_norm`` instead are described by ``max_norm = row_norm``.
+
+    Parameters
+    ----------
+    n_samples : int
+        Public number of rows (nominal under add-or-remove-one).
+    n_features : int
+        Number of columns, the intercept excluded.
+    loss : Loss
+        Pointwise loss in mapped units; its ``lipschitz`` and ``smoothness`` are slope and curvature above.
+    row_norm, max_norm : float
+        Influence bound U and the largest norm X of a row, intercept excluded.
+    fit_intercept : bool
+        Whether rows carry a constant 1. The intercept is penalised like every coefficient.
+    alpha : float
+        Strength of the penalty ``(alpha/2) ||theta||^2``.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> facts = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.01)
+    >>> round(facts.lipschitz, 6), facts.smoothness, round(facts.curvature_ratio, 6)
+    (1.414214, 0.5, 0.05)
+    """
+
+    n_samples: int
+    n_features: int
+    loss: Any
+    row_norm: float
+    max_norm: float
+    fit_intercept: bool = True
+    alpha: float = 0.0
+    neighbors: str = "replace_one"
+
+    def __post_init__(self) -> None:
+        self._check_shared()
+        _check_count("n_features", "LinearBounds", self.n_features, 1)
+        for name in ("row_norm", "max_norm"):
+            allowed = "a finite number above 0"
+            check_number(
+                name, "LinearBounds", getattr(self, name), allowed, 0, math.inf, low_open=True
+            )
+        if not isinstance(self.fit_intercept, bool):
+            raise TypeError(
+                "The 'fit_intercept' parameter of LinearBounds must be True or False. "
+                f"Got {self.fit_intercept!r} instead."
+            )
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def lipschitz(self) -> float:
+        """``slope * sqrt(c + min(U, X)^2)``."""
+        return float(self.loss.lipschitz) * self.row_norm_with_intercept
+
+    @property
+    def row_norm_with_intercept(self) -> float:
+        """``sup w ||(1, x)|| = sqrt(c + min(U, X)^2)``: the weighted row, intercept included."""
+        return math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
+
+    @property
+    def curvature_factor(self) -> float:
+        """``sup w (c + ||x||^2)``, attained at one end of ``[U, X]`` because it is convex there."""
+        limit, largest = self.row_norm, self.max_norm
+        if largest <= limit:
+            return self.fit_intercept + largest**2
+        at_largest = self.fit_intercept * limit / largest + limit * largest
+        return max(self.fit_intercept + limit**2, at_largest)
+
+    @property
+    def smoothness(self) -> float:
+        """``curvature * sup w (c + ||x||^2)``."""
+        return float(self.loss.smoothness) * self.curvature_factor
+
+    @property
+    def rank(self) -> int:
+        """1: every gradient of a record is a multiple of its row."""
+        return 1
+
+
+_KINDS = {"LinearBounds": LinearBounds}
+
+
+def bounds_from_dict(data: dict[str, Any]) -> Bounds:
+    """Rebuild public facts from :meth:`Bounds.to_dict`."""
+    facts = dict(data)
+    kind = facts.pop("kind", None)
+    if kind not in _KINDS:
+        raise ValueError(
+            f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead."
+        )
+    return _KINDS[kind](**{name: rebuild(value) for name, value in facts.items()})

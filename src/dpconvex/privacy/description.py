@@ -1,0 +1,77 @@
+"""Losses and kernels as plain data, so that a certificate can be read, checked and rebuilt without pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class DeclaredLoss:
+    """A loss known only by its constants: what remains of a user-defined loss in a certificate.
+
+    Parameters
+    ----------
+    name : str
+        Name of the class that was used.
+    lipschitz, smoothness : float
+        Bounds on ``|d loss / dz|`` and ``|d2 loss / dz2|`` that the user declared.
+    """
+
+    name: str
+    lipschitz: float
+    smoothness: float
+
+
+def _known() -> dict[str, type]:
+    """Return the loss and kernel classes that may be named in a description."""
+    import dpconvex.losses as losses
+    import dpconvex.smoothing as smoothing
+
+    classes: dict[str, type] = {"DeclaredLoss": DeclaredLoss}
+    for module in (losses, smoothing):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, type) and is_dataclass(value):
+                classes[name] = value
+    return classes
+
+
+def describe(value: Any) -> Any:
+    """Return a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
+    if is_dataclass(value) and not isinstance(value, type):
+        name = type(value).__name__
+        if _known().get(name) is type(value):
+            inner = {
+                field.name: describe(getattr(value, field.name))
+                for field in fields(value)
+                if field.init
+            }
+            return {"class": name, **inner}
+    if hasattr(value, "lipschitz") and hasattr(value, "smoothness"):
+        return describe(
+            DeclaredLoss(type(value).__name__, float(value.lipschitz), float(value.smoothness))
+        )
+    if isinstance(value, (tuple, list)):
+        return [describe(item) for item in value]
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return str(value)
+    return value
+
+
+def rebuild(data: Any) -> Any:
+    """Return what :func:`describe` described; only dpconvex's own losses and kernels can be named."""
+    if isinstance(data, dict):
+        arguments = dict(data)
+        name = arguments.pop("class", None)
+        known = _known()
+        if not isinstance(name, str) or name not in known:
+            raise ValueError(
+                f"A description must name one of {sorted(known)}. Got {name!r} instead."
+            )
+        return known[name](**{key: rebuild(item) for key, item in arguments.items()})
+    if isinstance(data, list):
+        return tuple(rebuild(item) for item in data)
+    if data in ("inf", "-inf"):
+        return float(data)
+    return data
