@@ -173,6 +173,14 @@ class EmpiricalObjective:
         return float(share * self.loss.lipschitz * self.rows.row_map.weighted_norm)
 
     @property
+    def kink_width(self) -> float:
+        """Margin over which the loss turns from one slope to the other, ``lipschitz/smoothness``.
+
+        Zero for a kinked loss.
+        """
+        return float(self.loss.lipschitz / self.loss.smoothness) if self.loss.smoothness else np.inf
+
+    @property
     def passes(self) -> float:
         """Passes over the full data so far."""
         return self._counter.passes
@@ -281,10 +289,16 @@ class EmpiricalObjective:
         size = float(np.linalg.norm(theta))
         share = self.n_rows / self.divisor
         terms = self.gradient_bound
-        slope_errors = share * loss.smoothness * u * (
-            (self.dim + 6) * row_map.weighted_square * size
-            + 4 * row_map.weighted_norm * self.rows.mean_target_size
-        ) + LOSS_ULPS * u * terms
+        slope_errors = (
+            share
+            * loss.smoothness
+            * u
+            * (
+                (self.dim + 6) * row_map.weighted_square * size
+                + 4 * row_map.weighted_norm * self.rows.mean_target_size
+            )
+            + LOSS_ULPS * u * terms
+        )
         if sharp or not np.isfinite(slope_errors):
             terms, slope_errors = self._sharp_errors(theta, size)
         roundings = (self.rows.additions + 8) * terms + 3 * self.alpha * size

@@ -1,0 +1,184 @@
+"""Damped Newton method, warm-started on part of the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_factor, cho_solve
+
+from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
+from dpconvex.solvers.pairs import Pairs
+from dpconvex.solvers.solution import Solution
+
+__all__ = ["Newton"]
+
+Array = npt.NDArray[np.float64]
+Metric = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Damped Newton method with certified gradient norm, for up to a few hundred coefficients.
+
+    Steps are ``-B^{-1} gradient``, where B is a Hessian plus the BFGS pairs seen since it was
+    computed; a new Hessian is computed when progress slows. On large data the first Hessian and
+    the start come from a subsample, so that a handful of passes over all rows suffice.
+
+    If the objective is so nearly piecewise linear that its curvature says little about the way to
+    the minimum, the solver follows the minimisers of a widened loss, with shrinking width, and
+    ends with Newton steps whose decrease of F is enforced. Those converge from any point on every
+    strongly convex function with Lipschitz gradient.
+
+    Parameters
+    ----------
+    sample_rows : int, default=50_000
+        Size of the subsample; it is used when the data has at least 4 times as many rows.
+    max_iterations : int, default=2000
+        Limit on the enforced steps.
+    """
+
+    sample_rows: int = 50_000
+    max_iterations: int = 2000
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective or alike
+            Offers ``gradient, value_and_gradient, hessian, rounding_allowance``, and
+            ``strong_convexity > 0``; ``subsample`` and ``widened`` are used if present.
+        start : array of shape (dim,)
+            Where to begin.
+        tolerance : float
+            In mean form, like the objective.
+
+        Returns
+        -------
+        Solution
+            The point, and the certified gradient norm at that very point.
+
+        Raises
+        ------
+        ConvergenceError
+            If the tolerance is below what float64 sums can certify.
+        """
+        require(
+            objective, "Newton", ("gradient", "value_and_gradient", "hessian", "rounding_allowance")
+        )
+        point = check_start(objective, start, tolerance, "Newton")
+        descent = Descent(objective, tolerance)
+        with single_threaded_blas():
+            try:
+                self._run(descent, point)
+            except Certified as found:
+                return found.solution
+        raise descent.failure()
+
+    def _run(self, descent: Descent, point: Array) -> None:
+        objective = descent.objective
+        metric = None
+        if hasattr(objective, "subsample") and objective.n_rows >= 4 * self.sample_rows:
+            point, metric = self._warm_start(objective, point)
+        state = descent.evaluate(point)
+        state = _iterate(descent, state, 30, metric)
+        if hasattr(objective, "widened"):
+            for ratio in (0.2, 0.6):
+                state = _follow_widths(descent, _best(descent, state), ratio)
+                state = _iterate(descent, state, 30)
+        state = descent.evaluate(_best(descent, state).point, with_value=True)
+        _iterate(descent, state, self.max_iterations, with_value=True)
+
+    def _warm_start(self, objective: Any, point: Array) -> tuple[Array, Metric]:
+        """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""
+        small = objective.subsample(self.sample_rows)
+        sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
+        descent = Descent(small, math.inf)
+        state = descent.evaluate_uncertified(point)
+        descent.tolerance = min(sampling_error, 0.01 * state.norm)
+        try:
+            point = _iterate(descent, state, 15).point
+        except Certified as found:
+            point = found.solution.point
+        return point, _factor(small.hessian(point))
+
+
+def _iterate(
+    descent: Descent,
+    state: State,
+    limit: int,
+    metric: Metric | None = None,
+    with_value: bool = False,
+) -> State:
+    """Take up to `limit` Newton-like steps; return early when they stop helping.
+
+    A metric handed in comes from a subsample: the full Hessian is then dear, and is computed only
+    if a step fails to cut the gradient by half.
+    """
+    slow = 0.05 if metric is None else 0.5
+    pairs = Pairs(20)
+    damped = 0
+    for _ in range(limit):
+        descent.iterations += 1
+        fresh = metric is None
+        if metric is None:
+            metric = _factor(descent.objective.hessian(state.point))
+            pairs.clear()
+        direction = pairs.direction(state.gradient, metric)
+        new, step = descent.search(state, direction, with_value)
+        if step == 0.0 and fresh:
+            return state
+        damped += step < 0.1
+        if damped >= 5 and not with_value:
+            return new
+        if step < 0.5 or not new.norm <= slow * state.norm:
+            metric = None
+        else:
+            pairs.add(new.point - state.point, new.gradient - state.gradient)
+        state = new
+    return state
+
+
+def _follow_widths(descent: Descent, state: State, ratio: float) -> State:
+    """Follow the minimisers of the widened loss, from wide to the loss's own width."""
+    objective = descent.objective
+    point = state.point
+    width = objective.margin_size(point)
+    while width > 0.5 * objective.kink_width:
+        stage = Descent(objective.widened(width), 1e-6 * objective.gradient_bound)
+        try:
+            point = _iterate(stage, stage.evaluate(point), 10).point
+        except Certified as found:
+            point = found.solution.point
+        descent.iterations += stage.iterations
+        width *= ratio
+    return descent.evaluate(point)
+
+
+def _best(descent: Descent, state: State) -> State:
+    return state if descent.best is None else descent.best
+
+
+def _factor(hessian: Array) -> Metric:
+    """Return the map ``v -> hessian^{-1} v`` by Cholesky's method.
+
+    Rounding can make a nearly singular Hessian indefinite; the smallest shift that cures it only
+    shortens the step.
+    """
+    trace = float(np.trace(hessian))
+    shift = 0.0
+    while True:
+        try:
+            factor = cho_factor(
+                hessian + shift * np.eye(len(hessian)), lower=True, check_finite=False
+            )
+        except np.linalg.LinAlgError:
+            shift = max(100 * shift, 1e-15 * trace)
+            continue
+        return lambda vector: np.asarray(cho_solve(factor, vector, check_finite=False))
