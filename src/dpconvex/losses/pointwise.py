@@ -18,6 +18,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
 from dpconvex.losses.kinks import Array, Kinks
 
@@ -347,8 +348,7 @@ class Logistic(PointwiseLoss):
 
     def slope_at(self, u: Array) -> Array:
         """``-1 / (1 + exp(u))``."""
-        tail = np.exp(-np.abs(u))
-        return -np.where(u > 0, tail, 1.0) / (1.0 + tail)
+        return -expit(-u)
 
     def curvature_at(self, u: Array) -> Array:
         """``exp(-|u|) / (1 + exp(-|u|))**2``."""

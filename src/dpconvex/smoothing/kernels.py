@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, gammaln, ndtr
+from scipy.special import erfcx, expit, gammaln, ndtr
 
 from dpconvex.losses.kinks import Array
 
@@ -189,8 +189,7 @@ class LogisticKernel(Kernel):
         return tail / np.square(1.0 + tail)
 
     def _cdf(self, t: Array) -> Array:
-        tail = np.exp(-np.abs(t))
-        return np.where(t < 0, tail, 1.0) / (1.0 + tail)
+        return expit(t)
 
     def _gap(self, t: Array) -> Array:
         return 2.0 * np.log1p(np.exp(-t))
