@@ -1,4 +1,4 @@
-"""Compiled kernel that maps raw rows into a cache-sized block.
+"""Compiled kernels on blocks of rows: the map into a cache-sized block, and exact margins.
 
 Imported lazily by the engines, because importing numba takes half a second.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["map_block"]
+__all__ = ["map_block", "margins_with_error"]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -95,3 +95,35 @@ def map_block(
                     out[i, j + lead] *= factor
             else:
                 weights[i] = factor
+
+
+# No fastmath here: the error terms below vanish if the compiler may reorder sums.
+@numba.njit(nogil=True, cache=True)
+def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -> None:
+    """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
+
+    Every product and every addition is split into its rounded value and its exact error (Dekker,
+    Knuth), as in compensated dot products: the pair has twice the digits of float64.
+    """
+    rows, columns = block.shape
+    splitter = 134217729.0  # 2^27 + 1
+    for i in range(rows):
+        total = 0.0
+        error = 0.0
+        for j in range(columns):
+            a = block[i, j]
+            b = theta[j]
+            product = a * b
+            scaled = splitter * a
+            a_high = scaled - (scaled - a)
+            a_low = a - a_high
+            scaled = splitter * b
+            b_high = scaled - (scaled - b)
+            b_low = b - b_high
+            lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+            added = total + product
+            back = added - total
+            error += ((total - (added - back)) + (product - back)) + lost
+            total = added
+        margins[i] = total
+        corrections[i] = error

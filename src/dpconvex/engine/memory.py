@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -125,7 +126,7 @@ class MemoryRows:
             ((block, y, w),) = self._kept_blocks()
             return function(block, y, w)
         runs = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()
-        spans = list(zip(runs[:-1], runs[1:], strict=True))
+        spans = list(itertools.pairwise(runs))
 
         def run(span: tuple[int, int]) -> list[Any]:
             return _accumulate(function(*part) for part in self._mapped(*span))

@@ -231,9 +231,8 @@ class RowMap:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> RowMap:
         """Rebuild from `to_dict`."""
-        return cls(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in fields.items()
-            }
-        )
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
+        return cls(**values)

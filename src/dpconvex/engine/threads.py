@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):
 
 @functools.lru_cache(maxsize=1)
 def _blas_controller() -> Any:
-    from threadpoolctl import ThreadpoolController
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController().select(user_api="blas")
 

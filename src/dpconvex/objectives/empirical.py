@@ -257,27 +257,22 @@ class EmpiricalObjective:
         gradient, hessian = self._sum(part)
         return self._finish_gradient(gradient, theta), self._finish_hessian(hessian)
 
-    def rounding_allowance(self, theta: npt.ArrayLike, sharp: bool = False) -> float:
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
 
-        With u = 2^-53, the mapped rows taken as exact, and all norms public or computed here:
+        With u = 2^-53 and the mapped rows taken as exact:
 
-        - the margin of a row is off by at most ``e = u ((dim + 2) ||x~|| ||theta|| + 4 |y|)``:
+        - the margin of a row is off by at most ``e = u ((dim + 6) ||x~|| ||theta|| + 4 |y|)``:
           a dot product, then the subtraction or product with y and a division by a bandwidth;
         - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for the
           evaluation of the slope itself;
-        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings
-          on its way into the sum, each worth u times its size;
+        - every term ``w slope x~`` then passes through at most ``additions + 4`` roundings on its
+          way into the sum, each worth u times its size;
         - division by N and the terms ``alpha theta`` and b add a few roundings of their own.
 
-        Parameters
-        ----------
-        theta : array of shape (dim,)
-            The point.
-        sharp : bool, default=False
-            Bound the slope errors row by row, by the slopes at ``z - e`` and ``z + e``, between
-            which the exact slope lies because the loss is convex. Costs a pass over the data, and
-            is done anyway if the public constants give no finite bound.
+        Summed over rows with the public bounds of ``w ||x~||`` and ``w ||x~||^2``. Where those
+        bounds or the loss's constants are infinite, the slope errors are bounded row by row, by
+        the slopes at ``z - e`` and ``z + e``, at the price of a pass over the data.
 
         Returns
         -------
@@ -285,42 +280,94 @@ class EmpiricalObjective:
             Upper bound of ``||computed gradient - exact gradient||``.
         """
         theta = np.asarray(theta, dtype=np.float64)
-        row_map, loss, u = self.rows.row_map, self.loss, UNIT
+        row_map, loss = self.rows.row_map, self.loss
         size = float(np.linalg.norm(theta))
         share = self.n_rows / self.divisor
         terms = self.gradient_bound
         slope_errors = (
             share
             * loss.smoothness
-            * u
+            * UNIT
             * (
                 (self.dim + 6) * row_map.weighted_square * size
                 + 4 * row_map.weighted_norm * self.rows.mean_target_size
             )
-            + LOSS_ULPS * u * terms
+            + LOSS_ULPS * UNIT * terms
         )
-        if sharp or not np.isfinite(slope_errors):
-            terms, slope_errors = self._sharp_errors(theta, size)
-        roundings = (self.rows.additions + 8) * terms + 3 * self.alpha * size
-        roundings += 2 * float(np.linalg.norm(self.linear))
-        return float(1.01 * (slope_errors + u * roundings))  # 1 % covers products of errors
+        if not np.isfinite(slope_errors):
 
-    def _sharp_errors(self, theta: Array, size: float) -> tuple[float, float]:
-        """Sum of term sizes and of slope errors, row by row."""
-        loss, u = self.loss, UNIT
+            def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+                z = block @ theta
+                lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+                error = UNIT * ((self.dim + 6) * size * lengths + 4 * np.abs(y))
+                slopes, errors = _slopes_with_error(loss, y, z, error)
+                return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
+
+            sums = self._sum(part)
+            terms, slope_errors = float(sums[0]) / self.divisor, float(sums[1]) / self.divisor
+        return self._allowance(terms, slope_errors, size)
+
+    def refined_gradient(self, theta: npt.ArrayLike) -> tuple[Array, float]:
+        """Gradient with margins computed to twice the digits, and a bound on its error.
+
+        The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which
+        matters when the bandwidth is tiny against the targets. The exact slope of a row lies
+        between the slopes at the ends of its error interval, because the loss is convex; the rest
+        of the bound is as in `rounding_allowance`. Slower than `gradient`: for final certificates.
+
+        Returns
+        -------
+        (array of shape (dim,), float)
+            Gradient, and an upper bound of the norm of its error.
+        """
+        from dpconvex.engine.mapping import margins_with_error
+
+        theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
+        size = float(np.linalg.norm(theta))
+        tail = (4 * self.dim * UNIT) ** 2
 
         def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
-            z = block @ theta
+            z, correction = np.empty(len(block)), np.empty(len(block))
+            margins_with_error(block, theta, z, correction)
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-            error = u * ((self.dim + 6) * size * lengths + 4 * np.abs(y))
-            spread = np.abs(loss.gradient(y, z + error) - loss.gradient(y, z - error))
-            slopes = np.abs(loss.gradient(y, z))
-            evaluation = loss.lipschitz if np.isfinite(loss.lipschitz) else slopes
-            weight = w * lengths
-            return weight @ slopes, weight @ (spread + LOSS_ULPS * u * evaluation)
+            if loss.kind == "residual":
+                rounded = y - z
+                lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+                y, z = rounded + (lost - correction), np.zeros(len(block))
+            else:
+                z = z + correction
+            error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * size * lengths
+            slopes, errors = _slopes_with_error(loss, y, z, error)
+            return (w * slopes) @ block, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
-        sizes, errors = self._sum(part)
-        return float(sizes) / self.divisor, float(errors) / self.divisor
+        total, terms, errors = self._sum(part)
+        allowance = self._allowance(float(terms) / self.divisor, float(errors) / self.divisor, size)
+        return self._finish_gradient(total, theta), allowance
+
+    def reachable_tolerance(self, radius: float) -> float:
+        """Certified gradient norm that float64 can always reach for minimisers in a ball.
+
+        ``u ((additions + 40) gradient_bound + 8 smoothness radius + 4 ||b||)``: the roundings of
+        the sum, and the change of the gradient when the minimiser is rounded to float64.
+
+        Parameters
+        ----------
+        radius : float
+            Bound of the norm of the minimiser, e.g. ``(gradient_bound + ||b||) / alpha``.
+
+        Notes
+        -----
+        Privacy: a function of public facts, b and the number of rows.
+        """
+        roundings = (self.rows.additions + 40) * self.gradient_bound
+        roundings += 8 * self.smoothness * radius + 4 * float(np.linalg.norm(self.linear))
+        return float(UNIT * roundings)
+
+    def _allowance(self, terms: float, slope_errors: float, size: float) -> float:
+        roundings = (self.rows.additions + 8) * terms + 3 * self.alpha * size
+        roundings += 2 * float(np.linalg.norm(self.linear))
+        return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
     def _sum(self, function: Any) -> tuple[Any, ...]:
         self._counter.passes += self._share
@@ -342,3 +389,13 @@ class EmpiricalObjective:
         hessian = total / self.divisor
         hessian[np.diag_indices_from(hessian)] += self.alpha
         return hessian
+
+
+def _slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
+    """Slopes at margins z known up to `error`, and bounds of how wrong they may be."""
+    slopes = loss.gradient(y, z)
+    # Two roundings of z on top: z + error is itself rounded.
+    error = error + 2 * UNIT * np.abs(z)
+    spread = np.abs(loss.gradient(y, z + error) - loss.gradient(y, z - error))
+    evaluation = loss.lipschitz if np.isfinite(loss.lipschitz) else np.abs(slopes)
+    return slopes, spread + LOSS_ULPS * UNIT * evaluation

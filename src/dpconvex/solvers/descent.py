@@ -29,7 +29,8 @@ class State:
         object.__setattr__(self, "norm", float(np.linalg.norm(self.gradient)))
 
 
-class Certified(Exception):  # noqa: N818 - carries the answer out of nested loops, not an error
+# Not an error: it carries the answer out of nested loops.
+class Certified(Exception):
     """The search is over: a point with a certified gradient norm was met."""
 
     def __init__(self, solution: Solution) -> None:
@@ -53,6 +54,7 @@ class Descent:
         self.tolerance = tolerance
         self.iterations = 0
         self.best: State | None = None
+        self._refused = 0
 
     def evaluate(self, point: Array, with_value: bool = False) -> State:
         """Evaluate and raise `Certified` if the gradient norm at `point` is small enough."""
@@ -62,7 +64,7 @@ class Descent:
         if self.best is None or state.norm < self.best.norm:
             self.best = state
         if state.norm <= self.tolerance:
-            self.certify(state)
+            return self.certify(state)
         return state
 
     def evaluate_uncertified(self, point: Array, with_value: bool = False) -> State:
@@ -72,14 +74,28 @@ class Descent:
             return State(point, gradient, value)
         return State(point, self.objective.gradient(point))
 
-    def certify(self, state: State) -> None:
-        """Raise `Certified` if computed norm plus rounding allowance is within the tolerance."""
+    def certify(self, state: State) -> State:
+        """Raise `Certified` if computed norm plus rounding allowance is within the tolerance.
+
+        If the general allowance is too coarse and the objective offers ``refined_gradient``, that
+        is tried next, and the state returned holds the refined gradient to go on with.
+        """
+        bound = self._bound(state, self.objective.rounding_allowance(state.point))
+        if bound > self.tolerance and hasattr(self.objective, "refined_gradient"):
+            gradient, allowance = self.objective.refined_gradient(state.point)
+            state = State(state.point, gradient, state.value)
+            bound = self._bound(state, allowance)
+        if bound <= self.tolerance:
+            raise Certified(Solution(state.point, bound, self.iterations))
+        self._refused += 1
+        if self._refused > 20:
+            raise self.failure()
+        return state
+
+    @staticmethod
+    def _bound(state: State, allowance: float) -> float:
         # The norm itself is computed with relative error below (dim + 4) roundings.
-        norm = state.norm * (1 + (state.point.size + 4) * 2.0**-52)
-        for sharp in (False, True):
-            bound = norm + self.objective.rounding_allowance(state.point, sharp=sharp)
-            if bound <= self.tolerance:
-                raise Certified(Solution(state.point, bound, self.iterations))
+        return state.norm * (1 + (state.point.size + 4) * 2.0**-52) + allowance
 
     def noise(self, state: State) -> float:
         """Size below which differences of directional derivatives mean nothing, per unit step."""
