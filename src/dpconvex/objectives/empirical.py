@@ -246,6 +246,16 @@ class EmpiricalObjective:
         (total,) = self._sum(lambda block, y, w: (self._outer(block, y, w, block @ theta),))
         return self._finish_hessian(total)
 
+    def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
+        """Diagonal of the Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
+        theta = np.asarray(theta, dtype=np.float64)
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            curvature = np.maximum(w * self.loss.curvature(y, block @ theta), 0.0)
+            return (np.einsum("i,ij,ij->j", curvature, block, block),)
+
+        return self._sum(part)[0] / self.divisor + self.alpha
+
     def gradient_and_hessian(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
         """Gradient and Hessian, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)

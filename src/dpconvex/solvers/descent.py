@@ -18,11 +18,15 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class State:
-    """A point, its gradient and, where a line search asked for it, its value."""
+    """A point, its gradient and, where a line search asked for it, its value.
+
+    `error` bounds the rounding error of the gradient where that is known to matter.
+    """
 
     point: Array
     gradient: Array
     value: float | None = None
+    error: float = 0.0
     norm: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +58,7 @@ class Descent:
         self.tolerance = tolerance
         self.iterations = 0
         self.best: State | None = None
+        self._first_norm = 0.0
         self._refused = 0
 
     def evaluate(self, point: Array, with_value: bool = False) -> State:
@@ -61,10 +66,11 @@ class Descent:
         state = self.evaluate_uncertified(point, with_value)
         if not math.isfinite(state.norm):
             return state
+        self._first_norm = max(self._first_norm, state.norm)
+        if state.norm <= self.tolerance or state.norm <= self.noise(state):
+            state = self.certify(state)
         if self.best is None or state.norm < self.best.norm:
             self.best = state
-        if state.norm <= self.tolerance:
-            return self.certify(state)
         return state
 
     def evaluate_uncertified(self, point: Array, with_value: bool = False) -> State:
@@ -80,15 +86,18 @@ class Descent:
         If the general allowance is too coarse and the objective offers ``refined_gradient``, that
         is tried next, and the state returned holds the refined gradient to go on with.
         """
-        bound = self._bound(state, self.objective.rounding_allowance(state.point))
+        allowance = self.objective.rounding_allowance(state.point)
+        state = State(state.point, state.gradient, state.value, allowance)
+        bound = self._bound(state, allowance)
         if bound > self.tolerance and hasattr(self.objective, "refined_gradient"):
             gradient, allowance = self.objective.refined_gradient(state.point)
-            state = State(state.point, gradient, state.value)
+            state = State(state.point, gradient, state.value, allowance)
             bound = self._bound(state, allowance)
         if bound <= self.tolerance:
             raise Certified(Solution(state.point, bound, self.iterations))
-        self._refused += 1
-        if self._refused > 20:
+        improved = self.best is None or state.norm < 0.9 * self.best.norm
+        self._refused = 0 if improved else self._refused + 1
+        if self._refused > 40:
             raise self.failure()
         return state
 
@@ -98,7 +107,9 @@ class Descent:
         return state.norm * (1 + (state.point.size + 4) * 2.0**-52) + allowance
 
     def noise(self, state: State) -> float:
-        """Size below which differences of directional derivatives mean nothing, per unit step."""
+        """Bound of the rounding error of the gradient, or 0 where the gradient is far larger."""
+        if state.norm > 1e-5 * self._first_norm:
+            return 0.0
         return float(self.objective.rounding_allowance(state.point))
 
     def search(self, state: State, direction: Array, with_value: bool) -> tuple[State, float]:
@@ -116,7 +127,7 @@ class Descent:
             The new state and the step taken.
         """
         initial = float(state.gradient @ direction)
-        if not initial < -self.noise(state) * float(np.linalg.norm(direction)):
+        if not initial < -state.error * float(np.linalg.norm(direction)):
             # Slopes along this line are all rounding error: the full step is as good as any.
             return self.evaluate(state.point + direction, with_value), 1.0
         low, low_slope, high, high_slope = 0.0, initial, math.inf, math.inf

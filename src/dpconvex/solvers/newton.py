@@ -16,7 +16,7 @@ from dpconvex.solvers.descent import Certified, Descent, State, check_start, req
 from dpconvex.solvers.pairs import Pairs
 from dpconvex.solvers.solution import Solution
 
-__all__ = ["Newton"]
+__all__ = ["Newton", "newton_steps"]
 
 Array = npt.NDArray[np.float64]
 Metric = Callable[[Array], Array]
@@ -86,14 +86,7 @@ class Newton:
         metric = None
         if hasattr(objective, "subsample") and objective.n_rows >= 4 * self.sample_rows:
             point, metric = self._warm_start(objective, point)
-        state = descent.evaluate(point)
-        state = _iterate(descent, state, 30, metric)
-        if hasattr(objective, "widened"):
-            for ratio in (0.2, 0.6):
-                state = _follow_widths(descent, _best(descent, state), ratio)
-                state = _iterate(descent, state, 30)
-        state = descent.evaluate(_best(descent, state).point, with_value=True)
-        _iterate(descent, state, self.max_iterations, with_value=True)
+        newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
 
     def _warm_start(self, objective: Any, point: Array) -> tuple[Array, Metric]:
         """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""
@@ -107,6 +100,23 @@ class Newton:
         except Certified as found:
             point = found.solution.point
         return point, _factor(small.hessian(point))
+
+
+def newton_steps(
+    descent: Descent, state: State, max_iterations: int, metric: Metric | None = None
+) -> None:
+    """Run plain steps, then steps along shrinking widths, then steps with enforced decrease.
+
+    Ends by `Certified`; returns only if `max_iterations` enforced steps were not enough.
+    """
+    objective = descent.objective
+    state = _iterate(descent, state, 30, metric)
+    if hasattr(objective, "widened"):
+        for ratio in (0.2, 0.6):
+            state = _follow_widths(descent, _best(descent, state), ratio)
+            state = _iterate(descent, state, 30)
+    state = descent.evaluate(_best(descent, state).point, with_value=True)
+    _iterate(descent, state, max_iterations, with_value=True)
 
 
 def _iterate(

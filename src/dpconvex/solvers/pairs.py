@@ -36,12 +36,15 @@ class Pairs:
         if curvature > 1e-14 * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self._pairs.append((step, change, curvature))
 
-    def scaling(self) -> float:
-        """Return the curvature along the last pair, ``||change||^2 / <step, change>`` (1 if none)."""
+    def scaling(self, diagonal: Array) -> float:
+        """Return the factor that fits a diagonal metric D to the last pair (1 if none).
+
+        ``<change, D^{-1} change> / <step, change>``.
+        """
         if not self._pairs:
             return 1.0
         _, change, curvature = self._pairs[-1]
-        return float(change @ change) / curvature
+        return float(change @ (change / diagonal)) / curvature
 
     def direction(self, gradient: Array, solve: Callable[[Array], Array]) -> Array:
         """Return ``-B^{-1} gradient``; `solve` applies the inverse of the initial metric."""

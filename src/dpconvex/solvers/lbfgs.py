@@ -1,0 +1,126 @@
+"""Limited-memory BFGS for many coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
+from dpconvex.solvers.newton import Newton, newton_steps
+from dpconvex.solvers.pairs import Pairs
+from dpconvex.solvers.solution import Solution, Solver
+
+__all__ = ["LBFGS", "default_solver"]
+
+Array = npt.NDArray[np.float64]
+
+NEWTON_DIM = 500  # above, a Hessian costs more than the gradients it saves
+DENSE_DIM = 4000  # a dense Hessian of this size still fits (128 MB) and factorises in seconds
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """Limited-memory BFGS with certified gradient norm, for many coefficients.
+
+    Directions are ``-B^{-1} gradient`` with B built from the last `memory` pairs on top of the
+    diagonal of the Hessian, scaled to the latest pair. Every step decreases F sufficiently, which
+    gives convergence from any point. Where this is slow (curvature that changes by orders of
+    magnitude) and a dense Hessian fits in memory, Newton steps finish the work.
+
+    Parameters
+    ----------
+    memory : int, default=20
+        Number of pairs.
+    max_iterations : int, default=20_000
+        Limit on the steps.
+    """
+
+    memory: int = 20
+    max_iterations: int = 20_000
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective or alike
+            Offers ``gradient, value_and_gradient, rounding_allowance`` and
+            ``strong_convexity > 0``; ``hessian_diagonal`` and ``hessian`` are used if present.
+        start : array of shape (dim,)
+            Where to begin.
+        tolerance : float
+            In mean form, like the objective.
+
+        Returns
+        -------
+        Solution
+            The point, and the certified gradient norm at that very point.
+
+        Raises
+        ------
+        ConvergenceError
+            If the tolerance is below what float64 sums can certify.
+        """
+        require(objective, "LBFGS", ("gradient", "value_and_gradient", "rounding_allowance"))
+        point = check_start(objective, start, tolerance, "LBFGS")
+        descent = Descent(objective, tolerance)
+        dense = objective.dim <= DENSE_DIM and hasattr(objective, "hessian")
+        with single_threaded_blas():
+            try:
+                state = descent.evaluate(point, with_value=True)
+                state = self._iterate(descent, state, 300 if dense else self.max_iterations)
+                if dense:
+                    newton_steps(descent, state, self.max_iterations)
+            except Certified as found:
+                return found.solution
+        raise descent.failure()
+
+    def _iterate(self, descent: Descent, state: State, limit: int) -> State:
+        pairs = Pairs(self.memory)
+        diagonal = _diagonal(descent.objective, state.point)
+        for _ in range(limit):
+            descent.iterations += 1
+            metric = diagonal * pairs.scaling(diagonal)
+            direction = pairs.direction(state.gradient, partial(_divide, metric))
+            if not float(direction @ state.gradient) < 0:
+                pairs.clear()
+                direction = -state.gradient / diagonal
+            new, step = descent.search(state, direction, with_value=True)
+            if step == 0.0:
+                if not len(pairs):
+                    return state
+                # The pairs misled the search: start again from the curvature here.
+                pairs.clear()
+                diagonal = _diagonal(descent.objective, state.point)
+                continue
+            pairs.add(new.point - state.point, new.gradient - state.gradient)
+            state = new
+        return state
+
+
+def _divide(metric: Array, vector: Array) -> Array:
+    return vector / metric
+
+
+def _diagonal(objective: Any, point: Array) -> Array:
+    """Diagonal of the Hessian, floored: a column without curvature here may find some later."""
+    if not hasattr(objective, "hessian_diagonal"):
+        return np.ones(objective.dim)
+    diagonal = objective.hessian_diagonal(point)
+    return np.asarray(np.maximum(diagonal, 1e-6 * diagonal.max()))
+
+
+def default_solver(dim: int) -> Solver:
+    """Return `Newton` for up to 500 coefficients, `LBFGS` beyond.
+
+    Examples
+    --------
+    >>> default_solver(20)
+    Newton(sample_rows=50000, max_iterations=2000)
+    """
+    return Newton() if dim <= NEWTON_DIM else LBFGS()
