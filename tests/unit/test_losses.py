@@ -187,6 +187,7 @@ def test_own_loss_from_lists_in_any_order_of_weights():
         (lambda: Huber(-1), ValueError, "'width' parameter of Huber .* Squared"),
         (lambda: SoftThreshold(0), ValueError, "Absolute"),
         (lambda: Scaled(Hinge(), math.inf), ValueError, "'factor' parameter of Scaled"),
+        (lambda: Scaled("hinge", 1.0), TypeError, "'loss' parameter of Scaled .* Got str"),
         (lambda: KinkedLoss((0.0,), (1.0, -1.0)), ValueError, "'slopes' .* increasing"),
         (lambda: KinkedLoss((1.0, 0.0), (0, 1, 2)), ValueError, "'knots' .* increasing"),
         (lambda: KinkedLoss((), (1.0,)), ValueError, "'knots'"),

@@ -21,9 +21,11 @@ from dpconvex.losses import (
 )
 from dpconvex.smoothing import (
     KERNELS,
+    ConvolvedLoss,
     ExponentialKernel,
     GaussianKernel,
     LogisticKernel,
+    MoreauLoss,
     UniformKernel,
     convolve,
     moreau,
@@ -188,6 +190,18 @@ def test_convolve_errors(arguments, error, message):
         convolve(*arguments)
 
 
+def test_direct_construction_is_checked_too():
+    """Certificates rebuild losses from files: a negative bandwidth must not give constants."""
+    with pytest.raises(ValueError, match="'bandwidth'"):
+        ConvolvedLoss(Hinge(), LogisticKernel(), -1.0)
+    with pytest.raises(ValueError, match="already smooth"):
+        ConvolvedLoss(Logistic(), LogisticKernel(), 1.0)
+    with pytest.raises(ValueError, match="'smoothness'"):
+        MoreauLoss(Hinge(), -1.0)
+    with pytest.raises(ValueError, match="already smooth"):
+        MoreauLoss(Logistic(), 1.0)
+
+
 def test_convolving_twice_is_refused():
     with pytest.raises(ValueError, match="already smooth"):
         convolve(convolve(Hinge(), LogisticKernel(), 0.1), LogisticKernel(), 0.1)
@@ -256,7 +270,7 @@ def test_moreau_of_smooth_losses_is_the_infimum(loss):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((Logistic(), 1.0), ValueError, "no closed form, and it is already smooth"),
+        ((Logistic(), 1.0), ValueError, "no closed form here, and it is already smooth"),
         (("hinge", 1.0), TypeError, "'loss' .* Got str instead"),
         ((Hinge(), 0.0), ValueError, "'smoothness' parameter of moreau .* Got 0.0 instead"),
         ((Hinge(), np.inf), ValueError, "'smoothness'"),

@@ -1,5 +1,6 @@
 """Losses of one record: value, derivatives in the margin, and the constants privacy needs."""
 
+from dpconvex.losses.interface import Loss, PointwiseLoss
 from dpconvex.losses.kinks import Kinks
 from dpconvex.losses.pointwise import (
     Absolute,
@@ -7,9 +8,7 @@ from dpconvex.losses.pointwise import (
     Huber,
     KinkedLoss,
     Logistic,
-    Loss,
     Pinball,
-    PointwiseLoss,
     ReLU,
     Scaled,
     SoftThreshold,

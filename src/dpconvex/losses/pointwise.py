@@ -9,123 +9,32 @@ bounds, never estimates.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from dpconvex.losses.interface import Kind, Loss, PointwiseLoss, positive_number
 from dpconvex.losses.kinks import Array, Kinks
 
-Kind = Literal["residual", "margin"]
-
-
-@runtime_checkable
-class Loss(Protocol):
-    """What objectives and mechanisms ask of a pointwise loss."""
-
-    @property
-    def kind(self) -> Kind:
-        """``"residual"`` (loss of ``y - z``) or ``"margin"`` (loss of ``y * z``)."""
-
-    @property
-    def lipschitz(self) -> float:
-        """``sup |d/dz|``, ``inf`` if unbounded."""
-
-    @property
-    def smoothness(self) -> float:
-        """``sup |d2/dz2|``, ``inf`` if the loss has a kink."""
-
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        """Loss of target ``y`` at margin ``z``, elementwise in float64."""
-
-    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
-        """First derivative in ``z``."""
-
-    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        """Second derivative in ``z``."""
-
-
-def positive_number(value: object, name: str, owner: str, remedy: str) -> float:
-    """Return ``value`` as a float if it is finite and positive, otherwise raise with a remedy."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(
-            f"The '{name}' parameter of {owner} must be a positive number. "
-            f"Got {type(value).__name__} instead. {remedy}"
-        )
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be positive and finite. "
-            f"Got {value!r} instead. {remedy}"
-        )
-    return number
-
-
-class PointwiseLoss(ABC):
-    """A loss written once as a function ``c(u)``; this class puts ``y`` and ``z`` into it.
-
-    Subclasses give ``value_at``, ``slope_at`` and ``curvature_at`` (c, c' and c'' at ``u``),
-    ``lipschitz`` and ``smoothness``, and ``kind`` where it is not ``"residual"``. Then
-
-    - residual: ``u = y - z``, ``d/dz = -c'(u)``, ``d2/dz2 = c''(u)``;
-    - margin: ``u = y * z``, ``d/dz = y * c'(u)``, ``d2/dz2 = y**2 * c''(u)``.
-    """
-
-    @property
-    def kind(self) -> Kind:
-        """``"residual"`` (loss of ``y - z``) or ``"margin"`` (loss of ``y * z``)."""
-        return "residual"
-
-    @property
-    def kinks(self) -> Kinks | None:
-        """The piecewise-linear function this loss is, or None if it is something else."""
-        return None
-
-    @property
-    @abstractmethod
-    def lipschitz(self) -> float:
-        """``sup |c'|``, ``inf`` if unbounded."""
-
-    @property
-    @abstractmethod
-    def smoothness(self) -> float:
-        """``sup |c''|``, ``inf`` if the loss has a kink."""
-
-    @abstractmethod
-    def value_at(self, u: Array) -> Array:
-        """``c(u)`` for float64 ``u``."""
-
-    @abstractmethod
-    def slope_at(self, u: Array) -> Array:
-        """``c'(u)`` for float64 ``u``."""
-
-    @abstractmethod
-    def curvature_at(self, u: Array) -> Array:
-        """``c''(u)`` for float64 ``u``."""
-
-    def _argument(self, y: ArrayLike, z: ArrayLike) -> Array:
-        combine = np.subtract if self.kind == "residual" else np.multiply
-        return combine(y, z, dtype=np.float64)
-
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
-        """Loss of target ``y`` at margin ``z``, elementwise with broadcasting, in float64."""
-        return self.value_at(self._argument(y, z))
-
-    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
-        """First derivative in ``z``; at a kink the midpoint of the subdifferential."""
-        slope = self.slope_at(self._argument(y, z))
-        return -slope if self.kind == "residual" else slope * np.asarray(y)
-
-    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
-        """Second derivative in ``z``; 0 for a piecewise-linear loss, at its kinks too."""
-        curvature = self.curvature_at(self._argument(y, z))
-        return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)
+__all__ = [
+    "Absolute",
+    "Hinge",
+    "Huber",
+    "KinkedLoss",
+    "Logistic",
+    "Loss",
+    "Pinball",
+    "PointwiseLoss",
+    "ReLU",
+    "Scaled",
+    "SoftThreshold",
+    "Squared",
+]
 
 
 class _KinkedPart(PointwiseLoss):
@@ -434,6 +343,11 @@ class Scaled(PointwiseLoss):
     factor: float
 
     def __post_init__(self) -> None:
+        if not isinstance(self.loss, PointwiseLoss):
+            raise TypeError(
+                "The 'loss' parameter of Scaled must be a loss such as Pinball(0.5). "
+                f"Got {type(self.loss).__name__} instead. Derive your own from PointwiseLoss."
+            )
         factor = positive_number(self.factor, "factor", "Scaled", "A negative loss is not convex.")
         object.__setattr__(self, "factor", factor)
 

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from dpconvex.losses.interface import Kind, PointwiseLoss, positive_number
 from dpconvex.losses.kinks import Array, Kinks
-from dpconvex.losses.pointwise import Kind, PointwiseLoss, positive_number
 from dpconvex.smoothing.kernels import Kernel
 
-# Cells between neighbouring knots in the bound on the curvature. The bound is true for any number
-# and within 0.3 % of the supremum for this one.
+# Cells between neighbouring knots in the bound on the curvature: it holds for any number of them,
+# and more cells make it tighter.
 _CELLS = 1024
 
 
@@ -31,6 +31,29 @@ class ConvolvedLoss(PointwiseLoss):
     loss: PointwiseLoss
     kernel: Kernel
     bandwidth: float
+
+    def __post_init__(self) -> None:
+        # Checked here and not in convolve: a loss read back from a file passes through here too.
+        _kinks_of(self.loss)
+        kernel, bandwidth = self.kernel, self.bandwidth
+        if not isinstance(kernel, Kernel):
+            raise TypeError(
+                "The 'kernel' parameter of convolve must be a kernel such as LogisticKernel(). "
+                f"Got {type(kernel).__name__} instead. See dpconvex.smoothing.KERNELS."
+            )
+        if kernel.dim != 1:
+            raise ValueError(
+                "The 'kernel' parameter of convolve must have dim=1. "
+                f"Got {kernel!r} instead. Use {type(kernel).__name__}(dim=1)."
+            )
+        remedy = "For no smoothing use the loss itself with a mechanism that accepts kinks."
+        number = positive_number(bandwidth, "bandwidth", "convolve", remedy)
+        object.__setattr__(self, "bandwidth", number)
+        if not math.isfinite(2.0 * sum(self._shape.weights) * kernel.peak / number):
+            raise ValueError(
+                "The 'bandwidth' parameter of convolve must leave a finite smoothness. "
+                f"Got {bandwidth!r} instead. Use a larger bandwidth."
+            )
 
     @property
     def kind(self) -> Kind:
@@ -150,24 +173,4 @@ def convolve(loss: PointwiseLoss, kernel: Kernel, bandwidth: float) -> Convolved
     >>> smooth.lipschitz, smooth.smoothness
     (0.9, 2.5)
     """
-    _kinks_of(loss)
-    if not isinstance(kernel, Kernel):
-        raise TypeError(
-            "The 'kernel' parameter of convolve must be a kernel such as LogisticKernel(). "
-            f"Got {type(kernel).__name__} instead. See dpconvex.smoothing.KERNELS."
-        )
-    if kernel.dim != 1:
-        raise ValueError(
-            "The 'kernel' parameter of convolve must have dim=1. "
-            f"Got {kernel!r} instead. Use {type(kernel).__name__}(dim=1)."
-        )
-    remedy = "For no smoothing use the loss itself with a mechanism that accepts kinks."
-    smooth = ConvolvedLoss(
-        loss, kernel, positive_number(bandwidth, "bandwidth", "convolve", remedy)
-    )
-    if not math.isfinite(smooth.smoothness):
-        raise ValueError(
-            "The 'bandwidth' parameter of convolve must leave a finite smoothness. "
-            f"Got {bandwidth!r} instead. Use a larger bandwidth."
-        )
-    return smooth
+    return ConvolvedLoss(loss, kernel, bandwidth)

@@ -7,15 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from dpconvex.losses.interface import Kind, PointwiseLoss, positive_number
 from dpconvex.losses.kinks import Array, Kinks
-from dpconvex.losses.pointwise import (
-    Huber,
-    Kind,
-    PointwiseLoss,
-    Scaled,
-    Squared,
-    positive_number,
-)
+from dpconvex.losses.pointwise import Huber, Scaled, Squared
 
 
 @dataclass(frozen=True)
@@ -34,6 +28,24 @@ class MoreauLoss(PointwiseLoss):
     loss: PointwiseLoss
     modulus: float
 
+    def __post_init__(self) -> None:
+        # Checked here and not in moreau: a loss read back from a file passes through here too.
+        remedy = "A larger value is closer to the loss and less smooth."
+        object.__setattr__(
+            self, "modulus", positive_number(self.modulus, "smoothness", "moreau", remedy)
+        )
+        if not isinstance(self.loss, PointwiseLoss):
+            raise TypeError(
+                "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
+                f"Got {type(self.loss).__name__} instead. Write it as KinkedLoss(knots, slopes)."
+            )
+        if self.loss.kinks is None:
+            raise ValueError(
+                "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
+                f"Got {type(self.loss).__name__} instead. Its envelope has no closed form here, "
+                f"and it is already smooth (smoothness={self.loss.smoothness:g}): use it as it is."
+            )
+
     @property
     def kind(self) -> Kind:
         """The kind of the loss that is smoothed."""
@@ -42,8 +54,7 @@ class MoreauLoss(PointwiseLoss):
     @cached_property
     def _shape(self) -> Kinks:
         kinks = self.loss.kinks
-        if kinks is None:
-            raise TypeError("MoreauLoss needs a piecewise-linear loss. Build it with moreau().")
+        assert kinks is not None, "checked at construction"
         return kinks
 
     @property
@@ -120,22 +131,11 @@ def moreau(loss: PointwiseLoss, smoothness: float) -> MoreauLoss | Scaled:
     >>> float(envelope.value(0.25, 0.0)), float(envelope.value(3.0, 0.0))
     (0.0625, 2.75)
     """
-    remedy = "A larger value is closer to the loss and less smooth."
-    modulus = positive_number(smoothness, "smoothness", "moreau", remedy)
     if isinstance(loss, Squared | Huber):
+        modulus = positive_number(
+            smoothness, "smoothness", "moreau", "A larger value is closer to the loss."
+        )
         factor = modulus / (1.0 + modulus)
-        return Scaled(
-            Squared() if isinstance(loss, Squared) else Huber(loss.width / factor), factor
-        )
-    if isinstance(loss, PointwiseLoss) and loss.kinks is not None:
-        return MoreauLoss(loss, modulus)
-    if isinstance(loss, PointwiseLoss):
-        raise ValueError(
-            "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
-            f"Got {type(loss).__name__} instead. Its envelope has no closed form, and it is "
-            f"already smooth (smoothness={loss.smoothness:g}): use it as it is."
-        )
-    raise TypeError(
-        "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
-        f"Got {type(loss).__name__} instead. Write it as KinkedLoss(knots, slopes)."
-    )
+        outer = Squared() if isinstance(loss, Squared) else Huber(loss.width / factor)
+        return Scaled(outer, factor)
+    return MoreauLoss(loss, smoothness)
