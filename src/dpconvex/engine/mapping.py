@@ -57,25 +57,32 @@ def map_block(
                 weights[i] += value * value
     else:
         for i in range(rows):
+            # Views of the row: indices known to be in range let the loop run in vector lanes.
+            source = raw[start + i]
+            target = out[i][lead:]
             square = 0.0
             if clip:
                 for j in range(columns):
-                    value = np.float64(raw[start + i, j])
+                    value = np.float64(source[j])
                     value = value if value > low[j] else low[j]
                     value = value if value < high[j] else high[j]
                     value = (value - shift[j]) * scale[j]
-                    out[i, j + lead] = value
+                    target[j] = value
                     square += value * value
             else:
                 for j in range(columns):
-                    value = (np.float64(raw[start + i, j]) - shift[j]) * scale[j]
-                    out[i, j + lead] = value
+                    value = (np.float64(source[j]) - shift[j]) * scale[j]
+                    target[j] = value
                     square += value * value
             weights[i] = square
+    limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
     for i in range(rows):
         square = weights[i]
+        weights[i] = 1.0
         if lead == 1:
             out[i, 0] = 1.0
+        if square <= limit:  # most rows: no square root
+            continue
         if square < 1e300:
             norm = math.sqrt(square)
         else:  # the square overflowed: divide by the largest entry first
@@ -87,7 +94,6 @@ def map_block(
                 square += (out[i, j + lead] / largest) ** 2
             norm = largest * math.sqrt(square)
         norm *= round_up
-        weights[i] = 1.0
         if norm > row_norm:
             factor = row_norm / norm
             if shorten:

@@ -18,7 +18,7 @@ __all__ = ["MemoryRows"]
 Array = npt.NDArray[np.float64]
 BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 
-BLOCK_BYTES = 1 << 19  # a mapped block and the raw rows it comes from share the L2 cache
+BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
 
@@ -101,6 +101,13 @@ class MemoryRows:
         )
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._keeping = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
+        return {**vars(self), "_kept": None, "_keeping": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _keeping=threading.Lock())
 
     @property
     def additions(self) -> int:

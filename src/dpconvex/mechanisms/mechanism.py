@@ -17,7 +17,9 @@ from dpconvex.privacy.noise import NoiseSource
 class Mechanism(Protocol):
     """A way to release a minimiser privately: certified from public facts, then run on data."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name under which the mechanism's calibration is registered."""
 
     def certify(
         self,
@@ -42,7 +44,7 @@ def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     if isinstance(mechanism, str) and mechanism in names:
         return names[mechanism]()
     if hasattr(mechanism, "certify") and hasattr(mechanism, "release"):
-        return mechanism
+        return mechanism  # type: ignore[no-any-return]
     raise ValueError(
         f"The 'mechanism' parameter of {owner} must be one of {['auto', *names]} or a mechanism object. "
         f"Got {mechanism!r} instead."

@@ -1,0 +1,371 @@
+r"""Samples of the papers' linear models, with the best coefficients and the exact risk.
+
+A population knows its expected pinball loss in closed form or by quadrature, so that an excess
+risk has no sampling error. The building block, for :math:`u \sim N(m, s^2)`:
+
+.. math:: E\, \rho_\tau(u) = \tau m + s\, \varphi(m/s) - m\, \Phi(-m/s).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import gamma, ndtr, ndtri, stdtr, stdtrit
+
+Array = NDArray[np.float64]
+Seed = int | np.random.Generator | None
+
+
+class Population(Protocol):
+    """Where samples come from."""
+
+    @property
+    def theta_star(self) -> Array:
+        """The coefficients of least risk."""
+        ...
+
+    def risk(self, theta: ArrayLike) -> float:
+        """Return the expected loss of coefficients."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Synthetic:
+    """A sample and the population it was drawn from.
+
+    Attributes
+    ----------
+    X, y : array
+        The sample. Linear models: ``X`` without the constant column. Structured losses: ``X`` is
+        A of shape (n, m, d) and ``y`` is Y of shape (n, m).
+    population : Population
+        Exact risk and best coefficients.
+    feature_names : tuple of str
+        Names of the columns.
+    """
+
+    X: Array
+    y: Array
+    population: Population
+    feature_names: tuple[str, ...]
+
+    @property
+    def theta_star(self) -> Array:
+        """The coefficients of least risk; the intercept first, where there is one."""
+        return self.population.theta_star
+
+    def risk(self, theta: ArrayLike) -> float:
+        """Return the expected loss of ``theta`` on a fresh record."""
+        return self.population.risk(theta)
+
+    def excess_risk(self, theta: ArrayLike) -> float:
+        """Return ``risk(theta) - risk(theta_star)``."""
+        return self.population.risk(theta) - self.population.risk(self.theta_star)
+
+    def relative_excess_risk(self, theta: ArrayLike) -> float:
+        """Return ``(risk(theta) - risk(theta_star)) / risk(theta_star)``."""
+        return self.excess_risk(theta) / self.population.risk(self.theta_star)
+
+
+def expected_pinball(mean: ArrayLike, std: ArrayLike, quantile: float) -> Array:
+    """Return the expected pinball loss of a normal residual."""
+    m, s = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+    density = np.exp(-0.5 * (m / s) ** 2) / math.sqrt(2 * math.pi)
+    return np.asarray(quantile * m + s * density - m * ndtr(-m / s))
+
+
+@dataclass(frozen=True)
+class QuantilePopulation:
+    """The linear models of the quantile experiments: see :func:`make_quantile_regression`."""
+
+    dim: int = 3
+    error: str = "exogenous"
+    quantile: float = 0.7
+
+    noise_std = 3.0
+    radius = 10.0
+
+    @cached_property
+    def location(self) -> Array:
+        """Intercept and slopes of the model, before the error."""
+        if self.dim == 3:
+            return np.array([10.0, 5.0, -2.0])
+        theta = np.linspace(-2.0, 5.0, self.dim)
+        # The first feature is the constant 1.
+        theta[0] += 10.0
+        return theta
+
+    @cached_property
+    def feature_std(self) -> Array:
+        """Standard deviation of each feature."""
+        if self.dim == 3:
+            return np.array([2.0, 3.0])
+        return np.full(self.dim - 1, (self.dim - 1) ** -0.25)
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw ``n`` records."""
+        X = rng.normal(size=(n, self.dim - 1)) * self.feature_std
+        while True:
+            outside = np.flatnonzero(np.linalg.norm(X, axis=1) > self.radius)
+            if not len(outside):
+                break
+            X[outside] = rng.normal(size=(len(outside), self.dim - 1)) * self.feature_std
+        y = self.location[0] + X @ self.location[1:] + self._endogenous(X)
+        return X, y + self.noise_std * rng.normal(size=n)
+
+    def _endogenous(self, X: Array) -> Array:
+        if self.error == "exogenous":
+            return np.zeros(len(X))
+        return X[:, 0] - X[:, 1] + np.abs(X[:, 0] * X[:, 1])
+
+    @cached_property
+    def _nodes(self) -> tuple[Array, Array]:
+        """Quadrature over the first two features, in polar form, by quadrant.
+
+        The error has a kink where a feature is zero, and the features end at a circle.
+        """
+        first, second = self.feature_std[:2]
+        reach = min(self.radius, 12 * max(first, second))
+        r, r_weight = np.polynomial.legendre.leggauss(80)
+        r, r_weight = (r + 1) * reach / 2, r_weight * reach / 2
+        a, a_weight = np.polynomial.legendre.leggauss(30)
+        angles = np.concatenate([(a + 1) * math.pi / 4 + k * math.pi / 2 for k in range(4)])
+        a_weight = np.tile(a_weight, 4)
+        x = np.stack([np.outer(r, np.cos(angles)).ravel(), np.outer(r, np.sin(angles)).ravel()], 1)
+        density = np.exp(-0.5 * ((x[:, 0] / first) ** 2 + (x[:, 1] / second) ** 2))
+        weight = np.outer(r * r_weight, a_weight).ravel() * density
+        return x, weight / weight.sum()
+
+    @cached_property
+    def theta_star(self) -> Array:
+        """The coefficients of least risk, intercept first.
+
+        Exogenous error: the slopes of the model, and its intercept plus ``3 Phi^-1(quantile)``.
+        Endogenous error: the residual's law is even in each feature once the linear part of the
+        error is in the slopes, so the slopes are exact; the intercept solves one equation.
+        """
+        best = self.location.copy()
+        if self.error == "exogenous":
+            best[0] += self.noise_std * ndtri(self.quantile)
+            return best
+        best[1] += 1.0
+        best[2] -= 1.0
+        x, weight = self._nodes
+        product = np.abs(x[:, 0] * x[:, 1])
+
+        def excess(shift: float) -> float:
+            return float(weight @ ndtr((shift - product) / self.noise_std)) - self.quantile
+
+        best[0] += brentq(excess, -50.0, 100.0, xtol=1e-13)
+        return best
+
+    def risk(self, theta: ArrayLike) -> float:
+        """Return the expected pinball loss of ``theta``, intercept first."""
+        theta = _coefficients(theta, self.dim)
+        gap = self.location - theta
+        x, weight = self._nodes
+        mean = gap[0] + x @ gap[1:3] + self._endogenous(x)
+        # The other features are normal: the ball holds them but for a mass below 1e-50.
+        std = math.sqrt(self.noise_std**2 + float(np.sum((gap[3:] * self.feature_std[2:]) ** 2)))
+        return float(weight @ expected_pinball(mean, std, self.quantile))
+
+
+def make_quantile_regression(
+    n: int, d: int = 3, error: str = "exogenous", rng: Seed = None, *, quantile: float = 0.7
+) -> Synthetic:
+    """Draw the linear model of the quantile experiments.
+
+    With d = 3, ``y = 10 + 5 x_1 - 2 x_2 + e``, features normal with standard deviations 2 and 3,
+    kept to the ball of radius 10. With larger d (the study has 51), d counts the constant feature:
+    slopes rise evenly from -2 (of the constant) to 5, the other features are normal with variance
+    ``1 / sqrt(d - 1)``. The error e is N(0, 9), and ``N(0, 9) + x_1 - x_2 + |x_1 x_2|`` if
+    endogenous, x_1 and x_2 the first two features that vary.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    d : int
+        Number of coefficients, the intercept included: 3, or 4 to 1000.
+    error : {"exogenous", "endogenous"}
+        The error term.
+    rng : int, Generator or None
+        Source of randomness.
+    quantile : float
+        Level at which ``theta_star`` and ``risk`` are taken.
+
+    Examples
+    --------
+    >>> make_quantile_regression(100, rng=0).theta_star.round(3).tolist()
+    [11.573, 5.0, -2.0]
+    """
+    if error not in ("exogenous", "endogenous"):
+        raise ValueError(
+            "The 'error' parameter of make_quantile_regression must be 'exogenous' or "
+            f"'endogenous'. Got {error!r} instead."
+        )
+    if not isinstance(d, (int, np.integer)) or not 3 <= d <= 1000:
+        raise ValueError(
+            "The 'd' parameter of make_quantile_regression must be an integer from 3 to 1000. "
+            f"Got {d!r} instead."
+        )
+    check_quantile(quantile, "make_quantile_regression")
+    population = QuantilePopulation(int(d), error, float(quantile))
+    X, y = population.sample(check_count(n, "make_quantile_regression"), np.random.default_rng(rng))
+    return Synthetic(X, y, population, tuple(f"x{k}" for k in range(1, d)))
+
+
+NEWSVENDOR_ERRORS = ("normal", "t3", "mixture")
+
+
+@dataclass(frozen=True)
+class NewsvendorPopulation:
+    """The linear demand of the newsvendor experiments: see :func:`make_newsvendor`."""
+
+    dim: int = 5
+    error: str = "normal"
+    quantile: float = 0.5
+
+    # Weight and standard deviation of the normal parts of the error.
+    parts = {"normal": ((1.0, 1.0),), "mixture": ((0.9, 1.0), (0.1, 10.0))}
+
+    @cached_property
+    def location(self) -> Array:
+        """Coefficients of the demand, before the error."""
+        return np.r_[1.5, np.resize([1.0, -2.5, -1.5, 3.0], self.dim - 1)]
+
+    @cached_property
+    def covariance(self) -> Array:
+        """``0.5^|j - k|``."""
+        index = np.arange(self.dim - 1)
+        return 0.5 ** np.abs(index[:, None] - index[None, :])
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw ``n`` records."""
+        X = rng.normal(size=(n, self.dim - 1)) @ np.linalg.cholesky(self.covariance).T
+        if self.error == "t3":
+            noise = rng.standard_t(3, size=n)
+        else:
+            weights, stds = zip(*self.parts[self.error], strict=True)
+            noise = rng.normal(size=n) * rng.choice(stds, size=n, p=weights)
+        return X, self.location[0] + X @ self.location[1:] + noise
+
+    @cached_property
+    def theta_star(self) -> Array:
+        """The coefficients of least cost: the error's quantile is added to the intercept."""
+        best = self.location.copy()
+        best[0] += self._error_quantile()
+        return best
+
+    def _error_quantile(self) -> float:
+        if self.error == "t3":
+            return float(stdtrit(3, self.quantile))
+        if self.error == "normal":
+            return float(ndtri(self.quantile))
+
+        def excess(point: float) -> float:
+            parts = self.parts[self.error]
+            return float(sum(w * ndtr(point / s) for w, s in parts)) - self.quantile
+
+        return float(brentq(excess, -400.0, 400.0, xtol=1e-13))
+
+    def risk(self, theta: ArrayLike) -> float:
+        """Return the expected cost of ordering by ``theta``, with costs quantile and 1 - quantile."""
+        gap = self.location - _coefficients(theta, self.dim)
+        variance = float(gap[1:] @ self.covariance @ gap[1:])
+        if self.error != "t3":
+            return float(
+                sum(
+                    w * expected_pinball(gap[0], math.sqrt(s * s + variance), self.quantile)
+                    for w, s in self.parts[self.error]
+                )
+            )
+        nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+        mean = gap[0] + math.sqrt(variance) * nodes
+        cost = _expected_pinball_t3(mean, self.quantile)
+        return float(weights @ cost / weights.sum())
+
+
+def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
+    """Return ``E rho(mean + T)``, T Student with 3 degrees of freedom.
+
+    Uses ``E (a - T)_+ = a F(a) + (3 + a^2) f(a) / 2``.
+    """
+    a = -mean
+    density = gamma(2.0) / (math.sqrt(3 * math.pi) * gamma(1.5)) * (1 + a * a / 3) ** -2
+    return np.asarray(quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density)
+
+
+def make_newsvendor(
+    n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5
+) -> Synthetic:
+    """Draw the linear demand of the newsvendor experiments.
+
+    ``demand = 1.5 + z . (1, -2.5, -1.5, 3) + e``, z normal with covariance ``0.5^|j - k|``, and e
+    standard normal, Student with 3 degrees of freedom, or ``0.9 N(0, 1) + 0.1 N(0, 100)``.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    p : int
+        Number of coefficients, the intercept included. The study has 5; the four slopes repeat.
+    error : {"normal", "t3", "mixture"}
+        Law of e.
+    rng : int, Generator or None
+        Source of randomness.
+    quantile : float
+        Underage cost; the overage cost is one minus it.
+
+    Examples
+    --------
+    >>> make_newsvendor(100, rng=0).theta_star.tolist()
+    [1.5, 1.0, -2.5, -1.5, 3.0]
+    """
+    if error not in NEWSVENDOR_ERRORS:
+        raise ValueError(
+            f"The 'error' parameter of make_newsvendor must be one of {NEWSVENDOR_ERRORS}. "
+            f"Got {error!r} instead."
+        )
+    if not isinstance(p, (int, np.integer)) or p < 2:
+        raise ValueError(
+            "The 'p' parameter of make_newsvendor must be an integer of at least 2. "
+            f"Got {p!r} instead."
+        )
+    check_quantile(quantile, "make_newsvendor")
+    population = NewsvendorPopulation(int(p), error, float(quantile))
+    X, y = population.sample(check_count(n, "make_newsvendor"), np.random.default_rng(rng))
+    return Synthetic(X, y, population, tuple(f"z{k}" for k in range(1, p)))
+
+
+def check_count(n: Any, owner: str) -> int:
+    """Return a positive number of records, or raise."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ValueError(
+            f"The 'n' parameter of {owner} must be a positive integer. Got {n!r} instead."
+        )
+    return int(n)
+
+
+def check_quantile(quantile: float, owner: str) -> None:
+    """Raise unless the level is strictly between 0 and 1."""
+    if not 0 < quantile < 1:
+        raise ValueError(
+            f"The 'quantile' parameter of {owner} must be in (0, 1). Got {quantile!r} instead."
+        )
+
+
+def _coefficients(theta: ArrayLike, dim: int) -> Array:
+    vector = np.asarray(theta, dtype=np.float64)
+    if vector.shape != (dim,):
+        raise ValueError(
+            f"The 'theta' parameter of risk must have shape ({dim},), the intercept first. "
+            f"Got shape {vector.shape} instead."
+        )
+    return vector

@@ -1,0 +1,264 @@
+"""What all linear estimators share: public plan, certificate, ledger, private release, user units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import NoiseSource
+
+from .settings import (
+    optional_positive,
+    resolve_bounds,
+    resolve_guarantee,
+    resolve_samples,
+)
+from .tables import read_features, read_training
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a fit will do, decided from public facts before data are read.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        Runs the fit.
+    certificate : Certificate
+        What it guarantees.
+    row_map : RowMap
+        How a raw row becomes a bounded one.
+    target_shift, target_scale : float
+        Targets are mapped to ``(y - shift) * scale``.
+    """
+
+    mechanism: Mechanism
+    certificate: Certificate
+    row_map: RowMap
+    target_shift: float
+    target_scale: float
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """The checked settings of an estimator for given public dimensions."""
+
+    guarantee: Guarantee
+    n_samples: int
+    row_map: RowMap
+    max_norm: float
+    target_shift: float
+    target_scale: float
+    parameters: dict[str, Any]
+
+    def linear_bounds(self, loss: Any, alpha: float, neighbors: str) -> LinearBounds:
+        """Return the bounds of a linear model with this loss and penalty."""
+        return LinearBounds(
+            n_samples=self.n_samples,
+            n_features=self.row_map.n_features,
+            loss=loss,
+            row_norm=self.row_map.row_norm,
+            max_norm=self.max_norm,
+            fit_intercept=self.row_map.fit_intercept,
+            alpha=alpha,
+            neighbors=neighbors,
+        )
+
+
+class PrivateLinearModel(BaseEstimator):
+    """Shared behaviour of the estimators; subclasses say which loss and which defaults (``_plan``)."""
+
+    def _public_facts(self, n_samples: int, n_features: int) -> PublicFacts:
+        """Check the settings that every estimator has; raises before data are read or budget is spent."""
+        owner = type(self).__name__
+        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(
+                    f"The '{name}' parameter of {owner}.certify must be a positive integer. Got {value!r} instead."
+                )
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            raise TypeError(
+                f"The 'fit_intercept' parameter of {owner} must be True or False. Got {self.fit_intercept!r} instead."
+            )
+        guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
+        public_samples = resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner)
+        features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
+        row_norm = optional_positive("row_norm", self.row_norm, owner)
+        row_map = RowMap.from_bounds(
+            int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)
+        )
+        target = resolve_bounds("target_bounds", getattr(self, "target_bounds", None), None, owner)
+        low, high = (-1.0, 1.0) if target is None else (float(target[0]), float(target[1]))
+        parameters: dict[str, Any] = {
+            "feature_bounds": None if features is None else [bound.tolist() for bound in features],
+            "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
+        }
+        if hasattr(self, "target_bounds"):
+            parameters["target_bounds"] = None if target is None else [low, high]
+        if parameters["feature_bounds"] is not None:
+            parameters["feature_bounds"] = [
+                _compact(bound) for bound in parameters["feature_bounds"]
+            ]
+        return PublicFacts(
+            guarantee=guarantee,
+            n_samples=public_samples,
+            row_map=row_map,
+            # Shortened rows have no length beyond the influence bound.
+            max_norm=row_map.max_norm if math.isfinite(row_map.max_norm) else row_map.row_norm,
+            target_shift=(low + high) / 2,
+            target_scale=2 / (high - low),
+            parameters=parameters,
+        )
+
+    def _plan(self, n_samples: int, n_features: int) -> Plan:
+        """Decide everything from public facts."""
+        raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
+
+    def _read_target(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the target as the loss wants it."""
+        return np.asarray(y, dtype=np.float64)
+
+    def certify(self, n_samples: int, n_features: int) -> Certificate:
+        """Return the certificate of a fit, before any data.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows; ignored in favour of ``nominal_samples`` under add-or-remove-one.
+        n_features : int
+            Number of columns.
+
+        Returns
+        -------
+        Certificate
+            Equal to ``certificate_`` after a fit on data of this shape.
+        """
+        return self._plan(n_samples, n_features).certificate
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Fit privately.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; clipped to ``feature_bounds`` and bounded in influence.
+        y : array of shape (n_samples,)
+            Targets.
+
+        Returns
+        -------
+        self
+        """
+        X, y = read_training(self, X, y, y_numeric=True)
+        plan = self._plan(*X.shape)
+        certificate = plan.certificate
+        rows = MemoryRows(
+            X, self._read_target(y), plan.row_map, plan.target_shift, plan.target_scale
+        )
+        objective = EmpiricalObjective(
+            rows,
+            certificate.bounds.loss,
+            certificate.bounds.alpha,
+            divisor=certificate.bounds.n_samples,
+        )
+        noise = NoiseSource(self.random_state)
+        if self.verbose:
+            print(f"{type(self).__name__}: {certificate.mechanism}, {certificate.guarantee!r}")
+        if self.ledger is not None:
+            # Durable before noise is drawn: a crash from here on costs budget, never privacy.
+            self.ledger.charge(
+                certificate.guarantee,
+                mechanism=certificate.mechanism,
+                description=f"{type(self).__name__}.fit",
+            )
+        theta = plan.mechanism.release(objective, certificate, noise)
+        bound = certificate.parameters["coef_bound"]
+        if bound is not None:  # a projection of what was released: no privacy cost
+            theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
+        self.coef_, self.intercept_ = plan.row_map.to_user_units(
+            theta, plan.target_shift, plan.target_scale
+        )
+        self.certificate_ = certificate
+        self.released_: dict[str, Any] = {}
+        return self
+
+    def _linear(self, X: Any) -> NDArray[np.float64]:
+        """Return ``X @ coef_ + intercept_``."""
+        check_is_fitted(self)
+        return np.asarray(read_features(self, X) @ self.coef_ + self.intercept_)
+
+    def summary(self) -> Summary:
+        """Return a table for people: what was fitted, what it guarantees, what came out."""
+        check_is_fitted(self)
+        return Summary(_summary_text(self))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.sparse = False
+        return tags
+
+
+def _compact(bound: list[float]) -> Any:
+    """Return one number where all columns share it."""
+    return bound[0] if len(set(bound)) == 1 else bound
+
+
+class Summary:
+    """Text that shows itself when printed or evaluated."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _describe_noise(name: str, term: dict[str, Any]) -> str:
+    size = "std" if "std" in term else "scale"
+    return f"{name}: {term['distribution']}, {size} {term[size]:.4g} per coordinate of the {term['added_to']}"
+
+
+def _summary_text(model: Any) -> str:
+    certificate = model.certificate_
+    names = list(getattr(model, "feature_names_in_", [])) or [
+        f"x{i}" for i in range(model.n_features_in_)
+    ]
+    guarantee = certificate.guarantee
+    lines: list[tuple[str, str]] = [
+        ("guarantee", repr(guarantee)),
+        ("neighbours", certificate.neighbors.replace("_", " ")),
+        ("mechanism", certificate.mechanism),
+        ("because", certificate.theorem),
+        ("rows (public)", f"{certificate.bounds.n_samples:,}"),
+        ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
+        *model._summary_facts(),
+        *(("noise", _describe_noise(name, term)) for name, term in certificate.noise.items()),
+        ("sampler", certificate.sampler),
+    ]
+    width = 78
+    text = [type(model).__name__.center(width).rstrip(), "=" * width]
+    text += [f"{label:<16} {value}" for label, value in lines]
+    text += ["-" * width, f"{'coefficient':<48} {'value':>20}", "-" * width]
+    text.append(f"{'(intercept)':<48} {float(np.ravel(model.intercept_)[0]):>20.6g}")
+    coefficients = np.ravel(model.coef_)
+    text += [
+        f"{name!s:<48.48} {value:>20.6g}" for name, value in zip(names, coefficients, strict=True)
+    ]
+    text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
+    if certificate.sampler.startswith("seeded"):
+        text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."
+    return "\n".join(text)
