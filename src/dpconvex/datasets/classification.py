@@ -19,35 +19,36 @@ _ADULT_NUMERIC = {
 }
 
 # The lists of the published codebook, its spelling included.
-ADULT_CATEGORIES: dict[str, tuple[str, ...]] = {
-    "workclass": tuple(
+_ADULT_WORDS = {
+    "workclass": (
         "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay "
-        "Never-worked".split()
+        "Never-worked"
     ),
-    "education": tuple(
+    "education": (
         "Preschool 1st-4th 5th-6th 7th-8th 9th 10th 11th 12th HS-grad Some-college Assoc-voc "
-        "Assoc-acdm Bachelors Masters Prof-school Doctorate".split()
+        "Assoc-acdm Bachelors Masters Prof-school Doctorate"
     ),
-    "marital_status": tuple(
+    "marital_status": (
         "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
-        "Married-AF-spouse".split()
+        "Married-AF-spouse"
     ),
-    "occupation": tuple(
+    "occupation": (
         "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty "
         "Handlers-cleaners Machine-op-inspct Adm-clerical Farming-fishing Transport-moving "
-        "Priv-house-serv Protective-serv Armed-Forces".split()
+        "Priv-house-serv Protective-serv Armed-Forces"
     ),
-    "relationship": tuple("Wife Own-child Husband Not-in-family Other-relative Unmarried".split()),
-    "race": tuple("White Asian-Pac-Islander Amer-Indian-Eskimo Other Black".split()),
-    "sex": ("Female", "Male"),
-    "native_country": tuple(
+    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+    "sex": "Female Male",
+    "native_country": (
         "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) "
         "India Japan Greece South China Cuba Iran Honduras Philippines Italy Poland Jamaica "
         "Vietnam Mexico Portugal Ireland France Dominican-Republic Laos Ecuador Taiwan Haiti "
         "Columbia Hungary Guatemala Nicaragua Scotland Thailand Yugoslavia El-Salvador "
-        "Trinadad&Tobago Peru Hong Holand-Netherlands".split()
+        "Trinadad&Tobago Peru Hong Holand-Netherlands"
     ),
 }
+ADULT_CATEGORIES = {name: tuple(words.split()) for name, words in _ADULT_WORDS.items()}
 
 _COVTYPE_BOUNDS = (
     (1000, 4500),  # elevation in Colorado, metres

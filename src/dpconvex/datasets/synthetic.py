@@ -222,6 +222,8 @@ def make_quantile_regression(
 
 
 NEWSVENDOR_ERRORS = ("normal", "t3", "mixture")
+# Weight and standard deviation of the normal parts of the error.
+_NORMAL_PARTS = {"normal": ((1.0, 1.0),), "mixture": ((0.9, 1.0), (0.1, 10.0))}
 
 
 @dataclass(frozen=True)
@@ -231,9 +233,6 @@ class NewsvendorPopulation:
     dim: int = 5
     error: str = "normal"
     quantile: float = 0.5
-
-    # Weight and standard deviation of the normal parts of the error.
-    parts = {"normal": ((1.0, 1.0),), "mixture": ((0.9, 1.0), (0.1, 10.0))}
 
     @cached_property
     def location(self) -> Array:
@@ -252,7 +251,7 @@ class NewsvendorPopulation:
         if self.error == "t3":
             noise = rng.standard_t(3, size=n)
         else:
-            weights, stds = zip(*self.parts[self.error], strict=True)
+            weights, stds = zip(*_NORMAL_PARTS[self.error], strict=True)
             noise = rng.normal(size=n) * rng.choice(stds, size=n, p=weights)
         return X, self.location[0] + X @ self.location[1:] + noise
 
@@ -270,7 +269,7 @@ class NewsvendorPopulation:
             return float(ndtri(self.quantile))
 
         def excess(point: float) -> float:
-            parts = self.parts[self.error]
+            parts = _NORMAL_PARTS[self.error]
             return float(sum(w * ndtr(point / s) for w, s in parts)) - self.quantile
 
         return float(brentq(excess, -400.0, 400.0, xtol=1e-13))
@@ -283,7 +282,7 @@ class NewsvendorPopulation:
             return float(
                 sum(
                     w * expected_pinball(gap[0], math.sqrt(s * s + variance), self.quantile)
-                    for w, s in self.parts[self.error]
+                    for w, s in _NORMAL_PARTS[self.error]
                 )
             )
         nodes, weights = np.polynomial.hermite_e.hermegauss(120)
