@@ -24,7 +24,6 @@ def map_block(
     high: Any,
     shift: Any,
     scale: Any,
-    clip: bool,
     lead: int,
     row_norm: float,
     shorten: bool,
@@ -49,9 +48,8 @@ def map_block(
         for j in range(columns):
             for i in range(rows):
                 value = np.float64(raw[start + i, j])
-                if clip:
-                    value = value if value > low[j] else low[j]
-                    value = value if value < high[j] else high[j]
+                value = value if value > low[j] else low[j]
+                value = value if value < high[j] else high[j]
                 value = (value - shift[j]) * scale[j]
                 out[i, j + lead] = value
                 weights[i] += value * value
@@ -61,19 +59,13 @@ def map_block(
             source = raw[start + i]
             target = out[i][lead:]
             square = 0.0
-            if clip:
-                for j in range(columns):
-                    value = np.float64(source[j])
-                    value = value if value > low[j] else low[j]
-                    value = value if value < high[j] else high[j]
-                    value = (value - shift[j]) * scale[j]
-                    target[j] = value
-                    square += value * value
-            else:
-                for j in range(columns):
-                    value = (np.float64(source[j]) - shift[j]) * scale[j]
-                    target[j] = value
-                    square += value * value
+            for j in range(columns):
+                value = np.float64(source[j])
+                value = value if value > low[j] else low[j]
+                value = value if value < high[j] else high[j]
+                value = (value - shift[j]) * scale[j]
+                target[j] = value
+                square += value * value
             weights[i] = square
     limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
     for i in range(rows):
@@ -83,17 +75,7 @@ def map_block(
             out[i, 0] = 1.0
         if square <= limit:  # most rows: no square root
             continue
-        if square < 1e300:
-            norm = math.sqrt(square)
-        else:  # the square overflowed: divide by the largest entry first
-            largest = 0.0
-            for j in range(columns):
-                largest = max(largest, abs(out[i, j + lead]))
-            square = 0.0
-            for j in range(columns):
-                square += (out[i, j + lead] / largest) ** 2
-            norm = largest * math.sqrt(square)
-        norm *= round_up
+        norm = math.sqrt(square) * round_up
         if norm > row_norm:
             factor = row_norm / norm
             if shorten:

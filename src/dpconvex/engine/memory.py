@@ -20,6 +20,7 @@ BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 
 BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
+LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
 
 
@@ -33,7 +34,7 @@ class MemoryRows:
     Parameters
     ----------
     X : array of shape (n_rows, n_features)
-        Any real dtype, C or F order; never copied as a whole when it is large.
+        Any real dtype and order; float32 and float64 are never copied as a whole when large.
     y : array of shape (n_rows,)
         Targets, mapped to ``(y - target_shift) * target_scale``.
     row_map : RowMap
@@ -66,7 +67,7 @@ class MemoryRows:
                 f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). "
                 f"Got shape {raw.shape} instead."
             )
-        if raw.dtype.kind not in "fiu" or raw.dtype.itemsize not in (4, 8):
+        if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
             raw = raw.astype(np.float64)
         if not raw.dtype.isnative:
             raw = raw.astype(raw.dtype.newbyteorder("="))
@@ -86,14 +87,14 @@ class MemoryRows:
         self.mean_target_size = float(np.abs(targets).mean())
         self.block_rows = min(self.n_rows, max(64, BLOCK_BYTES // (8 * self.dim)))
         self._blocks = -(-self.n_rows // self.block_rows)
-        low = np.zeros(1) if row_map.low is None else np.array(row_map.low)
-        high = np.zeros(1) if row_map.high is None else np.array(row_map.high)
+        free = np.full(row_map.n_features, LARGEST)
+        low = -free if row_map.low is None else np.array(row_map.low)
+        high = free if row_map.high is None else np.array(row_map.high)
         self._map_arguments = (
             low,
             high,
             np.array(row_map.shift),
             np.array(row_map.scale),
-            row_map.low is not None,
             int(row_map.fit_intercept),
             row_map.row_norm,
             row_map.influence == "shorten",
@@ -182,7 +183,7 @@ class MemoryRows:
     def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
         from dpconvex.engine.mapping import map_block
 
-        low, high, shift, scale, clip, lead, row_norm, shorten, by_columns = self._map_arguments
+        low, high, shift, scale, lead, row_norm, shorten, by_columns = self._map_arguments
         block = np.empty((self.block_rows, self.dim))
         weights = np.empty(self.block_rows)
         for index in range(first, last):
@@ -199,7 +200,6 @@ class MemoryRows:
                 high,
                 shift,
                 scale,
-                clip,
                 lead,
                 row_norm,
                 shorten,

@@ -35,7 +35,7 @@ class RowMap:
     influence : {"weight", "shorten"}, default="shorten"
         How long rows are bounded.
     low, high : sequence of float, optional
-        Bounds per raw column; None means no clipping.
+        Bounds per raw column; None means no clipping (but for 1e140, where squares overflow).
     shift, scale : sequence of float, optional
         Affine map per raw column, 0 and 1 by default.
 

@@ -1,0 +1,231 @@
+"""Rows: the public map, its bounds, and sums that do not depend on threads."""
+
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.threads import single_threaded_blas, worker_pool
+
+
+def naive_map(X, row_map):
+    X = np.asarray(X, dtype=np.float64)
+    if row_map.low is not None:
+        X = np.clip(X, row_map.low, row_map.high)
+    x = (X - np.array(row_map.shift)) * np.array(row_map.scale)
+    factor = np.minimum(1.0, row_map.row_norm / np.maximum(np.linalg.norm(x, axis=1), 1e-300))
+    weights = np.ones(len(x))
+    if row_map.influence == "shorten":
+        x = x * factor[:, None]
+    else:
+        weights = factor
+    if row_map.fit_intercept:
+        x = np.column_stack([np.ones(len(x)), x])
+    return x, weights
+
+
+BOUNDS = ([-1.0, 0.0, 2.0, -3.0, 5.0], [1.0, 2.0, 4.0, 0.0, 5.0])
+
+
+@pytest.mark.parametrize("influence", ["weight", "shorten"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.int32, bool])
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_map_matches_naive_numpy(influence, fit_intercept, dtype, order, bounded):
+    rng = np.random.default_rng(1)
+    X = (4 * rng.normal(size=(301, 5))).astype(dtype)
+    if order == "strided":
+        X = np.repeat(X, 2, axis=1)[:, ::2]
+    else:
+        X = np.asarray(X, order=order)
+    fields = RowMap.from_bounds(5, BOUNDS if bounded else None, 0.8, fit_intercept).to_dict()
+    row_map = RowMap.from_dict({**fields, "influence": influence})
+    rows, targets, weights = MemoryRows(X, np.arange(301), row_map, 1.0, 0.5).mapped()
+    expected_rows, expected_weights = naive_map(X, row_map)
+    np.testing.assert_allclose(rows, expected_rows, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(weights, expected_weights, rtol=1e-13)
+    np.testing.assert_array_equal(targets, (np.arange(301) - 1.0) * 0.5)
+    assert (weights < 1).any() or influence == "shorten"
+
+
+def test_from_bounds_follows_the_rule_per_column():
+    row_map = RowMap.from_bounds(5, BOUNDS)
+    assert row_map.shift == (0.0, 0.0, 3.0, 0.0, 5.0)
+    assert row_map.scale == (1.0, 0.5, 1.0, 1 / 3, 0.0)
+    assert row_map.row_norm == math.sqrt(5)
+    assert row_map.influence == "weight"
+    assert row_map.max_norm == pytest.approx(2.0)  # four columns reach 1, the fifth is constant
+    free = RowMap.from_bounds(5, None)
+    assert (free.row_norm, free.influence, free.low) == (1.0, "shorten", None)
+    assert free.max_norm == math.inf
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("row_norm", [0.3, 1.0, 1.9, 5.0])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_public_bounds_hold_and_are_reached(fit_intercept, row_norm, bounded):
+    """A bound that was off by 1 % either way would fail."""
+    row_map = RowMap.from_bounds(5, BOUNDS if bounded else None, row_norm, fit_intercept)
+    rng = np.random.default_rng(2)
+    scale = rng.choice([0.1, 1.0, 100.0], size=(4000, 1))
+    corners = np.array(BOUNDS)[rng.integers(0, 2, size=(4000, 5)), np.arange(5)]
+    X = np.vstack([scale * rng.normal(size=(4000, 5)), corners])
+    grid = np.linspace(0, 2, 4000)[:, None] * np.array([1.0, 1, 0, -1, 0]) + [0, 0, 3, 0, 5]
+    X = np.vstack([X, grid])
+    rows, _, weights = MemoryRows(X, np.zeros(len(X)), row_map).mapped()
+    lengths = np.linalg.norm(rows, axis=1)
+    for bound, reached in [
+        (row_map.weighted_norm, (weights * lengths).max()),
+        (row_map.weighted_square, (weights * lengths**2).max()),
+    ]:
+        assert reached <= bound * (1 + 1e-14)
+        assert reached >= 0.99 * bound
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.lists(st.floats(), min_size=3, max_size=3),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(["weight", "shorten"]),
+    st.floats(1e-3, 1e3),
+)
+def test_influence_never_exceeds_the_bound_in_exact_arithmetic(values, influence, row_norm):
+    row_map = RowMap(3, row_norm, True, influence)
+    rows, _, weights = MemoryRows(np.array(values), np.zeros(len(values)), row_map).mapped()
+    assert np.isfinite(rows).all()
+    for row, weight in zip(rows, weights, strict=True):
+        squares = sum(Fraction(float(value)) ** 2 for value in row[1:])
+        assert Fraction(float(weight)) ** 2 * squares <= Fraction(row_norm) ** 2
+
+
+def test_missing_value_falls_on_the_lower_bound():
+    row_map = RowMap.from_bounds(1, (-2.0, 4.0))
+    rows, _, _ = MemoryRows(np.array([[np.nan]]), np.zeros(1), row_map).mapped()
+    assert rows[0, 1] == -0.5
+
+
+def test_units_round_trip():
+    rng = np.random.default_rng(3)
+    bounds = ([-1.0, 0.0, 2.0, -3.0, 5.0], [1.0, 2.0, 4.0, 0.0, 7.0])
+    row_map = RowMap.from_bounds(5, bounds)
+    theta = rng.normal(size=6)
+    coef, intercept = row_map.to_user_units(theta, target_shift=3.0, target_scale=0.25)
+    X = rng.uniform(*bounds, size=(50, 5))
+    rows, _, _ = MemoryRows(X, np.zeros(50), row_map).mapped()
+    np.testing.assert_allclose(X @ coef + intercept, rows @ theta / 0.25 + 3.0)
+    np.testing.assert_allclose(row_map.from_user_units(coef, intercept, 3.0, 0.25), theta)
+    no_intercept = RowMap.from_bounds(5, bounds, fit_intercept=False)
+    coef, intercept = no_intercept.to_user_units(theta[1:])
+    np.testing.assert_allclose(no_intercept.from_user_units(coef, intercept), theta[1:])
+
+
+def test_row_map_survives_json_and_hashing():
+    row_map = RowMap.from_bounds(5, BOUNDS, 0.8)
+    again = RowMap.from_dict(json.loads(json.dumps(row_map.to_dict())))
+    assert again == row_map
+    assert hash(again) == hash(row_map)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"n_features": 0, "row_norm": 1.0}, "n_features"),
+        ({"n_features": 2, "row_norm": 0.0}, "row_norm"),
+        ({"n_features": 2, "row_norm": math.inf}, "row_norm"),
+        ({"n_features": 2, "row_norm": 1.0, "influence": "clip"}, "influence"),
+        ({"n_features": 2, "row_norm": 1.0, "low": (0.0, 0.0)}, "low"),
+        ({"n_features": 2, "row_norm": 1.0, "low": (1.0, 0.0), "high": (0.0, 1.0)}, "bounds"),
+    ],
+)
+def test_row_map_refuses_bad_facts(arguments, name):
+    with pytest.raises(ValueError, match=name):
+        RowMap(**arguments)
+
+
+def test_shapes_are_checked():
+    row_map = RowMap(2, 1.0)
+    with pytest.raises(ValueError, match=r"\(n, 2\)"):
+        MemoryRows(np.zeros((4, 3)), np.zeros(4), row_map)
+    with pytest.raises(ValueError, match="'y'"):
+        MemoryRows(np.zeros((4, 2)), np.zeros(3), row_map)
+    with pytest.raises(ValueError, match="at least one row"):
+        MemoryRows(np.zeros((0, 2)), np.zeros(0), row_map)
+
+
+def moments(block, y, w):
+    return block.T @ block, (w * y) @ block, len(y)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch):
+    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1 << 14)
+    if not kept:
+        monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(30_001, 7)), rng.normal(size=30_001)
+    row_map = RowMap.from_bounds(7, (-2, 2), 1.5)
+    results = [MemoryRows(X, y, row_map, threads=k).sum(moments) for k in (1, 2, 3, 7)]
+    x, weights = naive_map(X, row_map)
+    np.testing.assert_allclose(results[0][0], x.T @ x, rtol=1e-12)
+    np.testing.assert_allclose(results[0][1], (weights * y) @ x, rtol=1e-9)
+    for second, first, count in results:
+        assert count == 30_001
+        np.testing.assert_array_equal(second, results[0][0])
+        np.testing.assert_array_equal(first, results[0][1])
+
+
+def test_additions_bound_the_longest_chain(monkeypatch):
+    """Rows in a block, blocks in a run, runs: the three levels of the sum."""
+    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1)
+    rows = MemoryRows(np.zeros((64 * 1000, 1)), np.zeros(64_000), RowMap(1, 1.0))
+    assert rows.block_rows == 64
+    assert rows.additions == 64 + 16 + 64
+
+
+def test_subsample_is_spread_and_repeatable():
+    X = np.arange(1000.0)[:, None]
+    rows = MemoryRows(X, X[:, 0], RowMap(1, 1e9), target_shift=5.0, target_scale=2.0)
+    first, second = rows.subsample(100), rows.subsample(100)
+    taken = first.mapped()[1] / 2.0 + 5.0
+    np.testing.assert_array_equal(taken, second.mapped()[1] / 2.0 + 5.0)
+    np.testing.assert_array_equal(taken // 10, np.arange(100))  # one from every stretch of ten
+    assert len(set(taken % 10)) > 5  # not the same place in each
+    assert rows.subsample(5000).n_rows == 1000
+
+
+def test_rows_can_be_pickled():
+    rows = MemoryRows(np.ones((3, 2)), np.ones(3), RowMap(2, 1.0))
+    rows.sum(moments)
+    again = pickle.loads(pickle.dumps(rows))
+    np.testing.assert_array_equal(again.sum(moments)[0], rows.sum(moments)[0])
+
+
+def test_blas_threads_are_restored_after_nested_use():
+    from threadpoolctl import ThreadpoolController
+
+    blas = ThreadpoolController().select(user_api="blas")
+
+    def threads():
+        return [lib.get_num_threads() for lib in blas.lib_controllers]
+
+    before = threads()
+    with single_threaded_blas():
+        assert set(threads()) == {1}
+        with single_threaded_blas():
+            pass
+        assert set(threads()) == {1}
+    assert threads() == before
+
+
+def test_worker_pool_is_shared():
+    assert worker_pool(2) is worker_pool(2)
