@@ -187,6 +187,11 @@ def require(objective: Any, solver: str, names: tuple[str, ...]) -> None:
             f"{solver} needs an objective with {', '.join(missing)}, but "
             f"{type(objective).__name__} does not offer it."
         )
+    if not math.isfinite(getattr(objective, "smoothness", 0.0)):
+        raise ValueError(
+            f"{solver} needs a smooth loss, but this objective has smoothness=inf. Use "
+            "convolve(loss, kernel, bandwidth) or moreau(loss, smoothness)."
+        )
     if not objective.strong_convexity > 0:
         raise ValueError(
             f"{solver} needs a strongly convex objective. Use alpha > 0: without it the minimiser "
