@@ -183,6 +183,7 @@ class PrivateLinearModel(BaseEstimator):
                 certificate.guarantee,
                 mechanism=certificate.mechanism,
                 description=f"{type(self).__name__}.fit",
+                neighbors=certificate.neighbors,
             )
         theta = plan.mechanism.release(objective, certificate, noise)
         bound = certificate.parameters["coef_bound"]

@@ -40,11 +40,11 @@ def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
     from .objective import ObjectivePerturbation
 
-    names = {"objective": ObjectivePerturbation}
+    names: dict[str, Any] = {"objective": ObjectivePerturbation}
     if isinstance(mechanism, str) and mechanism in names:
         return names[mechanism]()
     if hasattr(mechanism, "certify") and hasattr(mechanism, "release"):
-        return mechanism  # type: ignore[no-any-return]
+        return mechanism
     raise ValueError(
         f"The 'mechanism' parameter of {owner} must be one of {['auto', *names]} or a mechanism object. "
         f"Got {mechanism!r} instead."

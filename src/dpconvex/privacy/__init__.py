@@ -11,18 +11,24 @@ from .calibration import (
     objective_perturbation_scale,
 )
 from .certificate import Certificate, CertificateError
+from .composition import compose_epsilon
 from .guarantees import ApproxDP, GaussianDP, PureDP
+from .ledger import BudgetExceeded, Ledger, LedgerError
 from .noise import NoiseSource
 
 __all__ = [
     "ApproxDP",
     "Bounds",
+    "BudgetExceeded",
     "Certificate",
     "CertificateError",
     "GaussianDP",
+    "Ledger",
+    "LedgerError",
     "LinearBounds",
     "NoiseSource",
     "PureDP",
+    "compose_epsilon",
     "gaussian_mu",
     "gaussian_scale",
     "objective_perturbation_laplace_scale",

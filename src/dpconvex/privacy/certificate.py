@@ -34,15 +34,15 @@ class Calibration:
         The statement that the guarantee rests on.
     noise : dict
         One entry per noise term: distribution, scale, dimension, and whether it is added to the sum or the mean.
-    solver_tolerance : float or None
-        Largest norm of the gradient of F at the point the solver returns.
+    solver_tolerance : float
+        Largest norm of the gradient of F at the point the solver returns; 0 where nothing is solved.
     sampler : str
         Which sampler draws the noise when no seed is fixed.
     """
 
     theorem: str
     noise: dict[str, Any]
-    solver_tolerance: float | None
+    solver_tolerance: float
     sampler: str
 
 
@@ -91,8 +91,8 @@ class Certificate:
         Noise terms and their scales.
     parameters : dict
         The mechanism's public parameters, and assumptions worth stating.
-    solver_tolerance : float or None
-        Tolerance that the solver must certify.
+    solver_tolerance : float
+        Tolerance that the solver must certify; 0 where nothing is solved.
     sampler : str
         ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``.
     digest : str
@@ -106,7 +106,7 @@ class Certificate:
     bounds: Any
     noise: dict[str, Any]
     parameters: dict[str, Any]
-    solver_tolerance: float | None
+    solver_tolerance: float
     sampler: str
     digest: str = field(default="", repr=False)
 
