@@ -1,7 +1,7 @@
 """Differentially private convex learning: linear models you may publish."""
 
-from .estimators import DPQuantileRegressor
+from .estimators import DPQuantileRegressor, ModelFileError, load_model, save_model
 
 __version__ = "0.1.0"
 
-__all__ = ["DPQuantileRegressor", "__version__"]
+__all__ = ["DPQuantileRegressor", "ModelFileError", "__version__", "load_model", "save_model"]

@@ -1,0 +1,450 @@
+"""Model files: fitted estimators as JSON that is safe to load from strangers.
+
+A file holds public things only: the class by name, its parameters, what was released, and the
+certificate. Loading builds the estimator from its parameters, derives the certificate again and
+refuses a file whose parts do not agree. It proves consistency, not origin: it is not a signature.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpconvex.privacy.certificate import Certificate, CertificateError, _same
+from dpconvex.privacy.description import describe, rebuild
+
+FORMAT = "dpconvex-model-1"
+LARGEST_FILE = 64 * 2**20
+
+# Tools of one process, not facts about the model.
+_NOT_SAVED = ("ledger", "random_state", "verbose")
+_FIELDS = {
+    "format": str,
+    "version": str,
+    "estimator": str,
+    "parameters": dict,
+    "omitted": list,
+    "n_features": int,
+    "feature_names": (list, type(None)),
+    "columns": (dict, type(None)),
+    "coef": list,
+    "intercept": (int, float, list),
+    "classes": (list, type(None)),
+    "released": dict,
+    "certificate": dict,
+}
+# What wrong values raise while an estimator or certificate is rebuilt from them.
+_REBUILDING = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+class ModelFileError(ValueError):
+    """A model cannot be saved, or a file is not a consistent model."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How the columns of a table become the columns of ``X``: public facts.
+
+    Attributes
+    ----------
+    features : tuple of str
+        Columns of numbers, first in ``X``.
+    categories : mapping of str to tuple of str
+        Columns of text with their declared categories, one indicator each, after the numbers.
+    target : str
+        The column that was learned.
+    """
+
+    features: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns of ``X``."""
+        indicators = [f"{name}={item}" for name, items in self.categories.items() for item in items]
+        return [*self.features, *indicators]
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
+
+    estimator: Any
+    columns: Columns | None = None
+
+
+def save_model(
+    estimator: Any, path: str | os.PathLike[str], *, columns: Columns | None = None
+) -> None:
+    """Write a fitted estimator to a JSON file.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted; its ledger and random_state are not saved.
+    path : str or path-like
+        Replaced at once when the file is complete, so a crash leaves no half of it.
+    columns : Columns, optional
+        How tables are read for this model.
+
+    Notes
+    -----
+    Privacy: everything that is written is public or covered by the model's certificate. Parameters
+    that are objects of the user's own classes are left out, and listed as omitted.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, tempfile
+    >>> from dpconvex import DPQuantileRegressor, load_model, save_model
+    >>> model = DPQuantileRegressor(0.9, feature_bounds=(0, 1), target_bounds=(0, 1))
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> save_model(model.fit(np.eye(50), np.ones(50)), path)
+    >>> bool(np.all(load_model(path).coef_ == model.coef_))
+    True
+    """
+    name = type(estimator).__name__
+    if _known().get(name) is not type(estimator):
+        raise ModelFileError(
+            f"The 'estimator' parameter of save_model must be one of {sorted(_known())}. "
+            f"Got {name} instead."
+        )
+    if not hasattr(estimator, "certificate_"):
+        raise ModelFileError(
+            f"This {name} is not fitted: there is nothing to save. Call fit first."
+        )
+    parameters, omitted = {}, []
+    for key, value in estimator.get_params(deep=False).items():
+        if key in _NOT_SAVED:
+            continue
+        try:
+            parameters[key] = _plain(value)
+            json.dumps(parameters[key], allow_nan=False)
+        except (TypeError, ValueError):
+            parameters.pop(key, None)
+            omitted.append(key)
+    names = getattr(estimator, "feature_names_in_", None)
+    classes = getattr(estimator, "classes_", None)
+    content = {
+        "format": FORMAT,
+        "version": _version(),
+        "estimator": name,
+        "parameters": parameters,
+        "omitted": omitted,
+        "n_features": int(estimator.n_features_in_),
+        "feature_names": None if names is None else [str(item) for item in names],
+        "columns": None if columns is None else _columns_to_dict(columns),
+        "coef": _plain(np.asarray(estimator.coef_)),
+        "intercept": _plain(np.asarray(estimator.intercept_)),
+        "classes": None if classes is None else _plain(np.asarray(classes)),
+        "released": _plain(estimator.released_),
+        "certificate": json.loads(estimator.certificate_.to_json()),
+    }
+    try:
+        text = json.dumps(content, indent=1, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"This {name} holds values that are not plain, finite data, so it cannot be saved."
+        ) from error
+    draft = f"{os.fspath(path)}.{os.getpid()}.draft"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        if os.path.lexists(draft):
+            os.unlink(draft)
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Return the fitted estimator that a file written by :func:`save_model` holds.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. It may come from a stranger: nothing in it is executed.
+
+    Returns
+    -------
+    estimator
+        Ready to predict; its certificate is verified and follows from its parameters.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is malformed or its parts do not agree.
+    """
+    return read_model(path).estimator
+
+
+def read_model(path: str | os.PathLike[str]) -> ModelFile:
+    """Return everything a model file holds; see :func:`load_model`."""
+    return parse_model(read_json(path))
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the object in a strict JSON file: no NaN, no repeated keys, at most 64 MiB."""
+    with open(path, "rb") as file:
+        raw = file.read(LARGEST_FILE + 1)
+    if len(raw) > LARGEST_FILE:
+        raise ModelFileError(f"The file is larger than {LARGEST_FILE // 2**20} MiB.")
+    try:
+        data = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+        )
+    except ModelFileError:
+        raise
+    except (ValueError, RecursionError):  # among them UnicodeDecodeError and JSONDecodeError
+        raise ModelFileError("The file must be valid JSON in UTF-8.") from None
+    if not isinstance(data, dict):
+        raise ModelFileError("The file must hold a JSON object.")
+    return data
+
+
+def parse_model(data: Mapping[str, Any]) -> ModelFile:
+    """Return what the content of a model file stands for, after all checks."""
+    _check_fields(data)
+    try:
+        certificate = Certificate.from_json(json.dumps(data["certificate"]))
+        certificate.verify()
+    except CertificateError as error:
+        raise ModelFileError(f"The model's certificate is not valid. {error}") from error
+    except _REBUILDING as error:
+        raise ModelFileError("The model's certificate is malformed.") from error
+    model = _rebuild_estimator(data)
+    _check_certificate(model, certificate, data)
+    _set_fitted(model, certificate, data)
+    return ModelFile(model, _columns_from_dict(data))
+
+
+def _check_fields(data: Mapping[str, Any]) -> None:
+    if data.get("format") != FORMAT:
+        raise ModelFileError(f"A model file must have the format {FORMAT!r}.")
+    if set(data) != set(_FIELDS):
+        wrong = sorted(set(data) ^ set(_FIELDS))[:10]
+        raise ModelFileError(f"A model file must have the fields {sorted(_FIELDS)}. Check {wrong}.")
+    for name, kind in _FIELDS.items():
+        if not isinstance(data[name], kind) or isinstance(data[name], bool):
+            raise ModelFileError(f"The model file's '{name}' has the wrong type.")
+    if data["estimator"] not in _known():
+        raise ModelFileError(f"The model file's 'estimator' must be one of {sorted(_known())}.")
+    if data["n_features"] < 1:
+        raise ModelFileError("The model file's 'n_features' must be positive.")
+    names = data["feature_names"]
+    if names is not None:
+        _check_names("feature_names", names)
+        if len(names) != data["n_features"]:
+            raise ModelFileError("The model file's 'feature_names' do not match 'n_features'.")
+
+
+def _check_names(name: str, values: Any) -> None:
+    whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    if not whole or len(set(values)) < len(values):
+        raise ModelFileError(f"The model file's '{name}' must be a list of different strings.")
+
+
+def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
+    """Return an unfitted estimator with the file's parameters."""
+    kind = _known()[data["estimator"]]
+    allowed = set(kind().get_params(deep=False)) - set(_NOT_SAVED)
+    parameters, omitted = data["parameters"], data["omitted"]
+    _check_names("omitted", omitted)
+    if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
+        raise ModelFileError(
+            f"The model file's 'parameters' and 'omitted' must name the parameters of "
+            f"{data['estimator']}, each once."
+        )
+    try:
+        values = {
+            name: rebuild(value) if isinstance(value, dict) else value
+            for name, value in parameters.items()
+        }
+        return kind(**values)
+    except _REBUILDING as error:
+        raise ModelFileError("The model file's 'parameters' are malformed.") from error
+
+
+def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+    """Raise unless the certificate is the one that the parameters lead to.
+
+    A file of another version, or one that lacks a parameter, may rest on other defaults: then what
+    the parameters do say is compared.
+    """
+    bounds, width = certificate.bounds, data["n_features"]
+    try:
+        if bounds.n_features != width:
+            raise ModelFileError("The model file's 'n_features' differs from its certificate's.")
+        if data["version"] == _version() and not data["omitted"]:
+            found, expected = (
+                json.loads(item.to_json())
+                for item in (certificate, model.certify(bounds.n_samples, width))
+            )
+            for plain in (found, expected):
+                del plain["digest"], plain["sampler"]  # a seed is not saved
+            wrong = sorted(name for name in expected if not _same(found[name], expected[name]))
+        else:
+            facts = model._public_facts(bounds.n_samples, width)
+            pairs = {
+                "guarantee": (certificate.guarantee, facts.guarantee),
+                "n_samples": (bounds.n_samples, facts.n_samples),
+                "neighbors": (certificate.neighbors, model.neighbors),
+                "fit_intercept": (bounds.fit_intercept, bool(model.fit_intercept)),
+                "row_norm": (bounds.row_norm, facts.row_map.row_norm),
+                **{
+                    name: (certificate.parameters.get(name), value)
+                    for name, value in facts.parameters.items()
+                },
+            }
+            wrong = sorted(
+                name for name, (found, value) in pairs.items() if not _same(found, value)
+            )
+    except ModelFileError:
+        raise
+    except _REBUILDING as error:
+        raise ModelFileError("The model file's 'parameters' do not allow a private fit.") from error
+    if wrong:
+        raise ModelFileError(
+            f"The model's certificate does not follow from its parameters: check {wrong}."
+        )
+
+
+def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+    coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
+    width = data["n_features"]
+    shapes = [((width,), ())]
+    classes = data["classes"]
+    if classes is not None:
+        if len(classes) < 2 or len({type(item) for item in classes}) > 1:
+            raise ModelFileError("The model file's 'classes' must be at least two labels.")
+        if not isinstance(classes[0], (str, int, float)) or len(set(classes)) < len(classes):
+            raise ModelFileError("The model file's 'classes' must be different plain labels.")
+        rows = 1 if len(classes) == 2 else len(classes)
+        shapes += [((rows, width), (rows,))]
+    if (coef.shape, intercept.shape) not in shapes:
+        raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
+    model.n_features_in_ = width
+    if data["feature_names"] is not None:
+        model.feature_names_in_ = np.array(data["feature_names"], dtype=object)
+    if classes is not None:
+        model.classes_ = np.array(classes)
+    model.coef_ = coef
+    model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
+    model.released_ = data["released"]
+    model.certificate_ = certificate
+
+
+def _finite_array(name: str, value: Any) -> np.ndarray:
+    """Return an array of floats; booleans, text, ragged lists and infinities are refused."""
+    plain = [value]
+    while plain and all(isinstance(item, list) for item in plain):
+        plain = [inner for item in plain for inner in item]
+    if not all(type(item) in (int, float) for item in plain):
+        raise ModelFileError(f"The model file's '{name}' must hold numbers.")
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (ValueError, OverflowError):
+        raise ModelFileError(f"The model file's '{name}' must be an array of numbers.") from None
+    if not np.isfinite(array).all():
+        raise ModelFileError(f"The model file's '{name}' must hold finite numbers.")
+    return array
+
+
+def _columns_to_dict(columns: Columns) -> dict[str, Any]:
+    return {
+        "features": list(columns.features),
+        "categories": {name: list(items) for name, items in columns.categories.items()},
+        "target": columns.target,
+    }
+
+
+def _columns_from_dict(data: Mapping[str, Any]) -> Columns | None:
+    plain = data["columns"]
+    if plain is None:
+        return None
+    if set(plain) != {"features", "categories", "target"} or not isinstance(plain["target"], str):
+        raise ModelFileError("The model file's 'columns' are malformed.")
+    categories = plain["categories"]
+    if not isinstance(categories, dict):
+        raise ModelFileError("The model file's 'categories' are malformed.")
+    _check_names("columns", plain["features"])
+    for items in categories.values():
+        _check_names("categories", items)
+    columns = Columns(
+        tuple(plain["features"]),
+        {name: tuple(items) for name, items in categories.items()},
+        plain["target"],
+    )
+    if columns.names != data["feature_names"]:
+        raise ModelFileError("The model file's 'columns' do not lead to its 'feature_names'.")
+    return columns
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON-ready data of equal value; raises TypeError for what is not plain."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    described = describe(value)
+    if not isinstance(described, dict) or described.get("class") == "DeclaredLoss":
+        raise TypeError(f"{type(value).__name__} is not plain data.")
+    return described
+
+
+def _known() -> dict[str, type]:
+    """Return the classes that a file may name."""
+    import dpconvex.estimators as estimators
+
+    names = {name: getattr(estimators, name) for name in estimators.__all__}
+    return {
+        name: kind
+        for name, kind in names.items()
+        if isinstance(kind, type) and hasattr(kind, "certify") and hasattr(kind, "get_params")
+    }
+
+
+def _version() -> str:
+    import dpconvex
+
+    return dpconvex.__version__
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ModelFileError("The file must not repeat a key.")
+    return content
+
+
+def _refuse_constant(_: str) -> float:
+    raise ModelFileError("The file must not hold NaN or infinite numbers.")
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ModelFileError("The file must not hold NaN or infinite numbers.")
+    return value
