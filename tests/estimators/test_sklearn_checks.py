@@ -1,0 +1,66 @@
+"""scikit-learn's own checks, for every public estimator and the settings that change its path."""
+
+import inspect
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dpconvex
+
+# Settings that take another path through fit. An estimator whose name is missing is checked with
+# its defaults and with bounds.
+BOUNDS = {"feature_bounds": (-1e3, 1e3), "target_bounds": (-1e3, 1e3)}
+NOMINAL = {"neighbors": "add_or_remove_one", "nominal_samples": 100}
+SETTINGS = {
+    "DPQuantileRegressor": [
+        {},
+        BOUNDS,
+        {**BOUNDS, **NOMINAL, "quantile": 0.9, "fit_intercept": False, "delta": 0.0},
+        {
+            "mechanism": "objective",
+            "kernel": "uniform",
+            "bandwidth": 0.5,
+            "alpha": 10.0,
+            "coef_bound": 1.0,
+        },
+    ],
+}
+
+
+def public_estimators():
+    """Return every class of ``dpconvex.__all__`` that has a fit method."""
+    classes = [getattr(dpconvex, name) for name in dpconvex.__all__]
+    return [cls for cls in classes if inspect.isclass(cls) and hasattr(cls, "fit")]
+
+
+def cases():
+    """Return one unfitted estimator per class and setting."""
+    return [
+        cls(**settings)
+        for cls in public_estimators()
+        for settings in SETTINGS.get(cls.__name__, [{}])
+    ]
+
+
+@parametrize_with_checks(cases())
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("cls", public_estimators(), ids=lambda cls: cls.__name__)
+def test_only_randomness_and_accuracy_are_excused(cls):
+    plain, ours = BaseEstimator().__sklearn_tags__(), cls().__sklearn_tags__()
+    assert ours.non_deterministic
+    assert not ours.no_validation
+    assert ours.requires_fit
+    assert ours.input_tags == plain.input_tags
+    assert ours.target_tags.required
+    for tags in (ours.classifier_tags, ours.regressor_tags):
+        assert tags is None or tags.poor_score
+
+
+def test_the_list_is_not_empty():
+    names = {cls.__name__ for cls in public_estimators()}
+    assert "DPQuantileRegressor" in names
+    assert set(SETTINGS) <= names
