@@ -29,6 +29,7 @@ Sampler = Callable[[int, np.random.Generator], Any]
 # number: the two confidence limits of one event hold at every delta at once.
 _PROFILE_DELTAS = np.concatenate([np.logspace(-9.0, -2.0, 15), [0.03, 0.1, 0.2]])
 _THRESHOLDS = 600
+_CAUTION = 2.0
 
 
 class Claim(Protocol):
@@ -203,7 +204,10 @@ def _select(
                 likely, rare = rare, likely
             if not above:
                 likely, rare = runs - likely, runs - rare
-            # What the evaluation runs would prove if they repeated these frequencies.
+            # What the evaluation runs would prove if they repeated these frequencies, each moved
+            # against us by _CAUTION standard errors: the best of many rare events is luck.
+            likely = np.maximum(likely - _CAUTION * np.sqrt(likely), 0.0)
+            rare = np.minimum(rare + _CAUTION * np.sqrt(rare + 1.0), runs)
             scale = evaluation_runs / runs
             low = clopper_pearson_lower(likely * scale, evaluation_runs, error)
             high = clopper_pearson_upper(rare * scale, evaluation_runs, error)
@@ -253,7 +257,7 @@ def audit(
     confidence: float = DEFAULT_CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     statistic: Callable[[Array], Any] | None = None,
-    selection_share: float = 0.25,
+    selection_share: float = 0.2,
 ) -> AuditResult:
     """Try to refute a privacy claim by running a mechanism on two neighbouring data sets.
 
@@ -272,8 +276,8 @@ def audit(
     guarantee : PureDP, ApproxDP, GaussianDP or Certificate
         The claim: an object with ``epsilon(delta)`` and ``delta(epsilon)``.
     runs : int, default=100_000
-        Runs per data set, selection included. Catching half the noise at (1, 1e-5) takes about
-        1e5 for a Gaussian mechanism.
+        Runs per data set, selection included. Half the noise of a Gaussian mechanism at (1, 1e-5)
+        is caught by 1e5 runs three times out of four, and by 2e5 nearly always.
     delta : float, optional
         Audit at this delta alone; by default at the claim's own delta and along its profile.
     confidence : float, default=1 - 1e-6
@@ -284,7 +288,7 @@ def audit(
         Maps outputs to one number per run, for instance an exact likelihood ratio. By default
         vectors are projected on the difference of the means of the selection runs, and both the
         projection and its distance from the centre are tried.
-    selection_share : float, default=0.25
+    selection_share : float, default=0.2
         Share of the runs spent on choosing the event.
 
     Returns
