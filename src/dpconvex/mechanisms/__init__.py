@@ -2,5 +2,6 @@
 
 from .mechanism import Mechanism, resolve_mechanism
 from .objective import ObjectivePerturbation
+from .output import OutputPerturbation
 
-__all__ = ["Mechanism", "ObjectivePerturbation", "resolve_mechanism"]
+__all__ = ["Mechanism", "ObjectivePerturbation", "OutputPerturbation", "resolve_mechanism"]

@@ -39,8 +39,9 @@ class Mechanism(Protocol):
 def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
     from .objective import ObjectivePerturbation
+    from .output import OutputPerturbation
 
-    names: dict[str, Any] = {"objective": ObjectivePerturbation}
+    names: dict[str, Any] = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
     if isinstance(mechanism, str) and mechanism in names:
         return names[mechanism]()
     if hasattr(mechanism, "certify") and hasattr(mechanism, "release"):

@@ -58,19 +58,29 @@ class Bounds:
             return 0.0
         return self.smoothness / self.regularisation if self.regularisation > 0 else math.inf
 
-    def minimiser_sensitivity(self, tolerance: float = 0.0) -> float:
-        """Return how far the released minimiser can move when one record changes.
+    def minimiser_sensitivity(self, tolerance: float = 0.0, gap: float = 0.0) -> float:
+        r"""Return how far the released minimiser can move when one record changes.
 
-        ``2 L / (n alpha) + 2 tolerance / alpha`` under replace-one and ``L / (n alpha) + 2 tolerance / alpha`` under
-        add-or-remove-one, where ``tolerance`` bounds the norm of the gradient of F at the point returned.
+        ``G / (n alpha) + 2 tolerance / alpha + 2 sqrt(2 gap / alpha)`` with ``G = gradient_sum_sensitivity()``, at most
+        ``2 L`` under replace-one and ``L`` under add-or-remove-one. Why: F and its neighbour are alpha-strongly convex
+        and their gradients differ by at most ``G / n`` everywhere, so their minimisers lie within ``G / (n alpha)``; a
+        point with ``||gradient of F|| <= tolerance`` lies within ``tolerance / alpha`` of the minimiser, and one with
+        ``F(theta) - min F <= gap`` within ``sqrt(2 gap / alpha)``. The penalty is common to both and cancels.
+
+        Parameters
+        ----------
+        tolerance : float
+            Certified bound on the norm of the gradient of F at the point returned.
+        gap : float
+            Certified bound on ``F(theta) - min F`` at the point returned, for kinked losses.
         """
         if not self.alpha > 0:
             raise ValueError(
                 "The minimiser's sensitivity needs alpha above 0: without strong convexity it is unbounded. "
                 f"Got alpha={self.alpha!r} instead."
             )
-        records = 2 if self.neighbors == "replace_one" else 1
-        return records * self.lipschitz / self.regularisation + 2 * tolerance / self.alpha
+        short = 2 * tolerance / self.alpha + 2 * math.sqrt(2 * gap / self.alpha)
+        return self.gradient_sum_sensitivity() / self.regularisation + short
 
     def gradient_sum_sensitivity(self) -> float:
         """Return how far the SUM of gradients at one fixed theta can move when one record changes."""
@@ -85,8 +95,11 @@ class Bounds:
         about ``eps ||x|| L / alpha``, which moves a slope by ``curvature`` times that, ``eps kappa n`` of its bound.
         """
         ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
-        floor = 64 * 2.0**-52 * (self.dimension + ratio * self.n_samples)
-        return self.lipschitz * max(1e-10, floor)
+        return self._resolvable(ratio * self.n_samples)
+
+    def _resolvable(self, condition: float) -> float:
+        """``L max(1e-10, 64 eps (dimension + condition))``, the condition number in mean form."""
+        return self.lipschitz * max(1e-10, 64 * 2.0**-52 * (self.dimension + condition))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""
@@ -201,6 +214,25 @@ class LinearBounds(Bounds):
     def rank(self) -> int:
         """1: every gradient of a record is a multiple of its row."""
         return 1
+
+    def envelope_smoothness(self) -> float:
+        r"""Return the public curvature ``b`` of the Moreau envelope that stands in for a kinked loss.
+
+        A kink is rounded over ``slope / b`` to each side and the loss lowered by at most ``slope^2 / (2 b)``. ``b`` is
+        ``1e5 slope``, or less where float64 could not resolve the minimiser to 1 % of the minimiser's sensitivity:
+        ``64 eps n (dimension + b c / alpha) <= 0.01``, ``c`` the curvature factor; never below ``20 slope``. Rounded
+        down to three digits.
+        """
+        slope = float(self.loss.lipschitz)
+        condition = 0.01 / (64 * 2.0**-52 * self.n_samples) - self.dimension
+        wanted = min(1e5 * slope, condition * self.alpha / self.curvature_factor)
+        value = max(wanted, 20 * slope)
+        unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+        return float(f"{math.floor(value / unit) * unit:.3g}")
+
+    def envelope_tolerance(self, smoothness: float) -> float:
+        """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
+        return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
 
 _KINDS = {"LinearBounds": LinearBounds}

@@ -27,18 +27,27 @@ class Solution:
         The approximate minimiser.
     gradient_norm : float
         Upper bound of the exact gradient norm AT `point`: the computed norm plus the objective's
-        rounding allowance. Never above the tolerance asked for.
+        rounding allowance. Never above the tolerance asked for. For a kinked objective it is
+        ``sqrt(2 strong_convexity gap)``: in both cases the minimiser lies within
+        ``gradient_norm / strong_convexity`` of `point`.
     iterations : int
         Steps taken (a private number).
+    gap : float or None
+        Upper bound of ``F(point) - min F`` where that is what was certified (kinked objectives).
     """
 
     point: Array
     gradient_norm: float
     iterations: int
+    gap: float | None = None
 
 
 class Solver(Protocol):
-    """A certified minimiser of smooth, strongly convex objectives."""
+    """A certified minimiser of strongly convex objectives."""
 
     def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Return a point whose certified gradient norm is at most `tolerance`."""
+        """Return a point whose certified gradient norm is at most `tolerance`.
+
+        Kinked objectives: a point whose certified gap is at most
+        ``tolerance^2 / (2 strong_convexity)``.
+        """

@@ -1,0 +1,216 @@
+r"""Output perturbation: noise enters after solving.
+
+Minimise ``F`` with any solver, certify the point it returns, and release the point plus noise that hides the
+sensitivity of the minimiser. Kinked losses are minimised through their Moreau envelope, which has the loss's own
+Lipschitz constant: the envelope's objective is the one whose minimiser is released, so its sensitivity is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.calibration import exact_gaussian_std, gaussian_mu
+from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.noise import EXACT, FLOATING_POINT, NoiseSource
+
+GAP = "solver_gap"
+RADIUS = "release_radius"
+
+
+def check_strongly_convex(bounds: Bounds) -> None:
+    """Raise unless output perturbation's proof applies: bounded slope and a penalty."""
+    loss = type(getattr(bounds, "loss", None)).__name__
+    if not math.isfinite(bounds.lipschitz):
+        raise ValueError(
+            f"OutputPerturbation needs a loss of bounded slope, but {loss} has lipschitz=inf. "
+            "Use Huber(width) in its place."
+        )
+    if not bounds.alpha > 0:
+        raise ValueError(
+            "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
+            f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
+            "dpconvex.theory.output_preset for an objective that is only convex."
+        )
+
+
+def _stopping(bounds: Any, gap: float | None) -> tuple[float, float, str]:
+    """Return (gradient tolerance, sensitivity, what is solved), all from public facts."""
+    kinked = not math.isfinite(bounds.smoothness)
+    if gap is not None:
+        allowed = "a finite number above 0"
+        gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
+        least = _smallest_gap(bounds)
+        if gap < least:
+            raise ValueError(
+                f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
+                f"certified in float64 for every data set. Got {gap!r} instead."
+            )
+        equivalent = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
+        return equivalent, bounds.minimiser_sensitivity(gap=gap), f"certified gap {gap:.4g}"
+    if not kinked:
+        tolerance = bounds.solver_tolerance()
+        return tolerance, bounds.minimiser_sensitivity(tolerance), "certified gradient norm"
+    if not hasattr(bounds, "envelope_smoothness"):
+        raise ValueError(
+            f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. "
+            "Smooth it by convolution first."
+        )
+    smoothness = bounds.envelope_smoothness()
+    tolerance = bounds.envelope_tolerance(smoothness)
+    solved = f"certified gradient norm on the Moreau envelope of curvature {smoothness:g}"
+    return tolerance, bounds.minimiser_sensitivity(tolerance), solved
+
+
+def _smallest_gap(bounds: Any) -> float:
+    """Return a gap that float64 can certify whatever the data: a public number.
+
+    A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of ``sqrt(alpha g / 2)``, which
+    must exceed what can be resolved at that curvature.
+    """
+    gap = 1e-14 * bounds.lipschitz
+    for _ in range(400):
+        target = math.sqrt(bounds.alpha * gap / 2)
+        if math.isfinite(bounds.smoothness):
+            floor = bounds.solver_tolerance()
+        else:
+            # Four times the first curvature: the solver may have to raise it.
+            floor = bounds.envelope_tolerance(4 * float(bounds.loss.lipschitz) ** 2 / gap)
+        if floor <= target:
+            return gap
+        gap *= 1.25
+    return math.inf
+
+
+@calibrates("output")
+def calibrate_output(
+    bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+) -> Calibration:
+    r"""Derive the noise of output perturbation from the sensitivity of the certified minimiser.
+
+    Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that implies it; pure
+    epsilon: l2-Laplace of scale ``sensitivity / epsilon``.
+    """
+    check_strongly_convex(bounds)
+    tolerance, sensitivity, solved = _stopping(bounds, parameters.get(GAP))
+    dimension = bounds.dimension
+    relation = bounds.neighbors.replace("_", "-")
+    release: dict[str, Any] = {"added_to": "coefficients", "dimension": dimension}
+    if isinstance(guarantee, PureDP) or not (
+        isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0
+    ):
+        scale = sensitivity / guarantee.epsilon_bound
+        noise = {"release": {"distribution": "l2-laplace", "scale": scale, **release}}
+        theorem = f"l2-Laplace output perturbation, {relation}, {solved}"
+        return Calibration(theorem, noise, tolerance, FLOATING_POINT)
+    if isinstance(guarantee, GaussianDP):
+        mu = guarantee.mu
+    else:
+        mu = gaussian_mu(guarantee.epsilon_bound, guarantee.delta_bound)
+    std = exact_gaussian_std(mu, sensitivity, dimension)
+    noise = {"release": {"distribution": "gaussian", "std": std, **release}}
+    theorem = f"Gaussian output perturbation, {relation}, {solved}"
+    return Calibration(theorem, noise, tolerance, EXACT)
+
+
+@dataclass(frozen=True)
+class OutputPerturbation:
+    r"""Release ``argmin F`` plus noise; the minimiser comes from any solver.
+
+    Parameters
+    ----------
+    solver : Solver, str or callable, optional
+        An object with ``solve(objective, start, tolerance)``, a callable of these arguments that returns a point, or
+        the name of a method of ``scipy.optimize.minimize``. Its answer is certified at the point returned and
+        polished where it stopped short. By default Newton's method up to about 500 coefficients and L-BFGS beyond.
+    gap : float, optional
+        Public accuracy ``F(theta) - min F`` to stop at, for solvers that are slow to finish, such as subgradient
+        methods: ``2 sqrt(2 gap / alpha)`` is added to the sensitivity, and a kinked loss is solved as it is. By
+        default gradients are made so small that they cost no noise worth mentioning.
+    radius : float, optional
+        Public bound on the norm of the coefficients; what is released is projected on it.
+
+    Notes
+    -----
+    Privacy: Gaussian DP and (epsilon, delta)-DP with exact Gaussian noise, pure epsilon-DP with l2-Laplace noise,
+    under replace-one or add-or-remove-one. Public: the number of rows (nominal under add-or-remove-one), dimensions,
+    bounds, alpha, the loss, gap and radius. The loss must be convex with bounded slope; kinks are fine. What a
+    solver does, errors included, depends on private data: an error is caught and the default solver takes over, so
+    try your own solver on public data with :class:`dpconvex.solvers.BlackBox` first.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import GaussianDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.01)
+    >>> certificate = OutputPerturbation().certify(bounds, GaussianDP(0.5))
+    >>> round(certificate.noise["release"]["std"], 6)
+    0.565686
+    """
+
+    solver: Any = None
+    gap: float | None = None
+    radius: float | None = None
+    name: ClassVar[str] = "output"
+
+    def certify(
+        self,
+        bounds: Bounds,
+        guarantee: Guarantee,
+        parameters: Mapping[str, Any] | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive the certificate from public facts."""
+        chosen = dict(parameters or {})
+        if self.gap is not None:
+            chosen[GAP] = self.gap
+        if self.radius is not None:
+            allowed = "None or a finite number above 0"
+            chosen[RADIUS] = check_number(
+                "radius", "OutputPerturbation", self.radius, allowed, 0, math.inf, low_open=True
+            )
+        loss = getattr(bounds, "loss", None)
+        if not math.isfinite(bounds.smoothness) and getattr(loss, "kinks", None) is None:
+            raise TypeError(
+                f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(loss).__name__} is neither. "
+                "Write it as KinkedLoss(knots, slopes), or declare its smoothness."
+            )
+        return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
+
+    def release(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource
+    ) -> NDArray[np.float64]:
+        """Return the certified minimiser plus the certificate's noise."""
+        term = certificate.noise["release"]
+        point = self.minimise(objective, certificate)
+        if term["distribution"] == "gaussian":
+            released = noise.add_gaussian(point, term["std"])
+        else:
+            released = noise.add_l2_laplace(point, term["scale"])
+        radius = certificate.parameters.get(RADIUS)
+        if radius is not None:  # a projection of what was released: no privacy cost
+            released = released * min(1.0, radius / max(float(np.linalg.norm(released)), 1e-300))
+        return released
+
+    def minimise(self, objective: Any, certificate: Certificate) -> NDArray[np.float64]:
+        """Return the exact certified point that noise is added to: private."""
+        from dpconvex.solvers import BlackBox
+        from dpconvex.solvers.gap import envelope_of
+
+        tolerance, bounds = certificate.solver_tolerance, certificate.bounds
+        assert tolerance is not None, "output perturbation certifies the minimiser"
+        if GAP not in certificate.parameters and not math.isfinite(bounds.smoothness):
+            objective = envelope_of(objective, bounds.envelope_smoothness())
+        start = np.zeros(certificate.noise["release"]["dimension"])
+        try:
+            return BlackBox(self.solver).solve(objective, start, tolerance).point
+        except Exception:
+            # Whether and how a solver fails depends on the data, so it must not be seen.
+            return BlackBox().solve(objective, start, tolerance).point

@@ -1,0 +1,155 @@
+"""Any minimiser as a certified solver: its answer is checked at the point returned, and polished."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.solvers.descent import Certified, Descent, check_start
+from dpconvex.solvers.gap import Envelope, certified_gap
+from dpconvex.solvers.lbfgs import default_solver
+from dpconvex.solvers.solution import Solution
+
+__all__ = ["BlackBox", "certify_point"]
+
+Array = npt.NDArray[np.float64]
+
+
+def certify_point(objective: Any, point: npt.ArrayLike, tolerance: float) -> Solution | None:
+    """Return a certificate for `point`, or None if it is not good enough.
+
+    Smooth objectives: the gradient norm at the point plus its rounding allowance is at most
+    `tolerance`. Kinked ones: the best of a few dual points certifies a gap of at most
+    ``tolerance^2 / (2 strong_convexity)``.
+
+    Parameters
+    ----------
+    objective : EmpiricalObjective or alike
+        The strongly convex objective.
+    point : array of shape (dim,)
+        Any point, wherever it comes from.
+    tolerance : float
+        Mean form, like the objective.
+    """
+    theta = np.array(point, dtype=np.float64)
+    if theta.shape != (objective.dim,) or not np.isfinite(theta).all():
+        return None
+    if not _kinked(objective):
+        try:
+            Descent(objective, tolerance).evaluate(theta)
+        except Certified as found:
+            return found.solution
+        return None
+    alpha = objective.strong_convexity
+    wanted = tolerance**2 / (2 * alpha)
+    lipschitz = objective.loss.lipschitz
+    for smoothness in lipschitz**2 / wanted * np.array([1.0, 0.1, 0.01]):
+        gap = certified_gap(objective, theta, float(smoothness))
+        if gap <= wanted:
+            return Solution(theta, math.sqrt(2 * alpha * gap), 0, gap)
+    return None
+
+
+def _kinked(objective: Any) -> bool:
+    loss = getattr(objective, "loss", None)
+    return loss is not None and not math.isfinite(loss.smoothness)
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """Run any minimiser, certify its answer and polish it where it stopped short.
+
+    Parameters
+    ----------
+    method : Solver, str or callable, optional
+        An object with ``solve(objective, start, tolerance)``, a callable
+        ``method(objective, start, tolerance)`` that returns a point, or the name of a method of
+        ``scipy.optimize.minimize`` that takes gradients, such as ``"L-BFGS-B"``. None: nothing is
+        run before polishing.
+
+    Examples
+    --------
+    >>> BlackBox("L-BFGS-B")
+    BlackBox(method='L-BFGS-B')
+    """
+
+    method: Any = None
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Return a certified minimiser; the method's own claim is never believed.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective or alike
+            The strongly convex objective.
+        start : array of shape (dim,)
+            Where to begin.
+        tolerance : float
+            In mean form, like the objective.
+
+        Returns
+        -------
+        Solution
+            Certified at the point returned.
+        """
+        point = check_start(objective, start, tolerance, "BlackBox")
+        if self.method is not None:
+            answer = self.run(objective, point, tolerance)
+            solution = certify_point(objective, answer, tolerance)
+            if solution is not None:
+                return solution
+            point = _sane(objective, answer, point)
+        return polish(objective, point, tolerance)
+
+    def run(self, objective: Any, start: Array, tolerance: float) -> Array:
+        """Return the method's own answer, uncertified."""
+        if isinstance(self.method, str):
+            return _scipy(self.method, objective, start, tolerance)
+        if hasattr(self.method, "solve"):
+            return np.asarray(self.method.solve(objective, start, tolerance).point)
+        if isinstance(self.method, Callable):  # type: ignore[arg-type]
+            return np.asarray(self.method(objective, start, tolerance), dtype=np.float64)
+        raise TypeError(
+            "The 'method' parameter of BlackBox must be a solver, a callable or the name of a scipy method. "
+            f"Got {type(self.method).__name__} instead."
+        )
+
+
+def polish(objective: Any, point: Array, tolerance: float) -> Solution:
+    """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
+    if _kinked(objective):
+        return Envelope().solve(objective, point, tolerance)
+    return default_solver(objective.dim).solve(objective, point, tolerance)
+
+
+def _scipy(method: str, objective: Any, start: Array, tolerance: float) -> Array:
+    from scipy.optimize import minimize
+
+    options: dict[str, Any] = {"maxiter": 10_000}
+    if method.upper() == "L-BFGS-B":
+        options |= {"gtol": tolerance / math.sqrt(start.size), "ftol": 0.0, "maxcor": 20}
+    result = minimize(
+        objective.value_and_gradient,
+        start,
+        jac=True,
+        method=method,
+        tol=None if "gtol" in options else tolerance,
+        options=options,
+    )
+    return np.asarray(result.x, dtype=np.float64)
+
+
+def _sane(objective: Any, answer: Array, start: Array) -> Array:
+    """Return the answer shortened to where the minimiser can lie, or the start if it is no point at all."""
+    answer = np.asarray(answer, dtype=np.float64)
+    if answer.shape != start.shape or not np.isfinite(answer).all():
+        return start
+    bound = getattr(objective, "gradient_bound", math.inf)
+    linear = float(np.linalg.norm(getattr(objective, "linear", 0.0)))
+    radius = (bound + linear) / objective.strong_convexity
+    return answer * min(1.0, radius / max(float(np.linalg.norm(answer)), 1e-300))
