@@ -17,6 +17,7 @@ __all__ = ["MemoryRows"]
 
 Array = npt.NDArray[np.float64]
 BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
+MarginFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 
 BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
@@ -90,16 +91,9 @@ class MemoryRows:
         free = np.full(row_map.n_features, LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
-        self._map_arguments = (
-            low,
-            high,
-            np.array(row_map.shift),
-            np.array(row_map.scale),
-            int(row_map.fit_intercept),
-            row_map.row_norm,
-            row_map.influence == "shorten",
-            bool(raw.flags.f_contiguous and not raw.flags.c_contiguous),
-        )
+        self._columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
+        self._by_columns = bool(raw.flags.f_contiguous and not raw.flags.c_contiguous)
+        self._small = self._blocks == 1 or 8 * self.n_rows * self.dim <= CACHE_BYTES
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._keeping = threading.Lock()
 
@@ -133,12 +127,88 @@ class MemoryRows:
         if self._blocks == 1:
             ((block, y, w),) = self._kept_blocks()
             return function(block, y, w)
-        runs = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()
-        spans = list(itertools.pairwise(runs))
 
         def run(span: tuple[int, int]) -> list[Any]:
             return _accumulate(function(*part) for part in self._mapped(*span))
 
+        return self._sum_runs(run)
+
+    def combine(self, theta: Array, function: MarginFunction) -> tuple[Any, ...]:
+        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
+
+        Large C-ordered data is read once and mapped on the fly, which is faster than `sum`.
+
+        Parameters
+        ----------
+        theta : array of shape (dim,)
+            Coefficients that define the margins ``z_i = x~_i . theta``.
+        function : callable
+            Takes targets, margins and weights of a block and returns a tuple: the multiples m, and
+            any further numbers or arrays to be added up.
+
+        Returns
+        -------
+        tuple
+            ``sum_i m_i x~_i`` and the further sums.
+        """
+        if self._small or self._by_columns or not self._raw.flags.c_contiguous:
+
+            def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+                multiples, *extra = function(y, block @ theta, w)
+                return multiples @ block, *extra
+
+            return self.sum(part)
+        from dpconvex.engine.mapping import combine_mapped, map_margins
+
+        lead = int(self.row_map.fit_intercept)
+        constant = float(theta[0]) if lead else 0.0
+        slopes = np.ascontiguousarray(theta[lead:])
+        low, high, shift, scale = self._columns
+        shorten = self.row_map.influence == "shorten"
+        # Where the bounds alone keep rows short, norms need not be computed.
+        measure = not self.row_map.max_norm * (1 + 1e-12) <= self.row_map.row_norm
+
+        def run(span: tuple[int, int]) -> list[Any]:
+            margins = np.empty(self.block_rows)
+            weights, factors = np.ones(self.block_rows), np.ones(self.block_rows)
+            total = np.zeros(self.dim)
+            totals: list[Any] = []
+            for index in range(*span):
+                start = index * self.block_rows
+                y = self._targets[start : start + self.block_rows]
+                z, w, f = margins[: y.size], weights[: y.size], factors[: y.size]
+                map_margins(
+                    self._raw,
+                    start,
+                    low,
+                    high,
+                    shift,
+                    scale,
+                    self.row_map.row_norm,
+                    shorten,
+                    measure,
+                    constant,
+                    slopes,
+                    z,
+                    w,
+                    f,
+                )
+                multiples, *extra = function(y, z, w)
+                partial = np.zeros(self.dim)
+                if lead:
+                    partial[0] = multiples.sum()
+                if shorten and measure:
+                    multiples = multiples * f
+                combine_mapped(self._raw, start, low, high, shift, scale, multiples, partial[lead:])
+                total += partial
+                totals = _accumulate([totals, extra]) if totals else list(extra)
+            return [total, *totals]
+
+        return self._sum_runs(run)
+
+    def _sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
+        edges = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()
+        spans = list(itertools.pairwise(edges))
         with single_threaded_blas():
             if self.threads <= 1:
                 return tuple(_accumulate(map(run, spans)))
@@ -176,14 +246,14 @@ class MemoryRows:
         return self._kept
 
     def _mapped(self, first: int, last: int) -> Iterator[tuple[Array, Array, Array]]:
-        if 8 * self.n_rows * self.dim <= CACHE_BYTES:
+        if self._small:
             return iter(self._kept_blocks()[first:last])
         return self._fresh(first, last, reuse=True)
 
     def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
         from dpconvex.engine.mapping import map_block
 
-        low, high, shift, scale, lead, row_norm, shorten, by_columns = self._map_arguments
+        low, high, shift, scale = self._columns
         block = np.empty((self.block_rows, self.dim))
         weights = np.empty(self.block_rows)
         for index in range(first, last):
@@ -200,10 +270,10 @@ class MemoryRows:
                 high,
                 shift,
                 scale,
-                lead,
-                row_norm,
-                shorten,
-                by_columns,
+                int(self.row_map.fit_intercept),
+                self.row_map.row_norm,
+                self.row_map.influence == "shorten",
+                self._by_columns,
                 part,
                 influence,
             )

@@ -32,6 +32,9 @@ class Rows(Protocol):
     def sum(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over all blocks of rows."""
 
+    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
+        """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
+
     def subsample(self, rows: int) -> Rows:
         """Return about `rows` rows, spread over the data."""
 
@@ -224,20 +227,17 @@ class EmpiricalObjective:
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
-        (total,) = self._sum(
-            lambda block, y, w: ((w * self.loss.gradient(y, block @ theta)) @ block,)
-        )
+        self._counter.passes += self._share
+        (total,) = self.rows.combine(theta, lambda y, z, w: (w * self.loss.gradient(y, z),))
         return self._finish_gradient(total, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
-
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
-            z = block @ theta
-            return w @ self.loss.value(y, z), (w * self.loss.gradient(y, z)) @ block
-
-        value, gradient = self._sum(part)
+        self._counter.passes += self._share
+        gradient, value = self.rows.combine(
+            theta, lambda y, z, w: (w * self.loss.gradient(y, z), w @ self.loss.value(y, z))
+        )
         return self._finish_value(value, theta), self._finish_gradient(gradient, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
@@ -272,7 +272,7 @@ class EmpiricalObjective:
 
         With u = 2^-53 and the mapped rows taken as exact:
 
-        - the margin of a row is off by at most ``e = u ((dim + 6) ||x~|| ||theta|| + 4 |y|)``:
+        - the margin of a row is off by at most ``e = u ((dim + 10) ||x~|| ||theta|| + 4 |y|)``:
           a dot product, then the subtraction or product with y and a division by a bandwidth;
         - its slope is off by at most ``loss.smoothness * e``, plus 16 u ``loss.lipschitz`` for the
           evaluation of the slope itself;
@@ -299,7 +299,7 @@ class EmpiricalObjective:
             * loss.smoothness
             * UNIT
             * (
-                (self.dim + 6) * row_map.weighted_square * size
+                (self.dim + 10) * row_map.weighted_square * size
                 + 4 * row_map.weighted_norm * self.rows.mean_target_size
             )
             + LOSS_ULPS * UNIT * terms
@@ -309,7 +309,7 @@ class EmpiricalObjective:
             def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
                 z = block @ theta
                 lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-                error = UNIT * ((self.dim + 6) * size * lengths + 4 * np.abs(y))
+                error = UNIT * ((self.dim + 10) * size * lengths + 4 * np.abs(y))
                 slopes, errors = _slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
