@@ -24,7 +24,7 @@ LARGEST_FILE = 64 * 2**20
 
 # Tools of one process, not facts about the model.
 _NOT_SAVED = ("ledger", "random_state", "verbose")
-_FIELDS = {
+_FIELDS: dict[str, Any] = {
     "format": str,
     "version": str,
     "estimator": str,
@@ -330,7 +330,7 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
 def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
     coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
     width = data["n_features"]
-    shapes = [((width,), ())]
+    shapes: list[Any] = [((width,), ())]
     classes = data["classes"]
     if classes is not None:
         if len(classes) < 2 or len({type(item) for item in classes}) > 1:
@@ -414,7 +414,7 @@ def _plain(value: Any) -> Any:
     return described
 
 
-def _known() -> dict[str, type]:
+def _known() -> dict[str, Any]:
     """Return the classes that a file may name."""
     import dpconvex.estimators as estimators
 

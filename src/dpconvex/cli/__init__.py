@@ -1,0 +1,45 @@
+"""The command line: fit, predict, certify, verify, bounds, ledger, demo."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from . import bounds, budget, demo, fit, models
+from .errors import say_warning
+
+app = typer.Typer(
+    name="dpconvex",
+    help="Private linear models you may publish. A fit reads public bounds from a file, never from the data.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",  # flows paragraphs, and shows [target] as it is
+    pretty_exceptions_enable=False,  # a traceback can show data
+)
+fit.add_to(app)
+models.add_to(app)
+bounds.add_to(app)
+budget.add_to(app)
+demo.add_to(app)
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Taken from the process by default.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name of a column is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.showwarning = say_warning
+        app(args=arguments)
+
+
+__all__ = ["app", "main"]

@@ -1,0 +1,75 @@
+"""``dpconvex ledger``: create a privacy budget, and see what is left of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from dpconvex.privacy.ledger import Ledger
+
+from .errors import reports_errors
+from .fit import JsonOption, open_ledger
+from .words import console, guarantee_in_words, print_json
+
+PathArgument = Annotated[Path, typer.Argument(help="The ledger's SQLite file.")]
+DatasetOption = Annotated[str, typer.Option(help="Which budget of the file.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    group = typer.Typer(help="Privacy budgets of data sets.", no_args_is_help=True)
+    group.command("init")(init)
+    group.command("show")(show)
+    app.add_typer(group, name="ledger")
+
+
+@reports_errors
+def init(
+    path: PathArgument,
+    epsilon: Annotated[float, typer.Option(help="The whole budget.")],
+    delta: Annotated[
+        float | None, typer.Option(help="The whole delta; 1e-6 by default, 0 for pure budgets.")
+    ] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Create the privacy budget of a data set."""
+    _report(Ledger(path, dataset, epsilon, delta), json_)
+
+
+@reports_errors
+def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOption = False) -> None:
+    """List what a budget was spent on, and what is left."""
+    _report(open_ledger(path, dataset), json_)
+
+
+def _report(ledger: Ledger, json_: bool) -> None:
+    entries, remaining = ledger.entries(), ledger.remaining()
+    if json_:
+        charges: list[dict[str, Any]] = [
+            {**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries
+        ]
+        print_json(
+            {"dataset": ledger.dataset, "remaining": asdict(remaining), "entries": charges},
+        )
+        return
+    table = Table(title=escape(f"Budget of '{ledger.dataset}'"))
+    for head in ("charge", "time", "guarantee", "mechanism", "description"):
+        table.add_column(head)
+    for entry in entries:
+        table.add_row(
+            str(entry.number),
+            entry.time[:19],
+            guarantee_in_words(entry.guarantee),
+            escape(entry.mechanism),
+            escape(entry.description),
+        )
+    screen = console()
+    if entries:
+        screen.print(table)
+    screen.print(f"{ledger.dataset}: {remaining}", markup=False)

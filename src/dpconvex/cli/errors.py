@@ -1,0 +1,95 @@
+"""One place that turns what goes wrong into one line and an exit code, without a data value.
+
+Exit codes: 0 done, 1 internal error, 2 wrong options or input, 3 refused by the privacy budget,
+4 a model file or certificate that does not verify.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from dpconvex.estimators import ModelFileError
+from dpconvex.privacy.certificate import CertificateError
+from dpconvex.privacy.chain import LedgerError
+from dpconvex.privacy.ledger import BudgetExceeded
+from dpconvex.solvers.solution import ConvergenceError
+
+INTERNAL, INPUT, BUDGET, VERIFICATION = 1, 2, 3, 4
+DEBUG = "DPCONVEX_DEBUG"
+
+
+class InputError(ValueError):
+    """Input that cannot be used, in words that hold no data value."""
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """Return the line to print and the exit code for an error."""
+    if isinstance(error, BudgetExceeded):
+        return str(error), BUDGET
+    if isinstance(error, (ModelFileError, CertificateError)):
+        return str(error), VERIFICATION
+    if isinstance(error, tomllib.TOMLDecodeError):
+        return "The bounds file is not valid TOML.", INPUT
+    if isinstance(error, UnicodeError):
+        return "The file must be text in UTF-8.", INPUT
+    if isinstance(error, OSError):
+        reason = error.strerror or type(error).__name__
+        return f"{error.filename}: {reason}." if error.filename else f"{reason}.", INPUT
+    if isinstance(error, ConvergenceError):
+        return f"{error} A ledger was charged if one was given.", INPUT
+    if isinstance(error, (ValueError, TypeError, LedgerError)):
+        return str(error), INPUT
+    if isinstance(error, MemoryError):
+        return "There is not enough memory.", INPUT
+    return (
+        f"internal error ({type(error).__name__}), please report it. Set {DEBUG}=1 for a traceback, "
+        "which may show data.",
+        INTERNAL,
+    )
+
+
+def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a command end with one line on stderr and an exit code instead of a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **options: Any) -> Any:
+        try:
+            return command(*args, **options)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except (Exception, RecursionError) as error:
+            fail(error)
+        except BaseException as error:
+            # A panic of polars' compiled code is a BaseException of its own module.
+            if type(error).__name__ != "PanicException":
+                raise
+            fail(error)
+
+    return run
+
+
+def fail(error: BaseException) -> None:
+    """Print one line and exit."""
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    message, code = explain(error)
+    typer.echo(f"error: {one_line(message)}", err=True)
+    raise typer.Exit(code) from None
+
+
+def one_line(message: str) -> str:
+    """Return printable text on one line, cut to a length that people read."""
+    plain = "".join(sign if sign.isprintable() else " " for sign in message)
+    return plain if len(plain) <= 1000 else plain[:1000] + " ..."
+
+
+def say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without the line of code that raised it."""
+    typer.echo(f"warning: {one_line(str(message))}", err=True)

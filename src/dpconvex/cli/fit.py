@@ -1,0 +1,154 @@
+"""``dpconvex fit`` and ``dpconvex certify``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .bounds_file import BoundsFile, read_bounds
+from .errors import InputError
+from .options import TASKS, build, find_task, with_model_options
+from .tables import read_training, table_format
+from .words import (
+    certificate_table,
+    coefficient_table,
+    coefficients,
+    console,
+    print_json,
+    progress,
+)
+
+TaskOption = Annotated[str, typer.Option(help=f"What to fit: {', '.join(TASKS)}.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+BOUNDS_HELP = "TOML file with public bounds and categories; see `dpconvex bounds init`."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(fit)
+    app.command()(certify)
+
+
+@with_model_options
+def fit(
+    settings: dict[str, Any],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    feature_bounds: Annotated[Path, typer.Option(help=BOUNDS_HELP)],
+    out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
+    task: TaskOption = "quantile",
+    target: Annotated[
+        str | None, typer.Option(help="Column to learn; by default that of [target].")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")
+    ] = None,
+    dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Fit a private model to a table and write it as JSON.
+
+    Everything that is checked is checked before the budget is charged. What is printed and written
+    may be published: it is public or covered by the guarantee.
+    """
+    find_task(task)
+    table_format(data)
+    _check_output(out)
+    bounds = read_bounds(feature_bounds)
+    columns = bounds.columns(target)
+    model = _build(
+        task, settings, bounds, ledger=None if ledger is None else open_ledger(ledger, dataset)
+    )
+    with progress(f"Reading {data.name}"):
+        X, y = read_training(data, columns)
+    with progress("Fitting"):
+        model.fit(X, y.to_numpy())
+    from dpconvex.estimators.model_file import save_model
+
+    save_model(model, out, columns=columns)
+    if json_:
+        print_json(
+            {
+                "model": str(out),
+                "task": task,
+                "feature_names": columns.names,
+                **coefficients(model),
+                "certificate": json.loads(model.certificate_.to_json()),
+            }
+        )
+        return
+    screen = console()
+    screen.print(certificate_table(model.certificate_))
+    screen.print(coefficient_table(model))
+    screen.print(f"Written to {out}", markup=False)
+    if model.ledger is not None:
+        screen.print(f"Ledger: {model.ledger.remaining()}", markup=False)
+
+
+@with_model_options
+def certify(
+    settings: dict[str, Any],
+    n_samples: Annotated[int, typer.Option(help="Number of rows.")],
+    task: TaskOption = "quantile",
+    n_features: Annotated[
+        int | None, typer.Option(help="Number of columns, without a bounds file.")
+    ] = None,
+    feature_bounds: Annotated[Path | None, typer.Option(help=BOUNDS_HELP)] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Print the certificate of a fit before any data is read.
+
+    With the bounds file, options and number of rows of a fit it is the certificate of that fit.
+    """
+    if (n_features is None) == (feature_bounds is None):
+        raise InputError("Give either --n-features or --feature-bounds.")
+    if feature_bounds is None:
+        model, width = build(task, settings), n_features
+    else:
+        bounds = read_bounds(feature_bounds)
+        model, width = _build(task, settings, bounds), len(bounds.feature_bounds[0])
+    certificate = model.certify(n_samples, width)
+    if json_:
+        typer.echo(certificate.to_json())
+    else:
+        console().print(certificate_table(certificate))
+
+
+def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any) -> Any:
+    """Return the estimator for a bounds file."""
+    if settings.get("row_norm") is None:
+        settings = {**settings, "row_norm": bounds.row_norm}
+    if not TASKS[task].labels and bounds.target_bounds is None:
+        typer.echo(
+            "warning: the bounds file has no [target] range, so targets are taken to be of order 1.",
+            err=True,
+        )
+    return build(
+        task,
+        settings,
+        feature_bounds=bounds.feature_bounds,
+        target_bounds=bounds.target_bounds,
+        **more,
+    )
+
+
+def _check_output(path: Path) -> None:
+    """Raise before the budget is charged if the model could not be written."""
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"The model cannot be written to {str(path)!r}.")
+
+
+def open_ledger(path: Path, dataset: str) -> Any:
+    """Return an existing budget."""
+    if not os.path.lexists(path):
+        raise InputError(
+            f"There is no ledger at {str(path)!r}. Create it with "
+            f"`dpconvex ledger init {path} --epsilon 1`."
+        )
+    from dpconvex.privacy.ledger import Ledger
+
+    return Ledger(path, dataset)

@@ -1,0 +1,100 @@
+"""``dpconvex predict`` and ``dpconvex verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpconvex.estimators.model_file import ModelFileError, parse_model, read_json, read_model
+from dpconvex.privacy.certificate import FORMAT as CERTIFICATE_FORMAT
+from dpconvex.privacy.certificate import Certificate, CertificateError
+
+from .errors import VERIFICATION, InputError, reports_errors
+from .fit import JsonOption
+from .tables import read_features, table_format, write_predictions
+from .words import certificate_table, console, print_json, progress
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(predict)
+    app.command()(verify)
+
+
+@reports_errors
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.")],
+    out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
+    json_: JsonOption = False,
+) -> None:
+    """Predict for every row of a table; the file written has one column, prediction."""
+    for path in (data, out):
+        table_format(path)
+    if not out.parent.is_dir():
+        raise InputError(f"The predictions cannot be written to {str(out)!r}.")
+    content = read_model(_existing(model))
+    if content.columns is None:
+        raise InputError(
+            "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
+            "Use dpconvex.load_model in Python."
+        )
+    with progress(f"Predicting for {data.name}"):
+        predictions = content.estimator.predict(read_features(data, content.columns))
+        write_predictions(predictions, out)
+    if json_:
+        print_json({"predictions": str(out), "rows": len(predictions)})
+    else:
+        console().print(f"Written to {out}: {len(predictions):,} predictions", markup=False)
+
+
+@reports_errors
+def verify(
+    file: Annotated[Path, typer.Argument(help="Model file or certificate (JSON).")],
+    json_: JsonOption = False,
+) -> None:
+    """Check that a model file or certificate is consistent: its noise suffices for its promise.
+
+    Derives everything again from the public facts. Exit code 4 if anything does not follow. It
+    proves consistency, not origin: a certificate is not a signature.
+    """
+    try:
+        kind, certificate = _verified(_existing(file))
+    except (ModelFileError, CertificateError) as error:
+        if json_:
+            print_json({"verified": False, "reason": str(error)})
+            raise typer.Exit(VERIFICATION) from None
+        raise
+    if json_:
+        plain = json.loads(certificate.to_json())
+        print_json({"verified": True, "kind": kind, "certificate": plain})
+        return
+    screen = console()
+    screen.print(f"Verified: this {kind} follows from its public facts.", style="bold green")
+    screen.print(certificate_table(certificate))
+    if certificate.sampler.startswith("seeded"):
+        screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
+
+
+def _verified(path: Path) -> tuple[str, Certificate]:
+    content = read_json(path)
+    if content.get("format") != CERTIFICATE_FORMAT:
+        estimator: Any = parse_model(content).estimator
+        return "model", estimator.certificate_
+    try:
+        certificate = Certificate.from_json(json.dumps(content))
+        certificate.verify()
+    except CertificateError:
+        raise
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise CertificateError("The certificate is malformed.") from error
+    return "certificate", certificate
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{str(path)!r} is not a file.")
+    return path

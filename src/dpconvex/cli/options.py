@@ -1,0 +1,128 @@
+"""Which tasks there are, and the options that they share between fit and certify.
+
+A task is one entry of :data:`TASKS`; an option is one entry of :data:`OPTIONS` and is passed to the
+estimator as the parameter of the same name. Options that no estimator takes do not appear.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+import dpconvex
+
+from .errors import InputError, reports_errors
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task fits.
+
+    Attributes
+    ----------
+    estimator : str
+        Name of the class, importable from dpconvex.
+    labels : bool
+        Whether the target is a label rather than a number.
+    """
+
+    estimator: str
+    labels: bool = False
+
+    @property
+    def kind(self) -> Any:
+        """The estimator's class."""
+        return getattr(dpconvex, self.estimator)
+
+    @property
+    def parameters(self) -> set[str]:
+        """Names of the class's constructor parameters."""
+        return set(inspect.signature(self.kind).parameters)
+
+
+TASKS: dict[str, Task] = {
+    "quantile": Task("DPQuantileRegressor"),
+}
+
+BUDGET, MODEL = "Privacy budget", "Model"
+
+# name of the parameter -> type, help, group
+OPTIONS: dict[str, tuple[Any, str, str]] = {
+    "epsilon": (float, "Budget epsilon; 1 by default.", BUDGET),
+    "delta": (float, "Budget delta; 1e-6 by default, 0 for pure epsilon-DP.", BUDGET),
+    "mu": (
+        float,
+        "Budget of Gaussian DP instead of epsilon, for mechanisms that offer it.",
+        BUDGET,
+    ),
+    "neighbors": (str, "replace_one (default) or add_or_remove_one.", BUDGET),
+    "nominal_samples": (int, "Public number of rows, with add_or_remove_one.", BUDGET),
+    "mechanism": (str, "How noise is added; auto by default.", BUDGET),
+    "quantile": (float, "Quantile level, between 0 and 1; 0.5 by default.", MODEL),
+    "underage_cost": (float, "Cost of each unit ordered too little.", MODEL),
+    "overage_cost": (float, "Cost of each unit ordered too much.", MODEL),
+    "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
+    "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
+    "kernel": (str, "Smoothing kernel; logistic by default.", MODEL),
+    "row_norm": (float, "Bound on a row's influence, in mapped units.", MODEL),
+    "coef_bound": (float, "Bound on the norm of the mapped coefficients.", MODEL),
+    "fit_intercept": (bool, "Whether to fit an intercept; yes by default.", MODEL),
+}
+
+
+def available_options() -> dict[str, tuple[Any, str, str]]:
+    """Return the options that at least one task takes."""
+    taken = set().union(*(task.parameters for task in TASKS.values()))
+    return {name: option for name, option in OPTIONS.items() if name in taken}
+
+
+def find_task(name: str) -> Task:
+    """Return the task of this name, or raise."""
+    if name not in TASKS:
+        raise InputError(f"The task must be one of {list(TASKS)}. Got {name!r} instead.")
+    return TASKS[name]
+
+
+def build(task_name: str, settings: dict[str, Any], **more: Any) -> Any:
+    """Return the task's estimator with the options that were given."""
+    task = find_task(task_name)
+    given = {name: value for name, value in settings.items() if value is not None}
+    foreign = sorted(set(given) - task.parameters)
+    if foreign:
+        flags = ["--" + name.replace("_", "-") for name in foreign]
+        raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
+    return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
+
+
+def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command all model options; it receives them as the dictionary ``settings``."""
+    options = available_options()
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(**arguments: Any) -> Any:
+        settings = {name: arguments.pop(name) for name in options}
+        return command(settings=settings, **arguments)
+
+    fixed = [parameter for name, parameter in own.parameters.items() if name != "settings"]
+    shared = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                kind | None, typer.Option(help=text, rich_help_panel=group, show_default=False)
+            ],
+        )
+        for name, (kind, text, group) in options.items()
+    ]
+    fixed = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in fixed]
+    run.__signature__ = inspect.Signature(fixed + shared)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in fixed + shared}
+    del run.__wrapped__
+    return reports_errors(run)

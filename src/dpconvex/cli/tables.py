@@ -1,0 +1,193 @@
+"""Reading CSV and Parquet: declared columns to numbers, without a data value in any message.
+
+Every CSV column is read as text and turned into numbers here, because error messages of readers
+quote what they could not read. Column names are shown only if the user wrote them: the first line
+of a file without a header is data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpconvex.estimators.model_file import Columns
+
+from .errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CSV, PARQUET = (".csv",), (".parquet", ".pq")
+LONGEST_NAME = 1000
+
+
+def table_format(path: Path) -> str:
+    """Return "csv" or "parquet" from the file's name."""
+    suffix = path.suffix.lower()
+    if suffix in CSV:
+        return "csv"
+    if suffix in PARQUET:
+        return "parquet"
+    raise InputError(f"The file {path.name!r} must end with .csv or .parquet.")
+
+
+def read_features(path: Path, columns: Columns) -> pl.DataFrame:
+    """Return the features of a table, one float column per name in ``columns.names``."""
+    return _encode(_read(path, [*columns.features, *columns.categories]), columns)
+
+
+def read_training(path: Path, columns: Columns) -> tuple[pl.DataFrame, pl.Series]:
+    """Return features and target of a table."""
+    table = _read(path, [*columns.features, *columns.categories, columns.target])
+    return _encode(table, columns), _numbers(table, columns.target)
+
+
+def read_types(path: Path) -> dict[str, str]:
+    """Return the columns' names and types ("number" or "text"), and nothing else."""
+    import polars as pl
+
+    lazy, names = _open(path)
+    with _without_values(path):
+        if table_format(path) == "parquet":
+            schema = lazy.collect_schema()
+            return {name: "number" if _is_number(schema[name]) else "text" for name in names}
+        table = lazy.select(names).collect()
+    types = {}
+    for name in names:
+        column = table[name]
+        lost = column.str.strip_chars().cast(pl.Float64, strict=False).null_count()
+        types[name] = "number" if lost == column.null_count() else "text"
+    return types
+
+
+def write_predictions(predictions: Any, path: Path) -> None:
+    """Write one column, ``prediction``, in the order of the rows."""
+    import polars as pl
+
+    table = pl.DataFrame({"prediction": predictions})
+    if table_format(path) == "csv":
+        table.write_csv(path)
+    else:
+        table.write_parquet(path)
+
+
+def _open(path: Path) -> tuple[pl.LazyFrame, list[str]]:
+    """Return the table and the names of its columns that can be used."""
+    import polars as pl
+
+    kind = table_format(path)
+    if not path.is_file():
+        raise InputError(f"The data file {str(path)!r} is not a file.")
+    path = path.resolve()
+    with _without_values(path):
+        if kind == "parquet":
+            lazy = pl.scan_parquet(path, glob=False)
+            return lazy, lazy.collect_schema().names()
+        options: dict[str, Any] = {"infer_schema": False, "glob": False}
+        header = pl.scan_csv(path, has_header=False, n_rows=1, **options).collect()
+        lazy = pl.scan_csv(path, **options)
+        # Blank lines are no rows.
+        lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
+        found = lazy.collect_schema().names()
+    names = [name or "" for name in header.row(0)] if header.height else []
+    _check_header(names)
+    # An index column has no name; it cannot be asked for.
+    return lazy, [name for name, shown in zip(found, names, strict=False) if shown.strip()]
+
+
+def _check_header(names: list[str]) -> None:
+    problem = "The first line of the CSV file must hold the names of the columns"
+    if any(_looks_like_number(name) for name in names):
+        raise InputError(f"{problem}, but it holds a number. Add a header.")
+    for name in names:
+        if len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name:
+            raise InputError(f"{problem}, as text in UTF-8 that can be printed.")
+    named = [name for name in names if name]
+    if len(set(named)) < len(named):
+        raise InputError(f"{problem}, each once, but a name is repeated.")
+
+
+def _looks_like_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.strip().lower() not in ("nan", "inf", "infinity")
+
+
+def _read(path: Path, wanted: list[str]) -> pl.DataFrame:
+    """Return the wanted columns; missing ones are named, because the user named them."""
+    lazy, names = _open(path)
+    absent = [name for name in wanted if name not in names]
+    if absent:
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        raise InputError(f"The data file has no column {absent[0]!r}{more}.")
+    with _without_values(path):
+        table = lazy.select(wanted).collect()
+    if table.height == 0:
+        raise InputError("The data file has no rows.")
+    return table
+
+
+def _encode(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    import polars as pl
+
+    encoded = [_numbers(table, name) for name in columns.features]
+    for name, items in columns.categories.items():
+        with _without_values(None):
+            text = table[name].cast(pl.String).str.strip_chars()
+            encoded += [
+                (text == item).fill_null(False).cast(pl.Float64).alias(f"{name}={item}")
+                for item in items
+            ]
+    return pl.DataFrame(encoded)
+
+
+def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
+    """Return a column as finite floats, or raise an error that names the column only."""
+    import polars as pl
+
+    column = table[name]
+    if column.dtype != pl.String and not _is_number(column.dtype):
+        raise InputError(f"The column {name!r} must hold numbers.")
+    with _without_values(None):
+        if column.dtype == pl.String:
+            column = column.str.strip_chars()
+        numbers = column.cast(pl.Float64, strict=False).alias(name)
+        usable = numbers.null_count() == 0 and bool(numbers.is_finite().all())
+    if not usable:
+        raise InputError(
+            f"The column {name!r} must hold finite numbers only. It has missing values, text or "
+            "infinite numbers: fill them in, or declare the column in [categories]."
+        )
+    return numbers
+
+
+def _is_number(dtype: Any) -> bool:
+    import polars as pl
+
+    return bool(dtype.is_numeric() or dtype == pl.Boolean)
+
+
+@contextlib.contextmanager
+def _without_values(path: Path | None) -> Iterator[None]:
+    """Replace a reader's error, which may quote data, by one that does not."""
+    import polars as pl
+
+    what = "The data" if path is None else f"The file {path.name!r}"
+    try:
+        yield
+    except InputError:
+        raise
+    except (pl.exceptions.PolarsError, UnicodeError, ValueError, OverflowError):
+        raise InputError(
+            f"{what} cannot be read: it is empty, damaged, not in UTF-8, or has rows of different "
+            "lengths."
+        ) from None
+    except BaseException as error:
+        # A panic of polars' compiled code is a BaseException of its own module.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"{what} cannot be read: it is damaged.") from None

@@ -1,0 +1,128 @@
+"""What people read: certificates in words, tables of coefficients, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+
+NARROWEST = 100
+
+
+def console() -> Console:
+    """Return the console for results; wide enough for a table when nobody watches."""
+    screen = Console(highlight=False)
+    return screen if screen.is_terminal else Console(highlight=False, width=NARROWEST)
+
+
+@contextlib.contextmanager
+def progress(message: str) -> Iterator[None]:
+    """Show that something is under way, on stderr and only to people; public facts only."""
+    with Console(stderr=True).status(escape(message)):
+        yield
+
+
+def print_json(content: Any) -> None:
+    """Print a machine-readable result."""
+    typer.echo(json.dumps(content, indent=2, sort_keys=True, allow_nan=False))
+
+
+def guarantee_in_words(guarantee: Guarantee) -> str:
+    """Return the promise as people write it."""
+    if isinstance(guarantee, PureDP):
+        return f"epsilon = {guarantee.epsilon_bound:g} (pure differential privacy)"
+    if isinstance(guarantee, ApproxDP):
+        return f"epsilon = {guarantee.epsilon_bound:g}, delta = {guarantee.delta_bound:g}"
+    return f"mu = {guarantee.mu:g} (Gaussian differential privacy)"
+
+
+def meaning(guarantee: Guarantee, neighbors: str) -> str:
+    """Return what the promise means for one person, as a sentence."""
+    change = "is replaced" if neighbors == "replace_one" else "joins or leaves"
+    if isinstance(guarantee, GaussianDP):
+        return (
+            f"Telling whether one record {change} is at least as hard as telling N(0, 1) from "
+            f"N({guarantee.mu:g}, 1) from one draw."
+        )
+    epsilon = guarantee.epsilon_bound
+    factor = f"{math.exp(epsilon):.4g}" if epsilon < 30 else f"exp({epsilon:g})"
+    text = f"When one record {change}, the probability of any outcome changes by a factor of at most {factor}"
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
+        text += f", plus at most {guarantee.delta_bound:g}"
+    return text + "."
+
+
+def certificate_table(certificate: Certificate) -> Table:
+    """Return the certificate as a table of words."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    bounds, guarantee = certificate.bounds, certificate.guarantee
+    rows: list[tuple[str, str]] = [
+        ("guarantee", guarantee_in_words(guarantee)),
+        ("meaning", meaning(guarantee, certificate.neighbors)),
+        ("neighbours", certificate.neighbors.replace("_", " ")),
+        ("mechanism", certificate.mechanism),
+        ("because", certificate.theorem),
+        ("public facts", _facts(bounds)),
+    ]
+    rows += [("noise", _noise(name, term)) for name, term in certificate.noise.items()]
+    rows.append(("sampler", certificate.sampler))
+    for label, text in rows:
+        table.add_row(label, escape(str(text)))
+    return table
+
+
+def _facts(bounds: Any) -> str:
+    facts = f"{bounds.n_samples:,} rows"
+    if hasattr(bounds, "n_features"):
+        facts += f", {bounds.n_features} features"
+    if hasattr(bounds, "row_norm"):
+        facts += f", row norm {bounds.row_norm:.4g}"
+    return facts + f", penalty alpha {bounds.alpha:.4g}"
+
+
+def _noise(name: str, term: Any) -> str:
+    if not isinstance(term, dict):
+        return f"{name}: {term}"
+    size = next((key for key in ("std", "scale") if key in term), None)
+    text = f"{name}: {term.get('distribution', 'noise')}"
+    if size is not None:
+        text += f", {size} {term[size]:.4g}"
+    return text + (f", per coordinate of the {term['added_to']}" if "added_to" in term else "")
+
+
+def coefficient_table(model: Any) -> Table:
+    """Return intercept and coefficients in the user's units."""
+    coef = np.atleast_2d(model.coef_)
+    intercept = np.atleast_1d(model.intercept_)
+    names = list(getattr(model, "feature_names_in_", []))
+    names = names or [f"x{number}" for number in range(coef.shape[1])]
+    table = Table()
+    table.add_column("coefficient")
+    heads = ["value"] if len(coef) == 1 else [str(label) for label in model.classes_]
+    for head in heads:
+        table.add_column(escape(head), justify="right")
+    table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
+    for name, values in zip(names, coef.T, strict=True):
+        table.add_row(escape(str(name)), *(f"{value:.6g}" for value in values))
+    return table
+
+
+def coefficients(model: Any) -> dict[str, Any]:
+    """Return intercept and coefficients as plain data."""
+    return {
+        "coef": np.asarray(model.coef_).tolist(),
+        "intercept": np.asarray(model.intercept_).tolist(),
+    }
