@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.stats import kstest
 
+from dpconvex import DPQuantileRegressor
 from dpconvex.audit import (
     AuditResult,
     GaussianRelease,
@@ -288,6 +289,24 @@ def test_estimator_audit_accepts_and_catches():
         MeanEstimator(1.0), pairs[2], runs=500, rng=0, guarantee=GaussianDP(4.0)
     )
     assert explicit.passed
+
+
+def test_audit_of_a_private_quantile_regressor():
+    # A few hundred fits cannot test the calibration finely: they test that the audit reads the
+    # released attributes and the certificate, and that a gross overclaim is refuted.
+    estimator = DPQuantileRegressor(
+        epsilon=8.0,
+        delta=1e-2,
+        feature_bounds=(-1.0, 1.0),
+        target_bounds=(-1.0, 1.0),
+        alpha=1.0,
+        bandwidth=1.0,
+        mechanism="objective",
+    )
+    pair = list(neighbor_pairs(np.zeros((2, 1)), np.zeros(2), np.ones(1), (-1e3, 1e3)))[1]
+    assert audit_estimator(estimator, pair, runs=300, rng=0).passed
+    overclaim = ApproxDP(0.01, 1e-6)
+    assert not audit_estimator(estimator, pair, runs=300, rng=0, guarantee=overclaim).passed
 
 
 def test_estimator_audit_refuses_a_ledger():

@@ -1,6 +1,6 @@
 """Audits: attacks that try to refute a privacy claim, and the bound on epsilon they prove."""
 
-from dpconvex.audit.attacks import AuditResult, Claim, TradeoffCurve, audit
+from dpconvex.audit.attacks import Claim, audit
 from dpconvex.audit.bounds import (
     clopper_pearson_lower,
     clopper_pearson_upper,
@@ -8,6 +8,7 @@ from dpconvex.audit.bounds import (
     epsilon_lower_bound,
 )
 from dpconvex.audit.estimator import NeighborPair, audit_estimator, neighbor_pairs
+from dpconvex.audit.result import AuditResult, TradeoffCurve
 from dpconvex.audit.scalar import (
     GaussianRelease,
     LaplaceRelease,

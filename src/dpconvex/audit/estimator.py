@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.audit.attacks import AuditResult, Claim, Sampler, audit
+from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.bounds import DEFAULT_CONFIDENCE
+from dpconvex.audit.result import AuditResult
 
 Array = NDArray[np.float64]
 
@@ -110,7 +111,8 @@ def audit_estimator(
     Parameters
     ----------
     estimator : estimator
-        An unfitted dpconvex estimator without a ledger: every run is a fit.
+        An unfitted dpconvex estimator without a ledger: every run is a fit. Give ``alpha`` and
+        ``bandwidth`` explicitly, or each fit works out their defaults anew.
     pair : NeighborPair
         The two data sets, see :func:`neighbor_pairs`.
     runs : int, default=2_000
