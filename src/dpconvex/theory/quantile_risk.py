@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 
 RESIDUAL_SCALES = np.array([0.02, 0.045, 0.1, 0.2, 0.4])
 _EXCESS_FLOOR = 0.01  # relative excess risk below which more accuracy is not worth a trade
+_LARGEST_EPSILON = 30.0  # beyond it a larger curvature ratio only costs digits of the minimiser
 _BANDWIDTHS = np.geomspace(1e-3, 3.0, 48)
 _LEVEL_PULLS = np.linspace(0.2, 1.0, 9)  # from near the median to the wanted quantile
 
@@ -49,6 +50,7 @@ def predicted_excess(
     feature_moment: float,
     residual_scale: Any,
     level: Any = None,
+    release_std: Any = 0.0,
 ) -> Array:
     r"""Return the predicted excess risk relative to the optimal risk of the reference population.
 
@@ -73,9 +75,12 @@ def predicted_excess(
         ``s``.
     level : float, optional
         Level of the loss that is smoothed; ``quantile`` by default.
+    release_std : float, optional
+        Standard deviation of noise added to each coefficient after solving: ``e`` grows by ``sum_j v_j release_std^2``.
     """
-    bandwidth, alpha, noise, s, level = np.broadcast_arrays(
-        bandwidth, alpha, gradient_std, residual_scale, quantile if level is None else level
+    level = quantile if level is None else level
+    bandwidth, alpha, noise, s, level, release = np.broadcast_arrays(
+        bandwidth, alpha, gradient_std, residual_scale, level, release_std
     )
     wanted, fitted = float(ndtri(quantile)), ndtri(level)
     height = np.exp(-fitted * fitted / 2) / math.sqrt(2 * math.pi)
@@ -90,6 +95,8 @@ def predicted_excess(
             count * v * (bias + noise**2) / (v * density + alpha) ** 2
             for count, v in zip(counts, moments, strict=True)
         )
+    # This noise comes after solving, so it does not flatten the objective at the minimiser.
+    error = error + (moments[0] * counts[0] + moments[1] * counts[1]) * release**2
     best = s * math.exp(-wanted * wanted / 2) / math.sqrt(2 * math.pi)
     return _pinball_risk(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1
 
@@ -150,6 +157,8 @@ def objective_prescription(
     n = bounds.n_samples
     plain = replace(bounds, loss=convolve(Pinball(quantile), kernel, 1.0), alpha=1.0)
     curvature = plain.smoothness  # at bandwidth 1; inversely proportional to it
+    # With next to no curvature every offered guarantee has its noise: others are refused here, by the mechanism.
+    calibrate("objective", replace(plain, alpha=1e9 * curvature), guarantee, {})
     widths = _BANDWIDTHS if bandwidth is None else np.array([bandwidth])
     pulls = _LEVEL_PULLS if bandwidth is None else np.ones(1)
     levels = 0.5 + pulls * (quantile - 0.5)
@@ -157,24 +166,30 @@ def objective_prescription(
     if alpha is None:
         # A grid of curvature ratios: the noise depends on alpha and bandwidth through their product only.
         epsilon = guarantee.epsilon(getattr(guarantee, "delta_bound", 0.0))
-        ratios = np.expm1(np.geomspace(1e-4, 0.9, 40) * 0.99 * epsilon)
-        stds = np.array([_noise_std(plain, ratio, guarantee) for ratio in ratios])
+        ratios = np.expm1(np.geomspace(1e-4, 0.9, 40) * 0.99 * min(epsilon, _LARGEST_EPSILON))
+        stds = np.array([_noise_stds(plain, ratio, guarantee) for ratio in ratios])
         alphas = curvature / (n * np.outer(widths, ratios))
-        noises = np.broadcast_to(stds / n, alphas.shape)
+        noises = np.broadcast_to(stds[:, 0] / n, alphas.shape)
+        releases = np.outer(widths, stds[:, 1])
     else:
         alphas = np.full((len(widths), 1), alpha)
         ratios = curvature / (n * alpha * widths)
-        noises = np.array([[_noise_std(plain, ratio, guarantee) / n] for ratio in ratios])
+        stds = np.array([_noise_stds(plain, ratio, guarantee) for ratio in ratios])
+        noises = stds[:, :1] / n
+        releases = widths[:, None] * stds[:, 1:]
     usable = np.isfinite(noises)
     if not usable.any():
         raise ValueError(
             "No bandwidth fits this alpha: the curvature of the smoothed loss costs more than epsilon. "
             "Use a larger alpha or bandwidth, or leave them to None."
         )
-    grid = np.where(usable, noises, 1.0)[..., None, None] * slopes[:, None]
+    grid, release = (
+        np.where(usable, noise, 1.0)[..., None, None] * slopes[:, None]
+        for noise in (noises, releases)
+    )
     excess = predicted_excess(
         quantile, kernel, widths[:, None, None, None], alphas[..., None, None], grid,
-        bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES, levels[:, None],
+        bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES, levels[:, None], release,
     )  # fmt: skip
     score = np.exp(np.log(_EXCESS_FLOOR + excess).mean(axis=-1)) - _EXCESS_FLOOR
     score = np.where(usable[..., None], score, np.inf)
@@ -193,15 +208,19 @@ def _rounded_up(value: float) -> float:
     return float(f"{math.ceil(value / unit) * unit:.3g}")
 
 
-def _noise_std(plain: LinearBounds, ratio: float, guarantee: Guarantee) -> float:
-    """Return the noise per coordinate of the sum at one curvature ratio; infinite where none suffices."""
+def _noise_stds(plain: LinearBounds, ratio: float, guarantee: Guarantee) -> tuple[float, float]:
+    """Return the noise per coordinate of the sum, and of the released coefficients, at one curvature ratio.
+
+    The second is for a bandwidth of 1 and proportional to the bandwidth. Both are infinite where no noise suffices.
+    """
     alpha = plain.smoothness / (plain.n_samples * ratio)
     try:
         noise = calibrate("objective", replace(plain, alpha=float(alpha)), guarantee, {}).noise
     except ValueError:
-        return math.inf
-    term = noise["objective"]
-    if term["distribution"] == "gaussian":
-        return float(term["std"])
+        return math.inf, math.inf
+    tilt, release = noise["objective"], noise["release"]
+    if tilt["distribution"] == "gaussian":
+        return float(tilt["std"]), float(release["std"])
     # E ||b||^2 = d (d + 1) scale^2 for l2-Laplace noise.
-    return float(term["scale"]) * math.sqrt(plain.dimension + 1)
+    spread = math.sqrt(plain.dimension + 1)
+    return float(tilt["scale"]) * spread, float(release["scale"]) * spread
