@@ -39,6 +39,11 @@ def certify_point(objective: Any, point: npt.ArrayLike, tolerance: float) -> Sol
     theta = np.array(point, dtype=np.float64)
     if theta.shape != (objective.dim,) or not np.isfinite(theta).all():
         return None
+    with np.errstate(all="ignore"):  # far away, values overflow: such a point is refused below
+        return _certify(objective, theta, tolerance)
+
+
+def _certify(objective: Any, theta: Array, tolerance: float) -> Solution | None:
     if not _kinked(objective):
         try:
             Descent(objective, tolerance).evaluate(theta)
@@ -152,4 +157,6 @@ def _sane(objective: Any, answer: Array, start: Array) -> Array:
     bound = getattr(objective, "gradient_bound", math.inf)
     linear = float(np.linalg.norm(getattr(objective, "linear", 0.0)))
     radius = (bound + linear) / objective.strong_convexity
-    return answer * min(1.0, radius / max(float(np.linalg.norm(answer)), 1e-300))
+    with np.errstate(over="ignore"):
+        norm = float(np.linalg.norm(answer))
+    return answer * min(1.0, radius / max(norm, 1e-300))

@@ -1,0 +1,140 @@
+"""Nesterov's accelerated gradient method, optionally constrained to a ball."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.solvers.descent import Certified, Descent, check_start, require
+from dpconvex.solvers.solution import ConvergenceError, Solution
+
+__all__ = ["AcceleratedGradient", "curvature_bound"]
+
+Array = npt.NDArray[np.float64]
+
+EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
+
+
+@dataclass(frozen=True)
+class AcceleratedGradient:
+    r"""Nesterov's accelerated (projected) gradient method for smooth, strongly convex objectives.
+
+    With condition number ``k = smoothness / strong_convexity``:
+    ``y_t = project(w_{t-1} - gradient(w_{t-1}) / smoothness)``,
+    ``w_t = y_t + (sqrt(k) - 1) / (sqrt(k) + 1) (y_t - y_{t-1})``. An error shrinks by
+    ``1 - 1/sqrt(k)`` per step. The momentum is dropped when it points uphill, which only helps.
+
+    Parameters
+    ----------
+    radius : float, optional
+        Minimise over ``||theta|| <= radius``. The certificate is then the distance of 0 to the
+        gradient plus the normal cone of the ball through the returned point.
+    restart : bool, default=True
+        Whether momentum that points uphill is dropped; False is the textbook method.
+    max_iterations : int, default=200_000
+        Limit on the steps.
+    """
+
+    radius: float | None = None
+    restart: bool = True
+    max_iterations: int = 200_000
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective or alike
+            Offers ``gradient, rounding_allowance, smoothness`` and ``strong_convexity > 0``.
+        start : array of shape (dim,)
+            Where to begin.
+        tolerance : float
+            In mean form, like the objective.
+
+        Returns
+        -------
+        Solution
+            The point, and the certified gradient norm at that very point.
+
+        Raises
+        ------
+        ConvergenceError
+            If the limit on the steps is reached.
+        """
+        needed = ("gradient", "rounding_allowance", "smoothness")
+        require(objective, "AcceleratedGradient", needed)
+        point = check_start(objective, start, tolerance, "AcceleratedGradient")
+        if self.radius is not None and not self.radius > 0:
+            raise ValueError(
+                f"The 'radius' parameter of AcceleratedGradient must be positive. Got {self.radius!r} instead."
+            )
+        smoothness = curvature_bound(objective)
+        descent = Descent(objective, tolerance)
+        with single_threaded_blas():
+            try:
+                self._run(descent, self._project(point), smoothness)
+            except Certified as found:
+                return found.solution
+        raise ConvergenceError(
+            f"AcceleratedGradient took {self.max_iterations} steps without a certificate. Use Newton(), "
+            "a larger alpha or a larger tolerance."
+        )
+
+    def _run(self, descent: Descent, point: Array, smoothness: float) -> None:
+        root = math.sqrt(smoothness / descent.objective.strong_convexity)
+        momentum = (root - 1) / (root + 1)
+        previous = ahead = point
+        for _ in range(self.max_iterations):
+            descent.iterations += 1
+            if self.radius is None:
+                gradient = descent.evaluate(ahead).gradient
+            else:
+                gradient = descent.objective.gradient(ahead)
+            new = self._project(ahead - gradient / smoothness)
+            if self.radius is not None:
+                mapped = smoothness * float(np.linalg.norm(ahead - new))
+                if mapped <= 4 * descent.tolerance:
+                    self._certify_constrained(descent, new)
+            uphill = float((ahead - new) @ (new - previous)) > 0
+            factor = 0.0 if self.restart and uphill else momentum
+            ahead, previous = new + factor * (new - previous), new
+
+    def _project(self, point: Array) -> Array:
+        if self.radius is None:
+            return point
+        norm = float(np.linalg.norm(point))
+        # A hair inside: rounding must not put a projected point outside the public ball.
+        return point if norm <= self.radius else point * (self.radius * (1 - 2.0**-50) / norm)
+
+    def _certify_constrained(self, descent: Descent, point: Array) -> None:
+        objective = descent.objective
+        assert self.radius is not None, "only called for the constrained problem"
+        gradient = objective.gradient(point)
+        size = float(np.linalg.norm(point))
+        if size >= self.radius * (1 - 2.0**-48):
+            # On the sphere the normal cone is the ray through the point.
+            push = max(0.0, -float(gradient @ point)) / size**2
+            gradient = gradient + push * point
+        norm = float(np.linalg.norm(gradient)) + objective.rounding_allowance(point)
+        if norm <= descent.tolerance:
+            raise Certified(Solution(point, norm, descent.iterations))
+
+
+def curvature_bound(objective: Any) -> float:
+    """Return an upper bound of the curvature of F that is tight for the data.
+
+    ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus
+    alpha, where the objective has rows; its own public bound otherwise. A private number.
+    """
+    public = float(objective.smoothness)
+    if not hasattr(objective, "rows") or objective.dim > EXACT_DIM or not math.isfinite(public):
+        return public
+    (moment,) = objective.rows.sum(lambda block, y, w: ((block * w[:, None]).T @ block,))
+    largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])
+    bound = objective.loss.smoothness * largest * (1 + 1e-9) + objective.alpha
+    return min(public, bound)

@@ -1,0 +1,58 @@
+"""Mapped rows in one piece, for methods that visit records one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Records", "materialise"]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows, targets and weights ``n w_i / N`` of an objective, so that F is a plain mean over n.
+
+    ``F(theta) = (1/n) sum_i weights_i loss(y_i, rows_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``.
+    """
+
+    rows: Array
+    targets: Array
+    weights: Array
+    loss: Any
+    alpha: float
+    linear: Array
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.targets)
+
+    def slopes(self, theta: Array, chosen: Any = slice(None)) -> Array:
+        """Weighted slopes ``weights_i loss'(y_i, rows_i . theta)`` of the chosen records."""
+        margins = self.rows[chosen] @ theta
+        slopes = self.loss.gradient(self.targets[chosen], margins)
+        return np.asarray(self.weights[chosen] * slopes)
+
+
+def materialise(objective: Any, solver: str) -> Records:
+    """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
+    mapped = getattr(getattr(objective, "rows", None), "mapped", None)
+    if mapped is None:
+        raise TypeError(
+            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory. "
+            "Use Newton() or LBFGS()."
+        )
+    rows, targets, weights = mapped()
+    return Records(
+        rows,
+        targets,
+        weights * (objective.n_rows / objective.divisor),
+        objective.loss,
+        objective.alpha,
+        objective.linear,
+    )

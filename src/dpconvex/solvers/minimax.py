@@ -1,0 +1,231 @@
+r"""Saddle points: accelerated proximal point outside, accelerated ascent inside.
+
+``min_w G(w)``, ``G(w) = max_{v in V} H(w, v)``, for smooth H that is strongly convex in w and strongly concave in v.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.solvers.solution import ConvergenceError, Solution
+
+__all__ = ["MinimaxProximalPoint", "SaddleProblem"]
+
+Array = npt.NDArray[np.float64]
+
+
+def _unconstrained(v: Array) -> Array:
+    return v
+
+
+@dataclass(frozen=True, eq=False)
+class SaddleProblem:
+    """A smooth function H(w, v), strongly convex in w and strongly concave in v.
+
+    Parameters
+    ----------
+    dim, adversary_dim : int
+        Sizes of w and of v (flattened).
+    gradient_w, gradient_v : callable
+        ``gradient_w(w, v)`` and ``gradient_v(w, v)``.
+    strong_convexity, strong_concavity : float
+        Lower bounds of the curvature in w and of minus the curvature in v, positive.
+    smoothness : float
+        Lipschitz constant of the whole gradient of H in (w, v).
+    project : callable, optional
+        Euclidean projection of v on the convex set V; the identity by default.
+    rounding : float, default=1e-13
+        Bound of the floating-point error of either gradient.
+    """
+
+    dim: int
+    adversary_dim: int
+    gradient_w: Callable[[Array, Array], Array]
+    gradient_v: Callable[[Array, Array], Array]
+    strong_convexity: float
+    strong_concavity: float
+    smoothness: float
+    project: Callable[[Array], Array] = field(default=_unconstrained)
+    rounding: float = 1e-13
+
+    def __post_init__(self) -> None:
+        for name in ("strong_convexity", "strong_concavity", "smoothness"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(
+                    f"The '{name}' parameter of SaddleProblem must be positive and finite. "
+                    f"Got {value!r} instead. Add a small quadratic in w or in v."
+                )
+
+    def ascent_residual(self, w: Array, v: Array) -> float:
+        """Bound ``||v - argmax_V H(w, .)|| * strong_concavity / 2`` by one projected ascent step.
+
+        With step ``1/smoothness`` the length of the step times the smoothness is at least
+        ``strong_concavity / 2`` times the distance to the maximiser.
+        """
+        step = self.project(v + self.gradient_v(w, v) / self.smoothness) - v
+        return self.smoothness * float(np.linalg.norm(step)) + self.rounding
+
+
+@dataclass(frozen=True)
+class MinimaxProximalPoint:
+    r"""Minimise ``G(w) = max_v H(w, v)`` with a certified gradient norm of G (Lin, Jin and Jordan 2020).
+
+    Outside, an accelerated proximal point method on G with proximal weight equal to the
+    smoothness: about ``sqrt(smoothness / strong_convexity)`` steps per digit. A proximal step is a
+    saddle point that is well conditioned in w; it is found by Nesterov's accelerated ascent in v
+    on ``min_w H(w, v) + smoothness ||w - center||^2 / 2``, whose minimum over w takes a few
+    gradient steps.
+
+    The certificate holds at the point w returned: with v within e of the maximiser,
+    ``||gradient of G(w)|| <= ||gradient_w H(w, v)|| + smoothness e``.
+
+    Parameters
+    ----------
+    max_iterations : int, default=10_000
+        Limit on the proximal steps.
+    """
+
+    max_iterations: int = 10_000
+
+    def solve(self, objective: SaddleProblem, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise G until its certified gradient norm is at most `tolerance`.
+
+        Parameters
+        ----------
+        objective : SaddleProblem
+            The function H and its constants.
+        start : array of shape (dim,)
+            Where w begins; v begins at the projection of 0.
+        tolerance : float
+            Bound on the norm of the gradient of G.
+
+        Returns
+        -------
+        Solution
+            The point w, and the certified gradient norm of G at it; ``iterations`` counts gradients.
+
+        Raises
+        ------
+        ConvergenceError
+            If the limit on the steps is reached or the tolerance is below rounding.
+        """
+        point = np.array(start, dtype=np.float64)
+        if point.shape != (objective.dim,):
+            raise ValueError(
+                f"The 'start' parameter of MinimaxProximalPoint.solve must have shape ({objective.dim},). "
+                f"Got shape {point.shape} instead."
+            )
+        run = _Run(objective)
+        weight = objective.smoothness
+        root = math.sqrt(weight / objective.strong_convexity)
+        momentum = (root - 1) / (root + 1) if root > 1 else 0.0
+        adversary = objective.project(np.zeros(objective.adversary_dim))
+        previous = ahead = point
+        accuracy = math.inf
+        for _ in range(self.max_iterations):
+            accuracy = min(accuracy, 0.1 * run.size(ahead, adversary))
+            point, adversary = run.proximal_step(
+                ahead, adversary, weight, max(accuracy, 0.02 * tolerance)
+            )
+            # The maximiser at the point itself is what the certificate needs.
+            adversary = run.maximise(point, adversary, 0.02 * tolerance)
+            norm = run.certified_norm(point, adversary)
+            if norm <= tolerance:
+                return Solution(point, norm, run.gradients)
+            accuracy = 0.05 * norm / root
+            uphill = float((ahead - point) @ (point - previous)) > 0
+            factor = 0.0 if uphill else momentum
+            ahead, previous = point + factor * (point - previous), point
+        raise ConvergenceError(
+            f"MinimaxProximalPoint took {self.max_iterations} steps without a certificate. Use a larger tolerance, "
+            "strong_convexity or strong_concavity."
+        )
+
+
+class _Run:
+    """Inner loops of one solve, counting gradients."""
+
+    def __init__(self, problem: SaddleProblem) -> None:
+        self.problem = problem
+        self.gradients = 0
+
+    def size(self, w: Array, v: Array) -> float:
+        self.gradients += 1
+        return float(np.linalg.norm(self.problem.gradient_w(w, v))) + 1e-300
+
+    def certified_norm(self, w: Array, v: Array) -> float:
+        """Bound the norm of the gradient of G at w."""
+        problem = self.problem
+        distance = 2 * problem.ascent_residual(w, v) / problem.strong_concavity
+        self.gradients += 2
+        norm = float(np.linalg.norm(problem.gradient_w(w, v)))
+        return norm + problem.rounding + problem.smoothness * distance
+
+    def maximise(self, w: Array, v: Array, accuracy: float) -> Array:
+        """Accelerated ascent in v at fixed w until the gradient error in w is below `accuracy`."""
+        problem = self.problem
+        target = accuracy * problem.strong_concavity / (2 * problem.smoothness)
+        target = max(target, 4 * problem.rounding)
+
+        def slope(at: Array) -> Array:
+            self.gradients += 1
+            return problem.gradient_v(w, at)
+
+        return self._ascend(slope, v, problem.smoothness, problem.strong_concavity, target)
+
+    def proximal_step(
+        self, center: Array, v: Array, weight: float, accuracy: float
+    ) -> tuple[Array, Array]:
+        """Return the saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
+        problem = self.problem
+        w = center
+
+        def slope(at: Array) -> Array:
+            nonlocal w
+            w = self._descend(w, at, center, weight, 0.1 * target)
+            self.gradients += 1
+            return problem.gradient_v(w, at)
+
+        # min over w adds curvature smoothness^2 / (strong convexity + weight) in v.
+        curvature = problem.smoothness + problem.smoothness**2 / (weight + problem.strong_convexity)
+        target = max(
+            accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding
+        )
+        v = self._ascend(slope, v, curvature, problem.strong_concavity, target)
+        return self._descend(w, v, center, weight, 0.1 * accuracy), v
+
+    def _descend(self, w: Array, v: Array, center: Array, weight: float, accuracy: float) -> Array:
+        """Gradient steps on the well-conditioned ``H(., v) + (weight/2) ||. - center||^2``."""
+        problem = self.problem
+        curvature = problem.smoothness + weight
+        root = math.sqrt(curvature / (problem.strong_convexity + weight))
+        momentum = (root - 1) / (root + 1)
+        previous = ahead = w
+        for _ in range(1000):
+            self.gradients += 1
+            gradient = problem.gradient_w(ahead, v) + weight * (ahead - center)
+            if float(np.linalg.norm(gradient)) <= max(accuracy, 4 * problem.rounding):
+                return ahead
+            new = ahead - gradient / curvature
+            ahead, previous = new + momentum * (new - previous), new
+        return previous
+
+    def _ascend(
+        self, slope: Any, v: Array, curvature: float, concavity: float, target: float
+    ) -> Array:
+        root = math.sqrt(curvature / concavity)
+        momentum = (root - 1) / (root + 1)
+        previous = ahead = v
+        for _ in range(100_000):
+            new = self.problem.project(ahead + slope(ahead) / curvature)
+            if curvature * float(np.linalg.norm(new - ahead)) <= target:
+                return new
+            ahead, previous = new + momentum * (new - previous), new
+        return previous

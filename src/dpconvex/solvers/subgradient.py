@@ -1,0 +1,247 @@
+r"""Subgradient methods with a certified gap.
+
+With step ``2 / (alpha (t + 1))`` the iterate is the dual point of the slopes averaged with weights proportional to t:
+``theta_{t+1} = -(1/alpha) (sum_k 2 k g_k / (t (t + 1)) + b)``. The average of the iterates with the same weights and
+the averaged slopes of each record therefore bound the gap from both sides; it is at most ``8 L^2 / (alpha (t + 1))``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.objectives.empirical import UNIT
+from dpconvex.solvers.black_box import certify_point
+from dpconvex.solvers.descent import check_start
+from dpconvex.solvers.gap import Envelope, kinks_of, young_excess
+from dpconvex.solvers.materialised import Records, materialise
+from dpconvex.solvers.solution import ConvergenceError, Solution
+
+__all__ = ["StochasticSubgradient", "Subgradient"]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Subgradient:
+    """Subgradient method with averaging, for kinked and smooth losses alike.
+
+    Slow but simple: a gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is
+    certified by the averaged slopes (kinked losses) or the gradient norm (smooth ones).
+
+    Parameters
+    ----------
+    max_iterations : int, default=200_000
+        Limit on the steps.
+    """
+
+    max_iterations: int = 200_000
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective
+            With ``alpha > 0`` and rows in memory.
+        start : array of shape (dim,)
+            Checked but forgotten at the first step, whose length is 1/alpha.
+        tolerance : float
+            In the units of a gradient norm, mean form.
+
+        Returns
+        -------
+        Solution
+            With ``gap`` and ``gradient_norm = sqrt(2 alpha gap)`` for kinked losses.
+
+        Raises
+        ------
+        ConvergenceError
+            If the limit on the steps is reached.
+        """
+        point = check_start(objective, start, tolerance, "Subgradient")
+        alpha = _strong_convexity(objective, "Subgradient")
+        records = materialise(objective, "Subgradient")
+        wanted = tolerance**2 / (2 * alpha)
+        average = np.zeros_like(point)
+        slopes = np.zeros(records.count)
+        check = 16
+        with single_threaded_blas():
+            for t in range(1, self.max_iterations + 1):
+                # What is averaged over time is averaged with weights 2k / (t (t + 1)).
+                share = 2 / (t + 1)
+                average += share * (point - average)
+                here = records.slopes(point)
+                slopes += share * (here - slopes)
+                direction = here @ records.rows / records.count + records.linear
+                point = point - share * (point + direction / alpha)
+                if t == check:
+                    check = 2 * check
+                    found = _certify(objective, records, average, slopes, tolerance, wanted, t)
+                    if found is not None:
+                        return found
+        raise _failure("Subgradient", wanted)
+
+
+def _certify(
+    objective: Any,
+    records: Records,
+    average: Array,
+    slopes: Array,
+    tolerance: float,
+    wanted: float,
+    iterations: int,
+) -> Solution | None:
+    if math.isfinite(objective.loss.smoothness):
+        found = certify_point(objective, average, tolerance)
+        return found and Solution(found.point, found.gradient_norm, iterations)
+    gap = averaged_gap(objective, records, average, slopes)
+    if gap > wanted:
+        return None
+    return Solution(average, math.sqrt(2 * objective.alpha * gap), iterations, gap)
+
+
+def averaged_gap(objective: Any, records: Records, point: Array, slopes: Array) -> float:
+    """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
+    kinks = kinks_of(objective, "Subgradient")
+    margins = records.rows @ point
+    residual = objective.loss.kind == "residual"
+    signs = -np.ones_like(margins) if residual else records.targets
+    u = records.targets - margins if residual else records.targets * margins
+    weights = records.weights
+    plain = np.divide(slopes * signs, weights, out=np.zeros_like(slopes), where=weights > 0)
+    # Averaging can leave the range of slopes by a rounding: any slope within it is a dual point.
+    plain = np.clip(plain, kinks.slopes[0], kinks.slopes[-1])
+    lengths = np.sqrt(np.einsum("ij,ij->i", records.rows, records.rows))
+    size = float(np.linalg.norm(point))
+    error = UNIT * ((objective.dim + 8) * size * lengths + 8 * np.abs(records.targets))
+    excess = np.maximum(
+        young_excess(kinks, u - error, plain), young_excess(kinks, u + error, plain)
+    )
+    dual = (weights * plain * signs) @ records.rows / records.count + records.linear
+    rounding = UNIT * (records.count + 16) * objective.gradient_bound
+    norm = float(np.linalg.norm(dual + objective.alpha * point)) + rounding
+    total = float(weights @ excess) / records.count * (1 + 1e-9)
+    return total + norm**2 / (2 * objective.alpha)
+
+
+@dataclass(frozen=True)
+class StochasticSubgradient:
+    """Stochastic subgradient method: a few records per step, averaged iterates.
+
+    Each step costs ``batch_size`` rows only. Its accuracy holds in expectation, which is no basis
+    for privacy, so the point is certified like any other: by its gradient norm (smooth losses) or
+    by a lower bound of the minimum, computed once (kinked ones).
+
+    Parameters
+    ----------
+    batch_size : int, default=16
+        Records per step.
+    max_iterations : int, default=1_000_000
+        Limit on the steps.
+    seed : int, default=0
+        Which records are visited. Not a privacy matter: the point returned is certified.
+    """
+
+    batch_size: int = 16
+    max_iterations: int = 1_000_000
+    seed: int = 0
+
+    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective
+            With ``alpha > 0`` and rows in memory.
+        start : array of shape (dim,)
+            Checked but forgotten at the first step, whose length is 1/alpha.
+        tolerance : float
+            In the units of a gradient norm, mean form.
+
+        Returns
+        -------
+        Solution
+            With ``gap`` and ``gradient_norm = sqrt(2 alpha gap)`` for kinked losses.
+
+        Raises
+        ------
+        ConvergenceError
+            If the limit on the steps is reached.
+        """
+        owner = "StochasticSubgradient"
+        point = check_start(objective, start, tolerance, owner)
+        alpha = _strong_convexity(objective, owner)
+        records = materialise(objective, owner)
+        wanted = tolerance**2 / (2 * alpha)
+        smooth = math.isfinite(objective.loss.smoothness)
+        lowest = None if smooth else _lower_bound(objective, tolerance)
+        rng = np.random.default_rng(self.seed)
+        batch = min(self.batch_size, records.count)
+        average = np.zeros_like(point)
+        check, t = 256, 0
+        with single_threaded_blas():
+            while t < self.max_iterations:
+                for chosen in rng.integers(0, records.count, (256, batch)):
+                    t += 1
+                    share = 2 / (t + 1)
+                    average += share * (point - average)
+                    slopes = records.slopes(point, chosen)
+                    direction = slopes @ records.rows[chosen] / batch + records.linear
+                    point = point - share * (point + direction / alpha)
+                if t < check:
+                    continue
+                check = 2 * check
+                if lowest is None:
+                    found = certify_point(objective, average, tolerance)
+                    if found is not None:
+                        return Solution(found.point, found.gradient_norm, t)
+                    continue
+                value, error = _value(objective, average)
+                gap = max(value + error - lowest, 0.0)
+                if gap <= wanted:
+                    return Solution(average, math.sqrt(2 * alpha * gap), t, gap)
+        raise _failure(owner, wanted)
+
+
+def _lower_bound(objective: Any, tolerance: float) -> float:
+    """Certify ``min F`` from below to a hundredth of the gap wanted, rounding included."""
+    reference = Envelope().solve(objective, np.zeros(objective.dim), 0.1 * tolerance)
+    assert reference.gap is not None, "Envelope certifies a gap"
+    value, error = _value(objective, reference.point)
+    return value - reference.gap - error
+
+
+def _value(objective: Any, theta: Array) -> tuple[float, float]:
+    """Return F(theta) and a bound on its rounding error, as in `EmpiricalObjective.rounding_allowance`."""
+    loss, row_map = objective.loss, objective.rows.row_map
+
+    def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        return (w @ np.abs(loss.value(y, block @ theta)),)
+
+    size = float(np.linalg.norm(theta))
+    share = objective.n_rows / objective.divisor
+    terms = float(objective.rows.sum(part)[0]) / objective.divisor
+    margins = (objective.dim + 6) * row_map.weighted_norm * size
+    margins += 4 * objective.rows.mean_target_size
+    rest = objective.alpha * size**2 + size * float(np.linalg.norm(objective.linear))
+    roundings = (objective.rows.additions + 16) * terms + share * loss.lipschitz * margins
+    return objective.value(theta), 1.01 * UNIT * (roundings + (objective.dim + 4) * rest)
+
+
+def _strong_convexity(objective: Any, solver: str) -> float:
+    if not objective.strong_convexity > 0:
+        raise ValueError(f"{solver} needs a strongly convex objective. Use alpha > 0.")
+    return float(objective.strong_convexity)
+
+
+def _failure(solver: str, wanted: float) -> ConvergenceError:
+    return ConvergenceError(
+        f"{solver} reached its limit of steps without certifying a gap of {wanted:.3g}. Use Envelope() or Newton(), "
+        "a larger tolerance or a larger alpha."
+    )

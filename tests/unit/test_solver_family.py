@@ -1,0 +1,301 @@
+"""Every solver on every problem: the certificate holds at the point returned."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, SoftThreshold
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.smoothing import LogisticKernel, convolve, moreau
+from dpconvex.solvers import (
+    LBFGS,
+    AcceleratedGradient,
+    BlackBox,
+    ConvergenceError,
+    Envelope,
+    Katyusha,
+    MinimaxProximalPoint,
+    Newton,
+    SaddleProblem,
+    StochasticSubgradient,
+    Subgradient,
+    certified_gap,
+    certify_point,
+)
+
+
+def objective_of(loss, n=300, d=3, alpha=0.05, seed=0, divisor=None, linear=None, ties=False):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, d))
+    y = X @ np.linspace(1, -1, d) + 0.2 * rng.standard_normal(n)
+    if ties:
+        X, y = np.round(X), np.round(y)
+    if loss.kind == "margin":
+        y = np.where(y > 0, 1.0, -1.0)
+    rows = MemoryRows(X, y, RowMap.from_bounds(d, (-1.0, 1.0), row_norm=1.2))
+    return EmpiricalObjective(rows, loss, alpha, divisor, linear)
+
+
+SMOOTH_PROBLEMS = {
+    "logistic": lambda: objective_of(Logistic()),
+    "huber": lambda: objective_of(Huber(0.1)),
+    "convolved pinball": lambda: objective_of(convolve(Pinball(0.8), LogisticKernel(), 0.05)),
+    "moreau hinge": lambda: objective_of(moreau(Hinge(), 10.0)),
+    "nominal divisor and tilt": lambda: objective_of(
+        Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
+    ),
+    "one row": lambda: objective_of(Logistic(), n=1),
+    "weak penalty": lambda: objective_of(Logistic(), alpha=1e-3),
+}
+SMOOTH_SOLVERS = [
+    Newton(),
+    LBFGS(),
+    AcceleratedGradient(),
+    AcceleratedGradient(restart=False),
+    Katyusha(),
+    BlackBox("L-BFGS-B"),
+    BlackBox("BFGS"),
+    BlackBox(lambda objective, start, tolerance: start),
+]
+
+
+def exact_norm(objective, point):
+    """Gradient norm at the point, from margins with twice the digits."""
+    return float(np.linalg.norm(objective.refined_gradient(point)[0]))
+
+
+@pytest.mark.parametrize("solver", SMOOTH_SOLVERS, ids=repr)
+@pytest.mark.parametrize("problem", SMOOTH_PROBLEMS)
+def test_smooth_matrix(solver, problem):
+    objective = SMOOTH_PROBLEMS[problem]()
+    tolerance = 1e-10 * objective.gradient_bound
+    solution = solver.solve(objective, np.zeros(objective.dim), tolerance)
+    assert solution.gradient_norm <= tolerance
+    assert exact_norm(objective, solution.point) <= solution.gradient_norm
+    reference = Newton().solve(objective, np.ones(objective.dim), tolerance).point
+    distance = np.linalg.norm(solution.point - reference)
+    assert distance <= 2 * tolerance / objective.alpha
+
+
+KINKED_PROBLEMS = {
+    "pinball": lambda: objective_of(Pinball(0.8)),
+    "hinge": lambda: objective_of(Hinge()),
+    "hinge, ties": lambda: objective_of(Hinge(), ties=True),
+    "absolute, ties": lambda: objective_of(Absolute(), ties=True),
+    "soft threshold": lambda: objective_of(SoftThreshold(0.1)),
+    "several kinks": lambda: objective_of(KinkedLoss((-0.5, 0.0, 0.7), (-2.0, -0.5, 0.5, 1.0))),
+    "nominal divisor and tilt": lambda: objective_of(
+        Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("solver", "gap"),
+    [
+        (Envelope(), 1e-7),
+        (Envelope(LBFGS()), 1e-3),
+        (Subgradient(), 2e-3),
+        (StochasticSubgradient(), 2e-3),
+        (BlackBox("L-BFGS-B"), 1e-6),
+        (BlackBox(Subgradient(max_iterations=20)), 1e-5),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("problem", KINKED_PROBLEMS)
+def test_kinked_matrix(solver, gap, problem):
+    objective = KINKED_PROBLEMS[problem]()
+    tolerance = math.sqrt(2 * objective.alpha * gap)
+    if isinstance(solver, BlackBox) and solver.method != "L-BFGS-B":
+        # A method that gives up: its error is the user's to see when called directly.
+        with pytest.raises(ConvergenceError):
+            solver.solve(objective, np.zeros(objective.dim), tolerance)
+        return
+    solution = solver.solve(objective, np.zeros(objective.dim), tolerance)
+    assert 0 <= solution.gap <= gap
+    assert solution.gradient_norm == pytest.approx(math.sqrt(2 * objective.alpha * solution.gap))
+    best = Envelope().solve(
+        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
+    )
+    excess = objective.value(solution.point) - objective.value(best.point)
+    assert -best.gap - 1e-14 <= excess <= solution.gap + 1e-14
+
+
+@pytest.mark.parametrize("problem", KINKED_PROBLEMS)
+@pytest.mark.parametrize("smoothness", [0.5, 10.0, 1e4])
+def test_certified_gap_is_an_upper_bound_anywhere(problem, smoothness):
+    objective = KINKED_PROBLEMS[problem]()
+    best = Envelope().solve(
+        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
+    )
+    rng = np.random.default_rng(1)
+    for scale in (0.0, 1e-3, 0.1, 3.0):
+        point = best.point + scale * rng.standard_normal(objective.dim)
+        excess = objective.value(point) - objective.value(best.point)
+        assert certified_gap(objective, point, smoothness) >= excess - 1e-14
+
+
+def test_subgradient_meets_its_stated_rate():
+    """After t steps the certified gap is at most 8 L^2 / (alpha (t + 1))."""
+    for build in KINKED_PROBLEMS.values():
+        objective = build()
+        for power in (4, 6, 8):
+            stated = 8 * (objective.gradient_bound + np.linalg.norm(objective.linear)) ** 2
+            stated /= objective.alpha * (2**power + 1)
+            tolerance = math.sqrt(2 * objective.alpha * stated)
+            found = Subgradient(max_iterations=2**power).solve(
+                objective, np.zeros(objective.dim), tolerance
+            )
+            assert found.gap <= stated
+
+
+def test_projected_gradient_solves_the_constrained_problem():
+    objective = objective_of(Logistic(), alpha=0.01)
+    free = Newton().solve(objective, np.zeros(objective.dim), 1e-9).point
+    radius = 0.5 * float(np.linalg.norm(free))
+    tolerance = 1e-9
+    solution = AcceleratedGradient(radius=radius).solve(
+        objective, 5 * np.ones(objective.dim), tolerance
+    )
+    point = solution.point
+    assert np.linalg.norm(point) <= radius
+    assert solution.gradient_norm <= tolerance
+    # The variational inequality: no feasible direction descends by more than the tolerance.
+    gradient = objective.gradient(point)
+    rng = np.random.default_rng(0)
+    others = rng.standard_normal((2000, objective.dim))
+    others *= radius / np.linalg.norm(others, axis=1)[:, None]
+    directions = others - point
+    slopes = directions @ gradient / np.linalg.norm(directions, axis=1)
+    assert slopes.min() >= -1e-7
+    loose = AcceleratedGradient(radius=10 * radius).solve(objective, np.zeros(4), tolerance)
+    np.testing.assert_allclose(loose.point, free, atol=1e-6)
+
+
+def saddle(strong_convexity, strong_concavity, seed=0):
+    rng = np.random.default_rng(seed)
+    A, B = (rng.standard_normal((k, k)) for k in (4, 5))
+    A = A @ A.T / 8 + strong_convexity * np.eye(4)
+    B = B @ B.T / 8 + strong_concavity * np.eye(5)
+    C, a, c = rng.standard_normal((4, 5)), rng.standard_normal(4), rng.standard_normal(5)
+    smoothness = float(np.linalg.norm(np.block([[A, C], [C.T, -B]]), 2))
+    problem = SaddleProblem(
+        4,
+        5,
+        lambda w, v: A @ w + C @ v + a,
+        lambda w, v: C.T @ w - B @ v + c,
+        strong_convexity,
+        strong_concavity,
+        smoothness,
+    )
+    return problem, A + C @ np.linalg.solve(B, C.T), a + C @ np.linalg.solve(B, c)
+
+
+@pytest.mark.parametrize(("convexity", "concavity"), [(1.0, 1.0), (0.05, 1.0), (1.0, 0.05)])
+def test_minimax_on_quadratics(convexity, concavity):
+    problem, hessian, linear = saddle(convexity, concavity)
+    solution = MinimaxProximalPoint().solve(problem, np.ones(4), 1e-8)
+    true_norm = np.linalg.norm(hessian @ solution.point + linear)
+    assert true_norm <= solution.gradient_norm <= 1e-8
+
+
+def test_minimax_against_an_adversary_in_a_ball():
+    """Robust logistic regression, where the inner maximum over the ball is known in closed form."""
+    rng = np.random.default_rng(3)
+    n, d, alpha, radius, concavity = 40, 3, 0.1, 0.3, 0.5
+    X, y = rng.uniform(-1, 1, (n, d)), rng.choice([-1.0, 1.0], n)
+
+    def parts(w, v):
+        shifted = X + v.reshape(n, d)
+        margin = y * (shifted @ w)
+        return shifted, -y / (1 + np.exp(margin)) / n
+
+    def gradient_w(w, v):
+        shifted, slope = parts(w, v)
+        return slope @ shifted + alpha * w
+
+    def gradient_v(w, v):
+        _, slope = parts(w, v)
+        return (slope[:, None] * w).ravel() - concavity * v
+
+    def project(v):
+        blocks = v.reshape(n, d)
+        lengths = np.maximum(np.linalg.norm(blocks, axis=1), 1e-300)
+        return (blocks * np.minimum(1, radius / lengths)[:, None]).ravel()
+
+    # Convex in v through the loss, at most |w|^2 / (4 n): the quadratic makes it concave.
+    problem = SaddleProblem(d, n * d, gradient_w, gradient_v, alpha, concavity - 0.1, 2.0, project)
+    solution = MinimaxProximalPoint().solve(problem, np.zeros(d), 1e-7)
+
+    def maximum(w):
+        v = np.zeros(n * d)
+        for _ in range(400):
+            v = project(v + gradient_v(w, v) / 0.6)
+        shifted = X + v.reshape(n, d)
+        losses = np.log1p(np.exp(-y * (shifted @ w)))
+        return losses.mean() + alpha / 2 * w @ w - concavity / 2 * v @ v
+
+    step = 1e-5
+    numeric = [
+        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step)
+        for e in np.eye(d)
+    ]
+    assert np.linalg.norm(numeric) <= 1e-6
+    assert maximum(solution.point) < maximum(np.zeros(d))
+
+
+def test_unreachable_tolerances_raise():
+    objective = objective_of(Logistic())
+    start = np.zeros(objective.dim)
+    with pytest.raises(ConvergenceError, match="200 steps"):
+        AcceleratedGradient(max_iterations=200, restart=False).solve(
+            objective_of(Logistic(), alpha=1e-6), start, 1e-12
+        )
+    with pytest.raises(ConvergenceError, match="2 epochs"):
+        Katyusha(max_epochs=2).solve(objective, start, 1e-10)
+    for solver in (Subgradient(20), StochasticSubgradient(max_iterations=20)):
+        with pytest.raises(ConvergenceError, match="limit of steps"):
+            solver.solve(objective_of(Pinball(0.5)), start, 1e-4)
+
+
+def test_capability_errors_name_what_is_missing():
+    kinked, start = objective_of(Pinball(0.5)), np.zeros(4)
+    with pytest.raises(ValueError, match="needs a smooth loss"):
+        AcceleratedGradient().solve(kinked, start, 1e-3)
+    with pytest.raises(ValueError, match="needs a smooth loss"):
+        Katyusha().solve(kinked, start, 1e-3)
+    with pytest.raises(TypeError, match="piecewise-linear"):
+        Envelope().solve(objective_of(Logistic()), start, 1e-3)
+    with pytest.raises(TypeError, match="'method' parameter of BlackBox"):
+        BlackBox(3).solve(kinked, start, 1e-3)
+    for solver in (Envelope(), Subgradient(), StochasticSubgradient()):
+        with pytest.raises(ValueError, match="alpha > 0"):
+            solver.solve(objective_of(Pinball(0.5), alpha=0.0), start, 1e-3)
+    with pytest.raises(ValueError, match="'radius' parameter"):
+        AcceleratedGradient(radius=0.0).solve(objective_of(Logistic()), start, 1e-3)
+    with pytest.raises(ValueError, match="'strong_concavity' parameter"):
+        SaddleProblem(1, 1, lambda w, v: w, lambda w, v: v, 1.0, 0.0, 1.0)
+
+
+def test_certify_point_refuses_what_is_not_a_minimiser():
+    objective = objective_of(Logistic())
+    best = Newton().solve(objective, np.zeros(4), 1e-9).point
+    assert certify_point(objective, best, 1e-9) is not None
+    assert certify_point(objective, best + 1e-6, 1e-9) is None
+    assert certify_point(objective, np.full(4, np.nan), 1e-9) is None
+    assert certify_point(objective, np.zeros(3), 1e-9) is None
+    kinked = objective_of(Pinball(0.5))
+    point = Envelope().solve(kinked, np.zeros(4), 1e-3).point
+    assert certify_point(kinked, point, 1e-3) is not None
+    assert certify_point(kinked, point + 0.1, 1e-3) is None
+
+
+@pytest.mark.parametrize(
+    "answer", [np.full(4, np.inf), np.full(4, 1e200), np.zeros(2), np.full(4, np.nan)]
+)
+def test_black_box_recovers_from_nonsense(answer):
+    objective = objective_of(Logistic())
+    solver = BlackBox(lambda objective, start, tolerance: answer)
+    assert solver.solve(objective, np.zeros(4), 1e-9).gradient_norm <= 1e-9
