@@ -184,6 +184,36 @@ def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch
         np.testing.assert_array_equal(first, results[0][1])
 
 
+def multiples(y, z, w):
+    return w * np.tanh(y - z), np.array([z.sum(), w.sum()])
+
+
+@pytest.mark.parametrize("influence", ["weight", "shorten"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("row_norm", [0.8, 5.0])
+def test_combined_rows_match_naive_numpy(
+    influence, fit_intercept, dtype, order, row_norm, monkeypatch
+):
+    """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
+    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
+    rng = np.random.default_rng(6)
+    X = np.asarray(4 * rng.normal(size=(2003, 5)), dtype=dtype, order=order)
+    y = rng.normal(size=2003)
+    fields = RowMap.from_bounds(5, BOUNDS, row_norm, fit_intercept).to_dict()
+    row_map = RowMap.from_dict({**fields, "influence": influence})
+    theta = rng.normal(size=row_map.dim)
+    x, w = naive_map(X, row_map)
+    m, (margins, weights) = multiples(y, x @ theta, w)
+    results = [MemoryRows(X, y, row_map, threads=k).combine(theta, multiples) for k in (1, 3)]
+    np.testing.assert_allclose(results[0][0], m @ x, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(results[0][1], [margins, weights], rtol=1e-11)
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
 def test_additions_bound_the_longest_chain(monkeypatch):
     """Rows in a block, blocks in a run, runs: the three levels of the sum."""
     monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1)

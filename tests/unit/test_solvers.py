@@ -1,6 +1,7 @@
 """Solver x problem matrix: the certificate holds at the returned point, whatever the data."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -112,15 +113,20 @@ def build(data, loss, bounds, alpha, linear_size=0.0, seed=0):
     return EmpiricalObjective(MemoryRows(X, y, row_map), loss, alpha, linear=linear)
 
 
-def independent_norm(objective, theta):
-    """Gradient norm by another road: extended margins, exact sums."""
+def independent_norm(objective, theta, exact=False):
+    """Gradient norm by another road: extended or rational margins, correctly rounded sums."""
     loss, x, y, w = objective.loss, *objective.rows.mapped()
-    z = [math.fsum(np.longdouble(row) * theta.astype(np.longdouble)) for row in x]
+
+    def wide(array):
+        if exact:
+            return np.vectorize(Fraction, otypes=[object])(array)
+        return array.astype(np.longdouble)
+
+    z = wide(x) @ wide(theta)
     if loss.kind == "residual":
-        wide = (x.astype(np.longdouble) * theta.astype(np.longdouble)).sum(axis=1)
-        slopes = loss.gradient((y - wide).astype(np.float64), np.zeros(len(y)))
+        slopes = loss.gradient((wide(y) - z).astype(np.float64), np.zeros(len(y)))
     else:
-        slopes = loss.gradient(y, np.array(z))
+        slopes = loss.gradient(y, z.astype(np.float64))
     sums = np.array([math.fsum(w * slopes * column) for column in x.T])
     return float(
         np.linalg.norm(sums / objective.divisor + objective.alpha * theta + objective.linear)
@@ -141,6 +147,30 @@ def test_certified_on_every_input(solver, data, bandwidth):
             # The independent sum has rounding errors of its own, far below the tolerance.
             independent = independent_norm(objective, solution.point)
             assert independent <= solution.gradient_norm + 1e-14 * objective.gradient_bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(400))
+def test_certified_on_random_problems(seed):
+    """Shapes, scales, ties, sparsity, bandwidths and ridges at random, over many orders."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.choice([1, 2, 3, 10, 50, 300])), int(rng.choice([1, 2, 5, 15, 40]))
+    X = rng.normal(size=(n, d)) * 10 ** rng.uniform(-3, 3, size=rng.choice([1, d]))
+    if rng.random() < 0.3:
+        X = np.round(X)
+    X *= rng.random(size=X.shape) < rng.choice([0.1, 1.0])
+    y = 10 ** rng.uniform(-6, 1) * rng.standard_t(rng.choice([1, 2, 30]), size=n)
+    loss = losses(10 ** rng.uniform(-6, 1))[rng.integers(7)]
+    bounds = [None, (-1, 1), (-100, 100), (0, 1), (1, 5)][rng.integers(5)]
+    linear = rng.choice([0, 1e-3, 1.0, 100.0])
+    objective = build(lambda _: (X, y), loss, bounds, 10 ** rng.uniform(-7, 0), linear, seed)
+    bound = objective.gradient_bound + float(np.linalg.norm(objective.linear))
+    reachable = objective.reachable_tolerance(bound / objective.alpha)
+    for solver in SOLVERS:
+        tolerance = max(1e-10 * bound, reachable)
+        solution = solver.solve(objective, np.zeros(objective.dim), tolerance)
+        independent = independent_norm(objective, solution.point, exact=True)
+        assert independent <= solution.gradient_norm + 1e-14 * bound
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=["newton", "lbfgs"])

@@ -121,6 +121,6 @@ def default_solver(dim: int) -> Solver:
     Examples
     --------
     >>> default_solver(20)
-    Newton(sample_rows=50000, max_iterations=2000)
+    Newton(sample_rows=20000, max_iterations=2000)
     """
     return Newton() if dim <= NEWTON_DIM else LBFGS()

@@ -37,13 +37,13 @@ class Newton:
 
     Parameters
     ----------
-    sample_rows : int, default=50_000
+    sample_rows : int, default=20_000
         Size of the subsample; it is used when the data has at least 4 times as many rows.
     max_iterations : int, default=2000
         Limit on the enforced steps.
     """
 
-    sample_rows: int = 50_000
+    sample_rows: int = 20_000
     max_iterations: int = 2000
 
     def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
