@@ -37,7 +37,7 @@ class MemoryRows:
     X : array of shape (n_rows, n_features)
         Any real dtype and order; float32 and float64 are never copied as a whole when large.
     y : array of shape (n_rows,)
-        Targets, mapped to ``(y - target_shift) * target_scale``.
+        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140.
     row_map : RowMap
         Public facts: how a raw row becomes a bounded row.
     target_shift, target_scale : float
@@ -72,7 +72,8 @@ class MemoryRows:
             raw = raw.astype(np.float64)
         if not raw.dtype.isnative:
             raw = raw.astype(raw.dtype.newbyteorder("="))
-        targets = (np.asarray(y, dtype=np.float64) - target_shift) * target_scale
+        targets = np.clip(np.asarray(y, dtype=np.float64), -LARGEST, LARGEST)
+        targets = np.clip((targets - target_shift) * target_scale, -LARGEST, LARGEST)
         if targets.shape != (raw.shape[0],):
             raise ValueError(
                 f"The 'y' parameter of MemoryRows must have shape ({raw.shape[0]},), one target "

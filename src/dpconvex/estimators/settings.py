@@ -84,6 +84,8 @@ def resolve_bounds(
     problem = f"The '{name}' parameter of {owner} must be None or {shape}."
     try:
         low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
+        if any(bound.ndim and bound.shape != (columns,) for bound in (low, high)):
+            raise ValueError(problem)
         low, high = (
             np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high)
         )
@@ -93,4 +95,8 @@ def resolve_bounds(
         raise ValueError(f"{problem} Got a value that is not finite instead.")
     if not (low < high).all():
         raise ValueError(f"{problem} Got low >= high instead. Drop columns that are constant.")
+    with np.errstate(over="ignore"):
+        width = high - low
+    if not (np.isfinite(width).all() and (width >= 1e-300).all()):
+        raise ValueError(f"{problem} Got a width beyond float64 instead. Change the units.")
     return low, high

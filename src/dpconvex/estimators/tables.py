@@ -1,4 +1,4 @@
-"""Reading tables: numpy, pandas and polars in; text columns and sparse matrices refused without quoting data."""
+"""Reading tables: numpy, pandas and polars in; what cannot be read is refused without quoting data."""
 
 from __future__ import annotations
 
@@ -9,15 +9,34 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import validate_data
 
 _FLOATS = [np.float64, np.float32]
+_ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
+# Beginnings of scikit-learn's messages that hold shapes and column names, never a value.
+_SAFE = (
+    "Found array with",
+    "Found input variables with inconsistent numbers of samples",
+    "y should be a 1d array",
+    "This ",  # estimator requires y to be passed
+    "X has ",  # that many features, but ... is expecting another number
+    "The feature names should match",
+)
 
 
 def _check_columns(X: Any, owner: str) -> None:
     """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown."""
     import narwhals as nw
 
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise TypeError(
+            f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
+        )
     if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         return
-    schema = nw.from_native(X).schema
+    try:
+        schema = nw.from_native(X).schema
+    except nw.exceptions.DuplicateError:
+        raise ValueError(
+            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
+        ) from None
     allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
     wrong = [
         name
@@ -26,8 +45,24 @@ def _check_columns(X: Any, owner: str) -> None:
     ]
     if wrong:
         raise ValueError(
-            f"The columns of X given to {owner} must be numbers. Got text or other types in {wrong} instead. "
-            "Encode them with public categories, for instance OneHotEncoder(categories=[...])."
+            f"The columns of X given to {owner} must be numbers. Got text or other types in {wrong} instead. {_ENCODE}"
+        )
+
+
+def _check_kind(name: str, array: Any, owner: str) -> None:
+    """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return
+    if dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
+        )
+    if dtype.kind not in "biufO":
+        # Not the dtype itself: that of text holds the length of the longest value.
+        what = "dates or durations" if dtype.kind in "mM" else "text"
+        raise ValueError(
+            f"The {name} given to {owner} must be numbers. Got {what} instead. {_ENCODE}"
         )
 
 
@@ -39,33 +74,64 @@ def _refuse_sparse(X: Any, owner: str) -> None:
         )
 
 
+def _check_table(X: Any, owner: str) -> None:
+    _refuse_sparse(X, owner)
+    _check_columns(X, owner)
+    _check_kind("X", X, owner)
+
+
 def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data."""
     owner = type(estimator).__name__
-    _refuse_sparse(X, owner)
-    _check_columns(X, owner)
+    _check_table(X, owner)
+    numeric = options.get("y_numeric", False)
+    if numeric:
+        _check_kind("y", y, owner)
     try:
-        return validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
-    except ValueError as error:
-        raise _without_values(error, owner) from None
+        X, y = validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
+    except (ValueError, OverflowError) as error:
+        problem = _without_values(error, owner)
+    else:
+        if numeric:
+            _check_kind("y", y, owner)  # a list or series may become an array of text
+        return X, y
+    # Raised here and not in the handler, so that it does not carry the original as its context.
+    raise problem
 
 
 def read_features(estimator: Any, X: Any) -> np.ndarray:
     """Return X checked against the columns seen in fit."""
     owner = type(estimator).__name__
-    _refuse_sparse(X, owner)
-    _check_columns(X, owner)
+    _check_table(X, owner)
     try:
         return validate_data(estimator, X, reset=False, dtype=_FLOATS)
-    except ValueError as error:
-        raise _without_values(error, owner) from None
+    except (ValueError, OverflowError) as error:
+        problem = _without_values(error, owner)
+    raise problem
 
 
-def _without_values(error: ValueError, owner: str) -> ValueError:
+def _without_values(error: Exception, owner: str) -> ValueError:
     """Return an error that names the problem but quotes no value of the data."""
-    if "convert" in str(error):
+    text = str(error)
+    given = f"The X and y given to {owner}"
+    if text.startswith(_SAFE):
+        return ValueError(text)
+    if text.startswith("Expected 2D array"):
         return ValueError(
-            f"The X and y given to {owner} must be numbers. Got text or other values instead. "
-            "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
+            f"The X given to {owner} must have shape (n_samples, n_features). Got an array that is not 2D instead. "
+            "Reshape your data with X.reshape(-1, 1) if it has a single feature."
         )
-    return error
+    if text.startswith("Complex data not supported"):
+        return ValueError(f"Complex data not supported: {given} must be real numbers.")
+    if text.startswith("Input ") and ("NaN" in text or "infinity" in text):
+        name = text.split()[1]
+        return ValueError(
+            f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. Drop such rows, or fill "
+            "them with public values, for instance SimpleImputer(strategy='constant', fill_value=0)."
+        )
+    if "convert" in text:
+        return ValueError(f"{given} must be numbers. Got text or other values instead. {_ENCODE}")
+    return ValueError(
+        f"{given} must be a table and a column of numbers with as many rows. Got something else instead. "
+        "Pass a two-dimensional array or dataframe, and a one-dimensional target."
+    )

@@ -34,7 +34,13 @@ class NoiseSource:
         self.seeded = random_state is not None
         if isinstance(random_state, np.random.RandomState):
             random_state = random_state.randint(0, 2**31 - 1)
-        self.generator = np.random.default_rng(random_state)
+        try:
+            self.generator = np.random.default_rng(random_state)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                "The 'random_state' parameter must be None, an integer of at least 0, a Generator or a RandomState. "
+                f"Got {random_state!r} instead."
+            ) from None
 
     def gaussian(self, std: float, size: int) -> NDArray[np.float64]:
         """Return normal noise with a density, for noise that enters an optimisation problem."""
