@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from dpconvex.estimators.model_file import ModelFileError, parse_model, read_json, read_model
+from dpconvex.estimators.model_file import (
+    ModelFileError,
+    parse_certificate,
+    parse_model,
+    read_json,
+    read_model,
+)
 from dpconvex.privacy.certificate import FORMAT as CERTIFICATE_FORMAT
 from dpconvex.privacy.certificate import Certificate, CertificateError
 
@@ -84,14 +90,7 @@ def _verified(path: Path) -> tuple[str, Certificate]:
     if content.get("format") != CERTIFICATE_FORMAT:
         estimator: Any = parse_model(content).estimator
         return "model", estimator.certificate_
-    try:
-        certificate = Certificate.from_json(json.dumps(content))
-        certificate.verify()
-    except CertificateError:
-        raise
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise CertificateError("The certificate is malformed.") from error
-    return "certificate", certificate
+    return "certificate", parse_certificate(content)
 
 
 def _existing(path: Path) -> Path:

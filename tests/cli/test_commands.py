@@ -1,0 +1,229 @@
+"""Every command does what it says, with its exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dpconvex
+from dpconvex.cli.options import OPTIONS, TASKS, available_options
+from dpconvex.privacy import Certificate
+
+
+def test_fit_writes_a_model_that_loads_and_says_what_it_guarantees(folder):
+    result = folder.fit("--quantile", 0.9, "--epsilon", 2, "--delta", 1e-7)
+    assert result.exit_code == 0, result.output
+    assert "epsilon = 2, delta = 1e-07" in result.stdout
+    assert "city=paris" in result.stdout
+    model = dpconvex.load_model(folder / "model.json")
+    assert model.quantile == 0.9
+    assert list(model.feature_names_in_) == ["temperature", "price", "city=berlin", "city=paris"]
+    # Indicators of one column exclude each other, so a row is no longer than sqrt(3).
+    assert model.certificate_.bounds.row_norm == math.sqrt(3)
+    assert model.certificate_.bounds.n_samples == 400
+
+
+def test_json_of_fit_is_alone_on_stdout_and_its_certificate_verifies(folder):
+    result = folder.fit("--json")
+    content = json.loads(result.stdout)
+    Certificate.from_json(json.dumps(content["certificate"])).verify()
+    saved = json.loads((folder / "model.json").read_text())
+    assert saved["coef"] == content["coef"]
+    assert len(content["coef"]) == len(content["feature_names"]) == 4
+
+
+def test_certify_without_data_equals_the_certificate_of_the_fit(folder):
+    options = ("--quantile", 0.8, "--epsilon", 0.5, "--kernel", "gaussian")
+    assert folder.fit(*options).exit_code == 0
+    certified = folder.run(
+        *("certify", "--n-samples", 400, "--feature-bounds", "bounds.toml", "--json", *options)
+    )
+    fitted = dpconvex.load_model(folder / "model.json").certificate_
+    assert certified.stdout.strip() == fitted.to_json()
+
+
+def test_certify_by_number_of_features(folder):
+    result = folder.run("certify", "--n-samples", 1000, "--n-features", 3, "--delta", 0)
+    assert result.exit_code == 0
+    assert "pure differential privacy" in result.stdout
+    for arguments in ([], ["--n-features", 3, "--feature-bounds", "bounds.toml"]):
+        result = folder.run("certify", "--n-samples", 1000, *arguments)
+        assert result.exit_code == 2
+        assert "either --n-features or --feature-bounds" in result.stderr
+
+
+def test_parquet_gives_the_same_rows_as_csv(fitted):
+    pl.read_csv(fitted / "sales.csv").write_parquet(fitted / "sales.parquet")
+    assert fitted.run("predict", "model.json", "sales.csv", "--out", "a.csv").exit_code == 0
+    assert fitted.run("predict", "model.json", "sales.parquet", "--out", "b.parquet").exit_code == 0
+    first, second = pl.read_csv(fitted / "a.csv"), pl.read_parquet(fitted / "b.parquet")
+    assert first.columns == ["prediction"]
+    assert np.array_equal(first.to_numpy(), second.to_numpy())
+
+
+def test_predictions_follow_from_the_published_coefficients(fitted):
+    result = fitted.run("predict", "model.json", "sales.csv", "--out", "p.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 400
+    model = dpconvex.load_model(fitted / "model.json")
+    table = pl.read_csv(fitted / "sales.csv")
+    rows = np.column_stack(
+        [table["temperature"], table["price"], table["city"] == "berlin", table["city"] == "paris"]
+    )
+    found = pl.read_csv(fitted / "p.csv")["prediction"].to_numpy()
+    np.testing.assert_allclose(found, rows @ model.coef_ + model.intercept_, rtol=1e-12)
+
+
+def test_columns_are_found_by_name_whatever_their_order(fitted):
+    table = pl.read_csv(fitted / "sales.csv")
+    table.select("city", "price", "temperature").write_csv(fitted / "other.csv")
+    fitted.run("predict", "model.json", "sales.csv", "--out", "a.csv")
+    fitted.run("predict", "model.json", "other.csv", "--out", "b.csv")
+    assert (fitted / "a.csv").read_text() == (fitted / "b.csv").read_text()
+
+
+def test_verify_takes_models_and_certificates(fitted):
+    result = fitted.run("verify", "model.json")
+    assert result.exit_code == 0
+    assert "Verified: this model" in result.stdout
+    certificate = fitted.run("certify", "--n-samples", 50, "--n-features", 2, "--json").stdout
+    (fitted / "certificate.json").write_text(certificate)
+    result = fitted.run("verify", "certificate.json", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["kind"] == "certificate"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_verify_refuses_too_little_noise(fitted, as_json):
+    content = json.loads((fitted / "model.json").read_text())
+    content["certificate"]["noise"]["objective"]["std"] *= 0.99
+    (fitted / "model.json").write_text(json.dumps(content))
+    result = fitted.run("verify", "model.json", *(["--json"] if as_json else []))
+    assert result.exit_code == 4
+    assert "'noise' does not follow" in (result.stdout if as_json else result.stderr)
+    assert fitted.run("predict", "model.json", "sales.csv", "--out", "p.csv").exit_code == 4
+
+
+def test_seeded_models_are_called_what_they_are(folder):
+    model = dpconvex.DPQuantileRegressor(feature_bounds=(0, 1), random_state=0)
+    dpconvex.save_model(model.fit(np.eye(20), np.ones(20)), folder / "seeded.json")
+    result = folder.run("verify", "seeded.json")
+    assert result.exit_code == 0
+    assert "protects nobody" in result.stdout
+    result = folder.run("predict", "seeded.json", "sales.csv", "--out", "p.csv")
+    assert result.exit_code == 2  # saved from Python: it knows no columns of a table
+    assert "load_model" in result.stderr
+
+
+def test_bounds_init_shows_names_and_types_only(folder):
+    text = folder.run("bounds", "init", "sales.csv", "--target", "demand").stdout
+    assert tomllib.loads(text) == {"features": {}, "target": {}, "categories": {}}
+    for line in ("# temperature = [low, high]", "# demand = [low, high]", '# city = ["a", "b"]'):
+        assert line in text.splitlines()
+    values = {
+        word
+        for row in (folder / "sales.csv").read_text().splitlines()[1:]
+        for word in row.split(",")
+    }
+    assert not values & set(text.replace(",", " ").split())
+    content = json.loads(folder.run("bounds", "init", "sales.csv", "--json").stdout)
+    assert {"name": "city", "type": "text"} in content["columns"]
+
+
+def test_bounds_init_keeps_a_file_that_exists_and_its_template_must_be_filled(folder):
+    assert folder.run("bounds", "init", "sales.csv", "--out", "bounds.toml").exit_code == 2
+    assert folder.run("bounds", "init", "sales.csv", "--out", "new.toml").exit_code == 0
+    result = folder.run("certify", "--n-samples", 10, "--feature-bounds", "new.toml")
+    assert result.exit_code == 2
+    assert "at least one column" in result.stderr
+
+
+def test_bounds_init_on_parquet_reads_the_schema(folder):
+    table = pl.DataFrame({"a": [1, 2], "ok": [True, False], "name of it": ["u", "v"]})
+    table.write_parquet(folder / "t.parquet")
+    text = folder.run("bounds", "init", "t.parquet").stdout
+    assert "# ok = [low, high]" in text
+    assert '# "name of it" = ["a", "b"]' in text
+
+
+def test_ledger_is_charged_and_refuses_with_its_own_exit_code(folder):
+    assert folder.run("ledger", "init", "b.db", "--epsilon", 1, "--delta", 1e-5).exit_code == 0
+    assert folder.fit("--ledger", "b.db", "--epsilon", 0.6).exit_code == 0
+    before = (folder / "model.json").read_text()
+    result = folder.fit("--ledger", "b.db", "--epsilon", 0.6)
+    assert result.exit_code == 3
+    assert "does not allow" in result.stderr
+    assert (folder / "model.json").read_text() == before
+    shown = json.loads(folder.run("ledger", "show", "b.db", "--json").stdout)
+    assert [entry["guarantee"]["epsilon"] for entry in shown["entries"]] == [0.6]
+    assert shown["remaining"]["epsilon"] == pytest.approx(0.4)
+    assert "DPQuantileRegressor.fit" in folder.run("ledger", "show", "b.db").stdout
+
+
+def test_input_is_checked_before_the_ledger_is_charged(folder):
+    folder.run("ledger", "init", "b.db", "--epsilon", 1)
+    text = (folder / "sales.csv").read_text()
+    (folder / "sales.csv").write_text(text + "9,,1.0,rome,3.0\n")
+    assert folder.fit("--ledger", "b.db").exit_code == 2
+    (folder / "sales.csv").write_text(text)
+    assert folder.fit("--ledger", "b.db", "--quantile", 1.5).exit_code == 2
+    assert folder.fit("--ledger", "b.db", "--out", "nowhere/model.json").exit_code == 2
+    assert json.loads(folder.run("ledger", "show", "b.db", "--json").stdout)["entries"] == []
+
+
+def test_ledger_that_is_missing_or_damaged(folder):
+    result = folder.fit("--ledger", "none.db")
+    assert result.exit_code == 2
+    assert "dpconvex ledger init" in result.stderr
+    (folder / "bad.db").write_text("no ledger")
+    result = folder.run("ledger", "show", "bad.db")
+    assert result.exit_code == 2
+    assert "not an intact ledger" in result.stderr
+
+
+def test_demo_prints_a_certificate_that_verifies_and_small_costs(folder):
+    content = json.loads(folder.run("demo", "--json").stdout)
+    Certificate.from_json(json.dumps(content["certificate"])).verify()
+    costs = [row["excess"] for row in content["costs"]]
+    assert costs[0] == 0.0
+    assert min(costs) >= 0.0  # nobody beats the best possible
+    # Excess is about a multiple of chi-square with 5 degrees of freedom, of mean 6 % and 0.05 % at
+    # epsilon 0.25 and 4: 15 times the mean has probability below 1e-13. Wrong units would exceed it.
+    assert costs[1] < 0.001
+    assert costs[2] < 0.9
+    assert costs[4] < 0.0075
+    text = folder.run("demo").stdout
+    assert "cost of privacy" in text
+    assert "epsilon = 0.25" in text
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "dpconvex", "certify", "--n-samples", "9", "--n-features", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0
+    assert "guarantee" in run.stdout
+    assert run.stderr == ""
+
+
+def test_every_option_belongs_to_a_task_and_is_explained(folder):
+    text = folder.run("fit", "--help").stdout
+    assert set(available_options()) <= set(OPTIONS)
+    for name in available_options():
+        assert any(name in task.parameters for task in TASKS.values())
+        assert "--" + name.replace("_", "-") in text
+    assert "--underage-cost" in text or "newsvendor" not in TASKS
+
+
+def test_add_or_remove_one_shows_the_nominal_number_of_rows_only(folder):
+    options = ("--neighbors", "add_or_remove_one", "--nominal-samples", 1000)
+    result = folder.fit(*options)
+    assert result.exit_code == 0, result.output
+    assert "400 rows" not in result.output
+    assert "1,000 rows" in result.output
+    assert folder.run("verify", "model.json").exit_code == 0

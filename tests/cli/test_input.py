@@ -1,0 +1,183 @@
+"""Input that is wrong: clear errors with exit code 2 that hold no data value."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpconvex.cli import errors
+
+SECRET = "SECRETVALUE"
+NUMBER = "7777123"
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "at least one column"),
+        ("[features]\n", "at least one column"),
+        ("[feature]\na = [0, 1]\n", "may have the tables"),
+        ("features = 3\n", "must be a table"),
+        ("[features]\nprice = [1, 1]\n", "low < high"),
+        ("[features]\nprice = [2, 1]\n", "low < high"),
+        ("[features]\nprice = [0, inf]\n", "finite"),
+        ("[features]\nprice = [nan, 1]\n", "finite"),
+        ("[features]\nprice = [-1e308, 1e308]\n", "low < high"),
+        (f"[features]\nprice = [0, 1{'0' * 400}]\n", "finite"),
+        ("[features]\nprice = [0, true]\n", "two finite numbers"),
+        ('[features]\nprice = ["0", "1"]\n', "two finite numbers"),
+        ("[features]\nprice = [0, 1, 2]\n", "two finite numbers"),
+        ("[features]\nprice.low = 0\n", "two finite numbers"),
+        ("[features]\nprice = [0, 1]\nprice = [0, 2]\n", "not valid TOML (at line 3"),
+        ("[features]\nprice = [0, 1]\n[categories]\nprice = ['a']\n", "in [features] and in"),
+        ("[features]\nprice = [0, 1]\n[categories]\ncity = []\n", "must be a list"),
+        ("[features]\nprice = [0, 1]\n[categories]\ncity = [1]\n", "in quotes"),
+        ("[features]\nprice = [0, 1]\n[categories]\ncity = ['a', 'a']\n", "without repetitions"),
+        ("[features]\nprice = [0, 1]\n[target]\na = [0, 1]\nb = [0, 1]\n", "one column only"),
+        ("[features]\nprice = [0, 1]\n[target]\nprice = [0, 1]\n", "must not be a feature"),
+        ("[features]\nnone = [0, 1]\n[target]\ndemand = [0, 1]\n", "has no column 'none'"),
+        ("[features]\nprice = [0, 1]\n", "Give --target"),
+        ("[features\n", "not valid TOML (at line 1"),
+        ("a = " + "[" * 5000, "nested too deeply"),
+    ],
+)
+def test_bounds_files(folder, text, part):
+    (folder / "bounds.toml").write_text(text)
+    result = folder.fit()
+    assert result.exit_code == 2
+    assert part in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_target_must_agree_with_the_bounds_file(folder):
+    result = folder.fit("--target", "day")
+    assert result.exit_code == 2
+    assert "[target] in the bounds file names 'demand'" in result.stderr
+
+
+def test_target_without_a_range_warns(folder):
+    (folder / "bounds.toml").write_text("[features]\nprice = [0, 10]\n")
+    result = folder.fit("--target", "demand")
+    assert result.exit_code == 0
+    assert "of order 1" in result.stderr
+
+
+HEADER = "day,temperature,price,city,demand\n"
+ROW = "1,2.0,3.0,paris,50\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        HEADER,
+        HEADER + "1,,3.0,paris,50\n",
+        HEADER + "1,2.0\n",
+        HEADER + f"1,{SECRET},3.0,paris,50\n",
+        HEADER + f"1,2.0,3.0,paris,{SECRET}\n",
+        HEADER + "1,nan,3.0,paris,50\n",
+        HEADER + "1,1e999,3.0,paris,50\n",
+        HEADER + f"1,2.0,3.0,paris,50,{NUMBER}\n",
+        HEADER + f'1,2.0,"{NUMBER},{SECRET}\n' + ROW,
+        HEADER.replace("day", "price") + ROW,
+        HEADER.replace(",", ";") + f"1;2;3;{SECRET};{NUMBER}\n",
+        f"{NUMBER},2.0,3.0,{SECRET},50\n" + ROW,
+        HEADER.replace("day", '"da\ny"') + ROW,
+    ],
+)
+def test_tables(folder, text):
+    (folder / "sales.csv").write_text(text)
+    for result in (folder.fit(), folder.fit("--json")):
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert SECRET not in result.output
+        assert NUMBER not in result.output
+        assert result.stderr.count("\n") == 1
+
+
+def test_a_file_without_header_shows_no_value_in_bounds_init(folder):
+    (folder / "sales.csv").write_text(f"{NUMBER},2.0,3.0,{SECRET},50\n" + ROW)
+    result = folder.run("bounds", "init", "sales.csv")
+    assert result.exit_code == 2
+    assert "Add a header" in result.stderr
+    assert SECRET not in result.output
+    assert NUMBER not in result.output
+
+
+def test_blank_lines_an_index_and_spaces_are_harmless(folder):
+    lines = (folder / "sales.csv").read_text().replace("day", "").replace(",", ", ").splitlines()
+    lines[0] = lines[0].replace(" ", "")
+    (folder / "sales.csv").write_text("\n\n".join(lines) + "\n\n\n")
+    result = folder.fit()
+    assert result.exit_code == 0, result.output
+    assert "400 rows" in result.output
+
+
+def test_other_encodings_are_refused(folder):
+    text = (folder / "sales.csv").read_text().replace("rome", "münchen")
+    for encoding in ("latin-1", "utf-16"):
+        (folder / "sales.csv").write_bytes(text.encode(encoding))
+        assert folder.fit().exit_code == 2
+    (folder / "sales.csv").write_bytes(text.encode("utf-8-sig"))
+    assert folder.fit().exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fit", "sales.txt"],
+        ["fit", "."],
+        ["fit", "none.csv"],
+        ["predict", "none.json", "sales.csv", "--out", "p.csv"],
+        ["verify", "none.json"],
+        ["fit"],
+        ["nonsense"],
+        ["certify", "--n-samples", "many", "--n-features", "3"],
+        ["certify", "--n-samples", "0", "--n-features", "3"],
+        ["certify", "--n-samples", "10", "--n-features", "3", "--task", "tea"],
+        ["certify", "--n-samples", "10", "--n-features", "3", "--epsilon", "nan"],
+        ["certify", "--n-samples", "10", "--n-features", "3", "--epsilon", "-1"],
+        ["certify", "--n-samples", "10", "--n-features", "3", "--mechanism", "magic"],
+        ["ledger", "init", "x.db", "--epsilon", "0"],
+    ],
+)
+def test_usage(folder, arguments):
+    if arguments[0] == "fit" and len(arguments) > 1:
+        arguments = [*arguments, "--feature-bounds", "bounds.toml", "--out", "model.json"]
+    result = folder.run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.output
+
+
+def test_options_of_other_tasks_are_refused():
+    from dpconvex.cli.options import build
+
+    with pytest.raises(errors.InputError, match="quantile has no option --tilt"):
+        build("quantile", {"tilt": 2.0})
+
+
+def test_unexpected_errors_say_their_type_only(folder, monkeypatch):
+    def broken(*_, **__):
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr("dpconvex.cli.fit.read_training", broken)
+    result = folder.fit()
+    assert result.exit_code == 1
+    assert "internal error (KeyError)" in result.stderr
+    assert SECRET not in result.output
+    monkeypatch.setenv(errors.DEBUG, "1")
+    assert "Traceback" in folder.fit().stderr
+
+
+def test_panics_of_compiled_readers_are_input_errors(folder, monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_, **__):
+        raise PanicException(SECRET)
+
+    monkeypatch.setattr("polars.scan_csv", panic)
+    result = folder.fit()
+    assert result.exit_code == 2
+    assert SECRET not in result.output
