@@ -133,7 +133,7 @@ def test_objective_perturbation_replace_one(name):
 
 def test_objective_perturbation_with_the_exact_likelihood_ratio():
     halved = objective_pair(*REPLACED["target extremes"], 0.5, "replace_one")
-    assert not verdict(*halved, CLAIM, 400_000, exact=True).passed
+    assert not verdict(*halved, CLAIM, 300_000, exact=True).passed
 
 
 def test_objective_perturbation_add_or_remove_one():
@@ -165,7 +165,7 @@ def test_true_claims_are_refuted_no_more_often_than_stated():
     # The Laplace mechanism attains its epsilon on every tail event, so this is the hardest true
     # claim. False-alarm rate of this test 1e-6; frequencies in place of confidence limits would
     # refute about every second time.
-    audits, confidence = 300, 0.9
+    audits, confidence = 150, 0.9
     pair = LaplaceRelease(0.0, 1.0).sample, LaplaceRelease(1.0, 1.0).sample
     refuted = sum(
         not audit(*pair, PureDP(1.0), 400, confidence=confidence, rng=seed).passed
@@ -200,8 +200,8 @@ def test_the_event_is_counted_on_runs_that_did_not_choose_it(fresh):
 
 
 def test_half_the_noise_is_caught_whatever_the_seed():
-    # Power about 0.99 at 2e5 runs; at least 8 of 10 fixed seeds must refute.
+    # Power about 0.99 at 2e5 runs; at least 5 of 6 fixed seeds must refute.
     std = 0.5 * gaussian_scale(EPSILON, DELTA, 1.0)
     pair = [GaussianRelease(center, std) for center in (0.0, 1.0)]
-    caught = [not verdict(*pair, CLAIM, 200_000, seed=seed).passed for seed in range(10)]
-    assert sum(caught) >= 8
+    caught = [not verdict(*pair, CLAIM, 200_000, seed=seed).passed for seed in range(6)]
+    assert sum(caught) >= 5
