@@ -1,0 +1,226 @@
+"""Bad settings and bad data: one clear error each, before budget is spent, quoting no data value."""
+
+import traceback
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from dpconvex import DPQuantileRegressor
+from dpconvex.mechanisms import ObjectivePerturbation
+from dpconvex.privacy import Ledger
+
+# A number and a text that appear nowhere but in the data.
+MARKER, TEXT = 77123.4375, "secret77123"
+rng = np.random.default_rng(0)
+X = rng.normal(size=(6, 2))
+X[2, 1] = MARKER
+y = rng.normal(size=6)
+y[3] = MARKER
+SETTINGS = {"feature_bounds": (-3.0, 3.0), "target_bounds": (-3.0, 3.0)}
+NOMINAL = {"neighbors": "add_or_remove_one"}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "privacy.db", epsilon=10.0, delta=1e-3)
+
+
+def refusal(ledger, X, y, **settings):
+    """Return the error of a fit, which must cost nothing and show no data."""
+    model = DPQuantileRegressor(**{**SETTINGS, "ledger": ledger, **settings})
+    with pytest.raises((ValueError, TypeError)) as caught:
+        model.fit(X, y)
+    assert ledger.entries() == []
+    assert not hasattr(model, "coef_")
+    # The chain of causes counts too: error trackers print it.
+    shown = "".join(traceback.format_exception(caught.value)[-1:]) + str(caught.value)
+    for link in (caught.value.__cause__, caught.value.__context__):
+        shown += str(link)
+    assert "77123" not in shown
+    assert "7.71" not in shown  # the marker in the style of numpy
+    return caught.value
+
+
+BAD_SETTINGS = {
+    "epsilon zero": ({"epsilon": 0}, "'epsilon'"),
+    "epsilon negative": ({"epsilon": -1.0}, "'epsilon'"),
+    "epsilon infinite": ({"epsilon": np.inf}, "'epsilon'"),
+    "epsilon nan": ({"epsilon": np.nan}, "'epsilon'"),
+    "epsilon text": ({"epsilon": "1"}, "'epsilon'"),
+    "epsilon bool": ({"epsilon": True}, "'epsilon'"),
+    "delta one": ({"delta": 1.0}, "'delta'"),
+    "delta negative": ({"delta": -1e-6}, "'delta'"),
+    "mu with epsilon": ({"mu": 0.5, "epsilon": 1.0}, "'mu'"),
+    "mu with delta": ({"mu": 0.5, "delta": 0.0}, "'mu'"),
+    "mu zero": ({"mu": 0.0}, "'mu'"),
+    "quantile zero": ({"quantile": 0.0}, "'quantile'"),
+    "quantile one": ({"quantile": 1}, "'quantile'"),
+    "quantile array": ({"quantile": np.array([0.1, 0.9])}, "'quantile'"),
+    "feature bounds reversed": ({"feature_bounds": (3.0, -3.0)}, "'feature_bounds'"),
+    "feature bounds equal": ({"feature_bounds": ([0, 1], [1, 1])}, "'feature_bounds'"),
+    "feature bounds too many": ({"feature_bounds": ([0] * 3, [1] * 3)}, "'feature_bounds'"),
+    "feature bounds too few": ({"feature_bounds": ([0], [1])}, "'feature_bounds'"),
+    "feature bounds no pair": ({"feature_bounds": 3.0}, "'feature_bounds'"),
+    "feature bounds infinite": ({"feature_bounds": (-np.inf, 3.0)}, "'feature_bounds'"),
+    "feature bounds nan": ({"feature_bounds": (0.0, np.nan)}, "'feature_bounds'"),
+    "feature bounds tiny": ({"feature_bounds": (0.0, 1e-320)}, "'feature_bounds'"),
+    "target bounds reversed": ({"target_bounds": (3.0, -3.0)}, "'target_bounds'"),
+    "target bounds equal": ({"target_bounds": (3.0, 3.0)}, "'target_bounds'"),
+    "target bounds arrays": ({"target_bounds": ([0, 0], [1, 1])}, "'target_bounds'"),
+    "target bounds too wide": ({"target_bounds": (-1e308, 1e308)}, "'target_bounds'"),
+    "bandwidth zero": ({"bandwidth": 0.0}, "'bandwidth'"),
+    "bandwidth negative": ({"bandwidth": -1.0}, "'bandwidth'"),
+    "alpha zero": ({"alpha": 0.0}, "'alpha'"),
+    "alpha text": ({"alpha": "0.1"}, "'alpha'"),
+    "row norm zero": ({"row_norm": 0.0}, "'row_norm'"),
+    "row norm infinite": ({"row_norm": np.inf}, "'row_norm'"),
+    "coef bound zero": ({"coef_bound": 0.0}, "'coef_bound'"),
+    "intercept text": ({"fit_intercept": "yes"}, "'fit_intercept'"),
+    "kernel unknown": ({"kernel": "boxcar"}, "'kernel'"),
+    "kernel number": ({"kernel": 3}, "'kernel'"),
+    "mechanism unknown": ({"mechanism": "magic"}, "'mechanism'"),
+    "mechanism number": ({"mechanism": 3}, "'mechanism'"),
+    "neighbors unknown": ({"neighbors": "swap"}, "'neighbors'"),
+    "neighbors list": ({"neighbors": ["replace_one"]}, "'neighbors'"),
+    "nominal samples missing": ({**NOMINAL}, "'nominal_samples'"),
+    "nominal samples zero": ({**NOMINAL, "nominal_samples": 0}, "'nominal_samples'"),
+    "nominal samples half": ({**NOMINAL, "nominal_samples": 9.5}, "'nominal_samples'"),
+    "nominal samples idle": ({"nominal_samples": 10}, "'nominal_samples'"),
+    "random state text": ({"random_state": "abc"}, "'random_state'"),
+    "random state negative": ({"random_state": -1}, "'random_state'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_bad_setting(name, ledger):
+    settings, named = BAD_SETTINGS[name]
+    message = str(refusal(ledger, X, y, **settings))
+    assert named in message
+    assert " must be " in message
+    assert "Got " in message
+
+
+def test_bad_settings_are_refused_without_data_too():
+    for settings, named in BAD_SETTINGS.values():
+        if "random_state" in settings:  # decides no certificate
+            continue
+        with pytest.raises((ValueError, TypeError), match=named):
+            DPQuantileRegressor(**{**SETTINGS, **settings}).certify(6, 2)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (6, 0), (-1, 2), (6.0, 2), (True, 2)])
+def test_certify_refuses_impossible_shapes(shape):
+    with pytest.raises(ValueError, match=r"must be a positive integer. Got"):
+        DPQuantileRegressor().certify(*shape)
+
+
+@pytest.mark.parametrize("given", [{}, {"alpha": 1.0}, {"alpha": 1.0, "bandwidth": 1.0}])
+@pytest.mark.parametrize("mechanism", ["objective", ObjectivePerturbation()])
+def test_gaussian_dp_where_it_is_not_offered(given, mechanism, ledger):
+    message = str(refusal(ledger, X, y, mu=0.5, mechanism=mechanism, **given))
+    assert "PureDP and ApproxDP" in message
+    assert "mu=0.5" in message
+    assert "epsilon" in message
+
+
+def test_curvature_beyond_the_budget(ledger):
+    message = str(refusal(ledger, X, y, alpha=1e-9, bandwidth=0.01))
+    assert "Use a larger alpha, a larger bandwidth or a larger epsilon" in message
+    assert "larger alpha" in str(refusal(ledger, X, y, alpha=1e-9))
+
+
+def changed(array, place, value):
+    copy = array.copy()
+    copy[place] = value
+    return copy
+
+
+def objects(value):
+    return changed(X.astype(object), (0, 0), value)
+
+
+column = X[:, 0]
+# name: X, y, words of the message
+BAD_DATA = {
+    "nan in X": (changed(X, (0, 0), np.nan), y, "X given to DPQuantileRegressor must be finite"),
+    "infinity in X": (changed(X, (0, 0), np.inf), y, "must be finite"),
+    "nan in y": (X, changed(y, 0, np.nan), "y given to DPQuantileRegressor must be finite"),
+    "infinity in y": (X, changed(y, 0, -np.inf), "must be finite"),
+    "none in objects": (objects(None), y, "must be finite"),
+    "null in pandas": (pd.DataFrame({"a": [None, 1, 2, 3, 4, MARKER]}), y, "must be finite"),
+    "null in polars": (pl.DataFrame({"a": [None, 1.0, 2.0, 3.0, 4.0, MARKER]}), y, "finite"),
+    "no rows": (X[:0], y[:0], "0 sample"),
+    "no columns": (X[:, :0], y, "0 feature"),
+    "one target missing": (X, y[:-1], "inconsistent numbers of samples"),
+    "one row missing": (X[:-1], y, "inconsistent numbers of samples"),
+    "vector for X": (X[:, 1], y, r"shape (n_samples, n_features)"),
+    "number for X": (np.array(MARKER), y, r"shape (n_samples, n_features)"),
+    "cube for X": (X[None], y, "dim 3"),
+    "ragged X": ([[MARKER, 2.0], [3.0]], y[:2], "table"),
+    "table for y": (X, np.column_stack([y, y]), "1d array"),
+    "number for y": (X, MARKER, "1d array"),
+    "no y": (X, None, "requires y"),
+    "text in objects": (objects(TEXT), y, "must be numbers"),
+    "text array": (np.full((6, 2), TEXT), y, "must be numbers"),
+    "text list": ([[TEXT, "b"]] * 6, y, "must be numbers"),
+    "text target": (X, np.full(6, TEXT), "must be numbers"),
+    "text target list": (X, [TEXT] * 6, "must be numbers"),
+    "text target objects": (X, np.array([TEXT] * 6, dtype=object), "must be numbers"),
+    "text target pandas": (X, pd.Series([TEXT] * 6), "must be numbers"),
+    "text target polars": (X, pl.Series([TEXT] * 6), "must be numbers"),
+    "bytes target": (X, np.array([TEXT.encode()] * 6), "must be numbers"),
+    "text in pandas": (pd.DataFrame({"city": [TEXT] * 6, "b": column}), y, "['city']"),
+    "categories in pandas": (pd.DataFrame({"city": pd.Categorical([TEXT] * 6)}), y, "['city']"),
+    "text in polars": (pl.DataFrame({"city": [TEXT] * 6, "b": column}), y, "['city']"),
+    "lists in polars": (pl.DataFrame({"city": [[1.0, MARKER]] * 6}), y, "['city']"),
+    "dates in pandas": (pd.DataFrame({"day": pd.date_range("2077-12-03", periods=6)}), y, "day"),
+    "dates": (np.full((6, 2), np.datetime64("2077-12-03")), y, "dates"),
+    "date target": (X, np.full(6, np.datetime64("2077-12-03")), "dates"),
+    "complex X": (X + 1j, y, "real numbers"),
+    "complex y": (X, y + 1j, "real numbers"),
+    "integer beyond floats": (objects(77123 * 10**400), y, "must be numbers"),
+    "twice the same name": (pd.DataFrame(X, columns=["a", "a"]), y, "different names"),
+    "sparse matrix": (sparse.csr_matrix(X), y, "toarray"),
+    "sparse array": (sparse.csc_array(X), y, "toarray"),
+    "sparse target": (X, sparse.csr_matrix(y[:, None]), "dense"),
+    "lazy frame": (pl.DataFrame({"a": column}).lazy(), y, "collect"),
+    "dictionary": ({"a": MARKER}, y, "number"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_data(name, ledger):
+    features, target, words = BAD_DATA[name]
+    message = str(refusal(ledger, features, target))
+    assert words in message
+    assert "2077" not in message
+
+
+UNREADABLE = [
+    name
+    for name, (features, _, words) in BAD_DATA.items()
+    if features is not X and words not in ("inconsistent numbers of samples", "0 feature")
+]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_bad_data_in_predict(name):
+    model = DPQuantileRegressor(**SETTINGS, alpha=10.0, bandwidth=1.0).fit(np.ones((6, 2)), y)
+    with pytest.raises((ValueError, TypeError)) as caught:
+        model.predict(BAD_DATA[name][0])
+    assert "77123" not in str(caught.value)
+
+
+def test_a_crash_after_the_charge_costs_budget_and_stores_nothing(ledger):
+    class Crash(ObjectivePerturbation):
+        def release(self, objective, certificate, noise):
+            raise KeyboardInterrupt
+
+    model = DPQuantileRegressor(**SETTINGS, ledger=ledger, mechanism=Crash())
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert len(ledger.entries()) == 1
+    assert not hasattr(model, "coef_")
