@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from dpconvex.objectives.widened import WidenedLoss
 
 __all__ = ["EmpiricalObjective", "Rows"]
 
@@ -37,46 +38,6 @@ class Rows(Protocol):
 
     def subsample(self, rows: int) -> Rows:
         """Return about `rows` rows, spread over the data."""
-
-
-@dataclass(frozen=True)
-class _Widened:
-    """The loss averaged over margins in ``z ± width``: a smoother stand-in for warm starts."""
-
-    loss: Any
-    width: float
-
-    @property
-    def kind(self) -> str:
-        return str(self.loss.kind)
-
-    @property
-    def lipschitz(self) -> float:
-        return float(self.loss.lipschitz)
-
-    @property
-    def smoothness(self) -> float:
-        return float(min(self.loss.smoothness, self.loss.lipschitz / self.width))
-
-    def value(self, y: Array, z: Array) -> Array:
-        """Simpson's rule; the value only guides line searches."""
-        return (
-            self.loss.value(y, z - self.width)
-            + 4 * self.loss.value(y, z)
-            + self.loss.value(y, z + self.width)
-        ) / 6
-
-    def gradient(self, y: Array, z: Array) -> Array:
-        """(loss(z + width) - loss(z - width)) / (2 width)."""
-        return (self.loss.value(y, z + self.width) - self.loss.value(y, z - self.width)) / (
-            2 * self.width
-        )
-
-    def curvature(self, y: Array, z: Array) -> Array:
-        """(slope(z + width) - slope(z - width)) / (2 width)."""
-        return (self.loss.gradient(y, z + self.width) - self.loss.gradient(y, z - self.width)) / (
-            2 * self.width
-        )
 
 
 class _Counter:
@@ -210,7 +171,7 @@ class EmpiricalObjective:
         method from when the loss is nearly piecewise linear.
         """
         other = copy.copy(self)
-        other.loss = _Widened(self.loss, float(width))
+        other.loss = WidenedLoss(self.loss, float(width))
         return other
 
     def margin_size(self, theta: Array) -> float:
