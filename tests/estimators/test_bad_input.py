@@ -202,7 +202,9 @@ def test_bad_data(name, ledger):
 UNREADABLE = [
     name
     for name, (features, _, words) in BAD_DATA.items()
-    if features is not X and words not in ("inconsistent numbers of samples", "0 feature")
+    if features is not X
+    and not name.startswith("null in")
+    and words not in ("inconsistent numbers of samples", "0 feature")
 ]
 
 
