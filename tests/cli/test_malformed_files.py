@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import BOUNDS, Folder
+from command_line import BOUNDS, Folder
 
 SECRET_TEXT, SECRET_NUMBER = "SECRETVALUE", "7777123"
 SECONDS = 10  # far beyond any of them; a hang is interrupted and fails
