@@ -1,6 +1,25 @@
 """Parameter choices: the papers' by theorem, and ours by predicted risk. No data enters this package."""
 
+from .gradient_risk import predicted_gradient_excess
+from .output_bounds import TableRow, excess_risk_bound, solver_iterations, table
+from .output_presets import OutputPreset, OutputProblem, output_preset
+from .output_risk import output_prescription, predicted_output_excess
 from .quantile_presets import QuantilePreset, theorem_3_6
 from .quantile_risk import Prescription, objective_prescription
 
-__all__ = ["Prescription", "QuantilePreset", "objective_prescription", "theorem_3_6"]
+__all__ = [
+    "OutputPreset",
+    "OutputProblem",
+    "Prescription",
+    "QuantilePreset",
+    "TableRow",
+    "excess_risk_bound",
+    "objective_prescription",
+    "output_prescription",
+    "output_preset",
+    "predicted_gradient_excess",
+    "predicted_output_excess",
+    "solver_iterations",
+    "table",
+    "theorem_3_6",
+]

@@ -1,0 +1,1 @@
+"""The papers' own algorithms with printed constants, and their tables and figures."""

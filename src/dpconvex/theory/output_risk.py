@@ -1,0 +1,134 @@
+r"""Predicted risk of quantile regression by output perturbation, and the penalty that minimises it.
+
+The reference population is that of :mod:`dpconvex.theory.quantile_risk`. Here the loss is not smoothed and the noise
+is on the coefficients: noise of standard deviation t per coordinate adds ``sum_j v_j t^2`` to the variance of the
+prediction error, ``v_j`` being the second moment of coordinate j.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpconvex.losses import Pinball
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.certificate import calibrate
+from dpconvex.privacy.guarantees import Guarantee
+
+from .quantile_risk import (
+    RESIDUAL_SCALES,
+    Prescription,
+    _pinball_risk,
+    _rounded_up,
+    mean_excess,
+    reference_moment,
+)
+
+__all__ = ["output_prescription", "predicted_output_excess"]
+
+Array = NDArray[np.float64]
+
+_ALPHAS = np.geomspace(1e-7, 10.0, 161)
+
+
+def predicted_output_excess(
+    quantile: float,
+    alpha: Any,
+    coefficient_std: Any,
+    dimension: int,
+    feature_moment: float,
+    residual_scale: Any,
+) -> Array:
+    r"""Return the predicted excess risk relative to the optimal risk of the reference population.
+
+    A coordinate with second moment ``v`` has curvature ``H = v phi(z) / sqrt(s^2 + e)``, ``z`` the normal quantile of
+    `quantile` and ``e = sum_j v_j alpha^2 theta_j^2 / (H_j + alpha)^2`` the squared bias of the penalty, found by
+    iteration; the noise then adds ``sum_j v_j coefficient_std^2``.
+
+    Parameters
+    ----------
+    quantile : float
+        Quantile level.
+    alpha, coefficient_std : float
+        Penalty, and standard deviation of the noise per released coefficient.
+    dimension : int
+        Coefficients, intercept included.
+    feature_moment : float
+        Second moment of one mapped feature.
+    residual_scale : float
+        ``s``.
+    """
+    alpha, std, s = np.broadcast_arrays(alpha, coefficient_std, residual_scale)
+    z = float(ndtri(quantile))
+    height = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    moments, counts = (1.0, feature_moment), (1, dimension - 1)
+    bias = np.zeros(alpha.shape)
+    for _ in range(12):
+        density = height / np.sqrt(s * s + bias)
+        bias = sum(
+            count * v * (alpha**2 / dimension) / (v * density + alpha) ** 2
+            for count, v in zip(counts, moments, strict=True)
+        )
+    noise = sum(count * v for count, v in zip(counts, moments, strict=True)) * std**2
+    error = s * s + bias + noise
+    return _pinball_risk(quantile, -z * s, error) / (s * height) - 1
+
+
+def output_prescription(
+    quantile: float, bounds: LinearBounds, guarantee: Guarantee, alpha: float | None = None
+) -> Prescription:
+    """Return the penalty with the smallest predicted risk for output perturbation.
+
+    Parameters
+    ----------
+    quantile : float
+        Quantile level.
+    bounds : LinearBounds
+        Public facts; ``loss`` and ``alpha`` in it are ignored.
+    guarantee : PureDP, ApproxDP or GaussianDP
+        Budget.
+    alpha : float, optional
+        Fixed by the user, in mapped units.
+
+    Returns
+    -------
+    Prescription
+        ``bandwidth`` is 0 and ``level`` the quantile itself: the pinball loss is used as it is.
+
+    Examples
+    --------
+    >>> from dpconvex.privacy import GaussianDP
+    >>> bounds = LinearBounds(10_000, 3, Pinball(0.5), row_norm=1.0, max_norm=1.0, alpha=0.0)
+    >>> output_prescription(0.5, bounds, GaussianDP(0.5)).bandwidth
+    0.0
+    """
+    loss = Pinball(quantile)
+    alphas = _ALPHAS if alpha is None else np.array([float(alpha)])
+    stds = np.array(
+        [_noise_std(replace(bounds, loss=loss, alpha=float(a)), guarantee) for a in alphas]
+    )
+    excess = predicted_output_excess(
+        quantile, alphas[:, None], stds[:, None], bounds.dimension, reference_moment(bounds),
+        RESIDUAL_SCALES,
+    )  # fmt: skip
+    score = mean_excess(excess)
+    best = int(np.argmin(score))
+    return Prescription(
+        alpha=_rounded_up(float(alphas[best])) if alpha is None else alpha,
+        bandwidth=0.0,
+        level=quantile,
+        predicted_excess=float(score[best]),
+    )
+
+
+def _noise_std(bounds: LinearBounds, guarantee: Guarantee) -> float:
+    """Return the noise per released coefficient; for l2-Laplace ``E ||z||^2 = d (d + 1) scale^2``."""
+    term = calibrate("output", bounds, guarantee, {}).noise["release"]
+    if term["distribution"] == "gaussian":
+        return float(term["std"])
+    return float(term["scale"]) * math.sqrt(bounds.dimension + 1)
