@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from dpconvex.privacy.certificate import Certificate, CertificateError, _same
 from dpconvex.privacy.description import describe, rebuild
@@ -348,6 +349,8 @@ def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -
     width = data["n_features"]
     shapes: list[Any] = [((width,), ())]
     classes = data["classes"]
+    if (classes is not None) != is_classifier(model):
+        raise ModelFileError("The model file must hold 'classes' for classifiers only.")
     if classes is not None:
         if len(classes) < 2 or len({type(item) for item in classes}) > 1:
             raise ModelFileError("The model file's 'classes' must be at least two labels.")
