@@ -1,7 +1,20 @@
 """Differentially private convex learning: linear models you may publish."""
 
-from .estimators import DPQuantileRegressor, ModelFileError, load_model, save_model
+from .estimators import (
+    DPNewsvendor,
+    DPQuantileRegressor,
+    ModelFileError,
+    load_model,
+    save_model,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["DPQuantileRegressor", "ModelFileError", "__version__", "load_model", "save_model"]
+__all__ = [
+    "DPNewsvendor",
+    "DPQuantileRegressor",
+    "ModelFileError",
+    "__version__",
+    "load_model",
+    "save_model",
+]

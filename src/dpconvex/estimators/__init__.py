@@ -1,6 +1,13 @@
 """Estimators in scikit-learn's style: thin layers over losses, mechanisms and certificates."""
 
 from .model_file import ModelFileError, load_model, save_model
+from .newsvendor import DPNewsvendor
 from .quantile import DPQuantileRegressor
 
-__all__ = ["DPQuantileRegressor", "ModelFileError", "load_model", "save_model"]
+__all__ = [
+    "DPNewsvendor",
+    "DPQuantileRegressor",
+    "ModelFileError",
+    "load_model",
+    "save_model",
+]

@@ -185,7 +185,8 @@ class PrivateLinearModel(BaseEstimator):
                 description=f"{type(self).__name__}.fit",
                 neighbors=certificate.neighbors,
             )
-        theta = plan.mechanism.release(objective, certificate, noise)
+        released: dict[str, Any] = {}
+        theta = plan.mechanism.release(objective, certificate, noise, released)
         bound = certificate.parameters["coef_bound"]
         if bound is not None:  # a projection of what was released: no privacy cost
             theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
@@ -193,7 +194,7 @@ class PrivateLinearModel(BaseEstimator):
             theta, plan.target_shift, plan.target_scale
         )
         self.certificate_ = certificate
-        self.released_: dict[str, Any] = {}
+        self.released_ = released
         return self
 
     def _linear(self, X: Any) -> NDArray[np.float64]:

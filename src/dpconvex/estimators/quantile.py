@@ -11,12 +11,10 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms import resolve_mechanism
 from dpconvex.privacy.guarantees import check_number
-from dpconvex.smoothing import convolve
-from dpconvex.theory import objective_prescription
 
 from .private_linear import Plan, PrivateLinearModel
+from .quantile_plan import QuantileRequest, choose_quantile_mechanism
 from .settings import optional_positive, resolve_kernel
 
 
@@ -57,7 +55,8 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
     kernel : str or Kernel, default="logistic"
         Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.
     mechanism : str or Mechanism, default="auto"
-        How noise is added.
+        How noise is added: "objective", "output", "gradient" or a mechanism object; "auto" takes the one with the
+        smallest predicted risk, from public facts.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -132,46 +131,44 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _plan(self, n_samples: int, n_features: int) -> Plan:
+    def _level(self) -> float:
+        """Return the quantile level to fit, checked."""
         owner = type(self).__name__
-        quantile = check_number(
+        return check_number(
             "quantile", owner, self.quantile, "a number in (0, 1)", 0, 1, low_open=True
         )
+
+    def _plan(self, n_samples: int, n_features: int) -> Plan:
+        owner = type(self).__name__
+        quantile = self._level()
         facts = self._public_facts(n_samples, n_features)
-        kernel = resolve_kernel(self.kernel, owner)
-        mechanism = resolve_mechanism(
-            "objective" if self.mechanism == "auto" else self.mechanism, owner
-        )
-        alpha = optional_positive("alpha", self.alpha, owner)
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
-        if bandwidth is not None:
-            bandwidth *= facts.target_scale
-        bounds = facts.linear_bounds(Pinball(quantile), 0.0, self.neighbors)
-        level = quantile
-        if alpha is None or bandwidth is None:
-            chosen = objective_prescription(
-                quantile, kernel, bounds, facts.guarantee, alpha, bandwidth
-            )
-            alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level
-        bounds = facts.linear_bounds(
-            convolve(Pinball(level), kernel, bandwidth), alpha, self.neighbors
+        request = QuantileRequest(
+            quantile=quantile,
+            kernel=resolve_kernel(self.kernel, owner),
+            guarantee=facts.guarantee,
+            bounds=facts.linear_bounds(Pinball(quantile), 0.0, self.neighbors),
+            alpha=optional_positive("alpha", self.alpha, owner),
+            bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
+            own_influence=self.row_norm is not None,
         )
-        parameters = {
-            **facts.parameters,
-            "quantile": quantile,
-            "bandwidth": bandwidth / facts.target_scale,
-        }
-        certificate = mechanism.certify(
-            bounds, facts.guarantee, parameters, seeded=self.random_state is not None
+        chosen = choose_quantile_mechanism(self.mechanism, request, owner)
+        parameters = {**facts.parameters, "quantile": quantile, **chosen.parameters}
+        if chosen.bandwidth is not None:
+            parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
+        certificate = chosen.mechanism.certify(
+            chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        return Plan(mechanism, certificate, facts.row_map, facts.target_shift, facts.target_scale)
+        return Plan(
+            chosen.mechanism, certificate, facts.row_map, facts.target_shift, facts.target_scale
+        )
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
-        return [
-            ("quantile", f"{parameters['quantile']:g}"),
-            ("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"),
-        ]
+        facts = [("quantile", f"{parameters['quantile']:g}")]
+        if "bandwidth" in parameters:
+            facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
+        return facts
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the fitted conditional quantile.

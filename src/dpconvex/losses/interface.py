@@ -87,6 +87,13 @@ class PointwiseLoss(ABC):
     def smoothness(self) -> float:
         """``sup |c''|``, ``inf`` if the loss has a kink."""
 
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """Interval that holds every slope ``c'``: what a split into a constant and the rest needs."""
+        if self.kinks is not None:
+            return self.kinks.slopes[0], self.kinks.slopes[-1]
+        return -self.lipschitz, self.lipschitz
+
     @abstractmethod
     def value_at(self, u: Array) -> Array:
         """``c(u)`` for float64 ``u``."""

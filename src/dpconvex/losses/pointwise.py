@@ -251,6 +251,11 @@ class Logistic(PointwiseLoss):
         """``"margin"``: a loss of ``y * z``."""
         return "margin"
 
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """Slopes lie between -1 and 0."""
+        return -1.0, 0.0
+
     def value_at(self, u: Array) -> Array:
         """``log(1 + exp(-u)) = (-u)^+ + log1p(exp(-|u|))``."""
         return np.log1p(np.exp(-np.abs(u))) - np.minimum(u, 0.0)
@@ -370,6 +375,12 @@ class Scaled(PointwiseLoss):
     def smoothness(self) -> float:
         """``factor`` times that of the loss."""
         return self.factor * self.loss.smoothness
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """Factor times the inner loss's range."""
+        low, high = self.loss.slope_range
+        return self.factor * low, self.factor * high
 
     def value_at(self, u: Array) -> Array:
         """``factor * c(u)``."""

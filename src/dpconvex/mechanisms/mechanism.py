@@ -8,10 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import NoiseSource
 
 
 class Mechanism(Protocol):
@@ -23,7 +21,7 @@ class Mechanism(Protocol):
 
     def certify(
         self,
-        bounds: Bounds,
+        bounds: Any,
         guarantee: Guarantee,
         parameters: Mapping[str, Any] | None = None,
         seeded: bool = False,
@@ -31,17 +29,30 @@ class Mechanism(Protocol):
         """Derive the certificate; sees no data."""
 
     def release(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Return private coefficients of ``objective`` with the certificate's noise."""
+        """Return private coefficients of ``objective`` with the certificate's noise.
+
+        ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy;
+        ``record`` takes what is released on the way.
+        """
 
 
 def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
+    from .gradient import NoisyGradientDescent
     from .objective import ObjectivePerturbation
     from .output import OutputPerturbation
 
-    names: dict[str, Any] = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
+    names: dict[str, Any] = {
+        "objective": ObjectivePerturbation,
+        "output": OutputPerturbation,
+        "gradient": NoisyGradientDescent,
+    }
     if isinstance(mechanism, str) and mechanism in names:
         return names[mechanism]()
     if hasattr(mechanism, "certify") and hasattr(mechanism, "release"):

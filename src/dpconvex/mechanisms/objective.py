@@ -138,11 +138,16 @@ class ObjectivePerturbation:
         return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
 
     def release(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         from dpconvex.solvers import default_solver
 
+        noise = NoiseSource.of(rng)
         terms = certificate.noise
         size = terms["objective"]["dimension"]
         if terms["objective"]["distribution"] == "gaussian":

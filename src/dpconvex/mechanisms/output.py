@@ -186,9 +186,14 @@ class OutputPerturbation:
         return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
 
     def release(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
+        noise = NoiseSource.of(rng)
         term = certificate.noise["release"]
         point = self.minimise(objective, certificate)
         if term["distribution"] == "gaussian":

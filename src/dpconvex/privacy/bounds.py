@@ -234,6 +234,60 @@ class LinearBounds(Bounds):
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
+    def split_sensitivity(
+        self, influence: float | None = None, least_weight: float | None = None
+    ) -> tuple[float, float]:
+        r"""Return the sensitivities of the two parts of the gradient SUM at a fixed theta.
+
+        With slopes ``c'`` in ``[low, high]``, ``middle = (low + high) / 2`` and ``half = (high - low) / 2``, a record's
+        gradient is a part with slopes within ``half`` of 0, which moves with theta, and the constant part
+        ``middle w x`` (times ``y`` for margin losses). With ``R = sqrt(c + U^2)``:
+
+        - moving part: ``2 half R`` under replace-one, ``half R`` under add-or-remove-one;
+        - constant part: ``|middle| R`` under add-or-remove-one; under replace-one ``2 |middle| R`` for margin losses,
+          whose labels may flip, and ``|middle| sqrt(c (1 - w_min)^2 + 4 U^2)`` for residual losses, where two records
+          share the sign of their constant.
+
+        Parameters
+        ----------
+        influence : float, optional
+            Influence bound U in the coordinates that are used; the rows' own by default.
+        least_weight : float, optional
+            Smallest weight ``w_min`` a record can have in these coordinates.
+
+        Returns
+        -------
+        tuple of two floats
+            Of the moving and of the constant part.
+        """
+        if influence is None:
+            influence = min(self.row_norm, self.max_norm)
+        if least_weight is None:
+            least_weight = min(1.0, self.row_norm / self.max_norm)
+        low, high = self.loss.slope_range
+        middle, half = abs(low + high) / 2, (high - low) / 2
+        reach = math.sqrt(self.fit_intercept + influence**2)
+        if self.neighbors == "add_or_remove_one":
+            return half * reach, middle * reach
+        if self.loss.kind == "margin":
+            return 2 * half * reach, 2 * middle * reach
+        constant = math.sqrt(self.fit_intercept * (1 - least_weight) ** 2 + 4 * influence**2)
+        return 2 * half * reach, middle * constant
+
+    def moment_sensitivity(self) -> float:
+        r"""Return the Frobenius sensitivity of ``sum_i x_i x_i^T``, ``x = (1, v)`` with ``||v|| <= 1``.
+
+        The corner ``sum 1`` is not part of the release. Replace-one: ``sqrt(2) (1 + 1)``, attained by ``v`` and
+        ``-v``; add-or-remove-one: ``sqrt(3)``. Without an intercept ``sqrt(2)`` and 1.
+        """
+        if self.neighbors == "replace_one":
+            return math.sqrt(2) * (1 + self.fit_intercept)
+        return math.sqrt(1 + 2 * self.fit_intercept)
+
+    def count_sensitivity(self) -> float:
+        """Return the sensitivity of a number of records: 1 under both relations."""
+        return 1.0
+
 
 _KINDS = {"LinearBounds": LinearBounds}
 

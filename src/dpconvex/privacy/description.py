@@ -16,11 +16,19 @@ class DeclaredLoss:
         Name of the class that was used.
     lipschitz, smoothness : float
         Bounds on ``|d loss / dz|`` and ``|d2 loss / dz2|`` that the user declared.
+    kind : {"residual", "margin"}
+        Whether the loss is one of ``y - z`` or of ``y * z``.
     """
 
     name: str
     lipschitz: float
     smoothness: float
+    kind: str = "residual"
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """Nothing more is known than the Lipschitz bound."""
+        return -self.lipschitz, self.lipschitz
 
 
 def _known() -> dict[str, type]:
@@ -49,9 +57,9 @@ def describe(value: Any) -> Any:
             }
             return {"class": name, **inner}
     if hasattr(value, "lipschitz") and hasattr(value, "smoothness"):
-        return describe(
-            DeclaredLoss(type(value).__name__, float(value.lipschitz), float(value.smoothness))
-        )
+        constants = float(value.lipschitz), float(value.smoothness)
+        kind = getattr(value, "kind", "residual")
+        return describe(DeclaredLoss(type(value).__name__, *constants, kind))
     if isinstance(value, (tuple, list)):
         return [describe(item) for item in value]
     if isinstance(value, float) and value in (float("inf"), float("-inf")):

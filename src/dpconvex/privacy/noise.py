@@ -42,6 +42,11 @@ class NoiseSource:
                 f"Got {random_state!r} instead."
             ) from None
 
+    @classmethod
+    def of(cls, rng: Any) -> NoiseSource:
+        """Return ``rng`` if it is a noise source already, or one made from it."""
+        return rng if isinstance(rng, cls) else cls(rng)
+
     def gaussian(self, std: float, size: int) -> NDArray[np.float64]:
         """Return normal noise with a density, for noise that enters an optimisation problem."""
         return std * self.generator.standard_normal(size)

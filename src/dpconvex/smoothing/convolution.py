@@ -97,6 +97,11 @@ class ConvolvedLoss(PointwiseLoss):
         # The allowance covers rounding in the densities, which are monotone only up to that.
         return min(total, worst / h * (1.0 + 1e-12))
 
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """The range of the loss that is smoothed: averages of slopes stay inside it."""
+        return self.loss.slope_range
+
     def value_at(self, u: Array) -> Array:
         """``c_h(u)`` for float64 ``u``."""
         shape, h, gap = self._shape, self.bandwidth, self.kernel.gap

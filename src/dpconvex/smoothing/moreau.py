@@ -72,6 +72,11 @@ class MoreauLoss(PointwiseLoss):
         """``sup (c - e) = lipschitz**2 / (2 b)``."""
         return self.lipschitz**2 / (2.0 * self.modulus)
 
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """The range of the loss that is smoothed: averages of slopes stay inside it."""
+        return self.loss.slope_range
+
     def value_at(self, u: Array) -> Array:
         """``e(u)`` for float64 ``u``."""
         shape, b = self._shape, self.modulus

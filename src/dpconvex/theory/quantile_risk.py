@@ -1,7 +1,7 @@
 r"""Predicted risk of private quantile regression, from public facts, and the defaults that minimise it.
 
 Data are replaced by a reference population in mapped units (targets in [-1, 1]): normal residuals of standard
-deviation ``s``, an intercept and ``d`` features of second moment ``min(U, X)^2 / (4 d)``, coefficients of total size 1.
+deviation ``s``, an intercept and ``d`` features of second moment ``min(U, X)^2 / (16 d)``, coefficients of size 1.
 The minimiser of the perturbed, penalised, smoothed objective then errs by a penalty bias, the noise, and the shift of
 the smoothed quantile; its expected pinball loss is a closed form of a normal law. ``s`` is not public, so the defaults
 minimise the mean logarithm of the relative excess risk over ``s`` from 1/50 to 2/5 of half the target's range.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,11 @@ def predicted_excess(
     return _pinball_risk(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1
 
 
+def mean_excess(excess: Array) -> Array:
+    """Return the geometric mean of relative excess risks over the residual scales, the last axis."""
+    return np.exp(np.log(_EXCESS_FLOOR + excess).mean(axis=-1)) - _EXCESS_FLOOR
+
+
 def reference_moment(bounds: LinearBounds) -> float:
     """Return the second moment that the reference population gives one mapped feature."""
     return min(bounds.row_norm, bounds.max_norm) ** 2 / (16 * bounds.n_features)
@@ -128,6 +134,7 @@ class Prescription:
     predicted_excess: float
 
 
+@lru_cache(maxsize=256)
 def objective_prescription(
     quantile: float,
     kernel: Kernel,
@@ -191,7 +198,7 @@ def objective_prescription(
         quantile, kernel, widths[:, None, None, None], alphas[..., None, None], grid,
         bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES, levels[:, None], release,
     )  # fmt: skip
-    score = np.exp(np.log(_EXCESS_FLOOR + excess).mean(axis=-1)) - _EXCESS_FLOOR
+    score = mean_excess(excess)
     score = np.where(usable[..., None], score, np.inf)
     i, j, k = np.unravel_index(np.argmin(score), score.shape)
     return Prescription(

@@ -1,0 +1,145 @@
+"""Private newsvendor: how much to order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from dpconvex.privacy.guarantees import check_number
+
+from .quantile import DPQuantileRegressor
+
+
+class DPNewsvendor(DPQuantileRegressor):
+    r"""Order quantities from features under differential privacy.
+
+    Ordering ``q`` when demand is ``y`` costs ``underage_cost (y - q)^+ + overage_cost (q - y)^+``. The best linear
+    policy is the conditional quantile at the service level ``underage_cost / (underage_cost + overage_cost)``, so the
+    fit is that of :class:`DPQuantileRegressor` at this level; both costs are public.
+
+    Parameters
+    ----------
+    underage_cost, overage_cost : float, default=1.0
+        Cost of one unit too few and of one unit too many, both above 0.
+    epsilon, delta, mu, neighbors, nominal_samples, feature_bounds, target_bounds, row_norm, fit_intercept, alpha, \
+bandwidth, coef_bound, kernel, mechanism, ledger, random_state, verbose
+        As in :class:`DPQuantileRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_, certificate_, released_
+        As in :class:`DPQuantileRegressor`.
+
+    Notes
+    -----
+    Privacy: as for :class:`DPQuantileRegressor`. Polynomial or spline features belong in a scikit-learn pipeline in
+    front of it, with public knots; the feature bounds then are those of the transformed columns.
+
+    Examples
+    --------
+    >>> from dpconvex import DPNewsvendor
+    >>> model = DPNewsvendor(underage_cost=3.0, overage_cost=1.0, mu=0.5, feature_bounds=(0, 1), target_bounds=(0, 90))
+    >>> model.service_level
+    0.75
+    >>> model.certify(n_samples=5_000, n_features=4).mechanism
+    'gradient'
+    """
+
+    def __init__(
+        self,
+        underage_cost: float = 1.0,
+        overage_cost: float = 1.0,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        neighbors: str = "replace_one",
+        nominal_samples: int | None = None,
+        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        row_norm: float | None = None,
+        fit_intercept: bool = True,
+        alpha: float | None = None,
+        bandwidth: float | None = None,
+        coef_bound: float | None = None,
+        kernel: Any = "logistic",
+        mechanism: Any = "auto",
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.underage_cost = underage_cost
+        self.overage_cost = overage_cost
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.neighbors = neighbors
+        self.nominal_samples = nominal_samples
+        self.feature_bounds = feature_bounds
+        self.target_bounds = target_bounds
+        self.row_norm = row_norm
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.bandwidth = bandwidth
+        self.coef_bound = coef_bound
+        self.kernel = kernel
+        self.mechanism = mechanism
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def service_level(self) -> float:
+        """Probability of meeting demand that the costs ask for."""
+        return self._level()
+
+    def _level(self) -> float:
+        owner, allowed = type(self).__name__, "a finite number above 0"
+        under, over = (
+            check_number(name, owner, getattr(self, name), allowed, 0, math.inf, low_open=True)
+            for name in ("underage_cost", "overage_cost")
+        )
+        return under / (under + over)
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        return [
+            ("service level", f"{self.service_level:.4g}"),
+            ("underage cost", f"{self.underage_cost:g} per unit"),
+            ("overage cost", f"{self.overage_cost:g} per unit"),
+            *super()._summary_facts()[1:],
+        ]
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return order quantities.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; used as they are, without clipping.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        return self._linear(X)
+
+    def cost(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the mean cost of ordering ``predict(X)`` when demand is ``y``.
+
+        ``(1/n) sum_i underage_cost (y_i - q_i)^+ + overage_cost (q_i - y_i)^+``.
+        """
+        orders = self.predict(X)
+        demand = column_or_1d(y)
+        check_consistent_length(orders, demand)
+        short = np.maximum(demand - orders, 0.0)
+        left = np.maximum(orders - demand, 0.0)
+        costs = self.underage_cost * short + self.overage_cost * left
+        return float(np.average(costs, weights=sample_weight))
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the mean cost, so that larger is better."""
+        return -self.cost(X, y, sample_weight)

@@ -1,0 +1,126 @@
+"""Which mechanism fits a quantile, and with which public parameters: smallest predicted risk wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpconvex.losses import Pinball
+from dpconvex.mechanisms import (
+    NoisyGradientDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    resolve_mechanism,
+)
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.smoothing import Kernel, convolve
+from dpconvex.theory import (
+    objective_prescription,
+    output_prescription,
+    predicted_gradient_excess,
+)
+
+
+@dataclass(frozen=True)
+class QuantileRequest:
+    """What the user wants, in mapped units.
+
+    Attributes
+    ----------
+    quantile, kernel, guarantee : float, Kernel, Guarantee
+        Loss, smoothing, budget.
+    bounds : LinearBounds
+        Public facts with the plain pinball loss and no penalty.
+    alpha, bandwidth : float or None
+        Fixed by the user, or left to us.
+    own_influence : bool
+        Whether the user set the influence bound, and with it the scale of the rows.
+    """
+
+    quantile: float
+    kernel: Kernel
+    guarantee: Guarantee
+    bounds: LinearBounds
+    alpha: float | None
+    bandwidth: float | None
+    own_influence: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism, the facts it certifies, and the risk predicted for it."""
+
+    mechanism: Mechanism
+    bounds: LinearBounds
+    bandwidth: float | None
+    predicted_excess: float
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def _objective(mechanism: Any, request: QuantileRequest) -> Choice:
+    alpha, bandwidth, level = request.alpha, request.bandwidth, request.quantile
+    predicted = float("nan")
+    if alpha is None or bandwidth is None:
+        chosen = objective_prescription(
+            request.quantile,
+            request.kernel,
+            request.bounds,
+            request.guarantee,
+            alpha,
+            bandwidth,
+        )
+        alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level
+        predicted = chosen.predicted_excess
+    loss = convolve(Pinball(level), request.kernel, bandwidth)
+    return Choice(mechanism, replace(request.bounds, loss=loss, alpha=alpha), bandwidth, predicted)
+
+
+def _output(mechanism: Any, request: QuantileRequest) -> Choice:
+    chosen = output_prescription(request.quantile, request.bounds, request.guarantee, request.alpha)
+    loss: Any = Pinball(request.quantile)
+    if request.bandwidth is not None:
+        loss = convolve(loss, request.kernel, request.bandwidth)
+    bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
+    return Choice(mechanism, bounds, request.bandwidth, chosen.predicted_excess)
+
+
+def _gradient(mechanism: Any, request: QuantileRequest) -> Choice:
+    if request.own_influence and mechanism == NoisyGradientDescent():
+        mechanism = NoisyGradientDescent(geometry="given")
+    settings = mechanism.settings(request.bandwidth, request.kernel)
+    predicted = predicted_gradient_excess(
+        request.quantile, request.kernel, request.bounds, request.guarantee, settings
+    )
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    return Choice(mechanism, bounds, request.bandwidth, predicted, {"gradient": settings})
+
+
+_PLANNERS: dict[str, Callable[[Any, QuantileRequest], Choice]] = {
+    "objective": _objective,
+    "output": _output,
+    "gradient": _gradient,
+}
+
+
+def choose_quantile_mechanism(mechanism: Any, request: QuantileRequest, owner: str) -> Choice:
+    """Return the mechanism that was named, or for ``"auto"`` the one with the smallest predicted risk."""
+    if not (isinstance(mechanism, str) and mechanism == "auto"):
+        found = resolve_mechanism(mechanism, owner)
+        return _PLANNERS[found.name](found, request)
+    candidates: list[Mechanism] = [OutputPerturbation()]
+    if not isinstance(request.guarantee, GaussianDP):
+        candidates.insert(0, ObjectivePerturbation())
+    if not isinstance(request.guarantee, PureDP):
+        candidates.insert(0, NoisyGradientDescent())
+    choices = [_PLANNERS[candidate.name](candidate, request) for candidate in candidates]
+    # A fully specified objective perturbation has no prediction; it then stands behind the others.
+    return min(
+        choices,
+        key=lambda choice: (
+            choice.predicted_excess != choice.predicted_excess,
+            choice.predicted_excess,
+        ),
+    )

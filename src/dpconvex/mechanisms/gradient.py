@@ -1,0 +1,346 @@
+r"""Noisy gradient descent: noise enters during solving, under Gaussian DP.
+
+Every step releases a sum of gradients plus Gaussian noise. What makes it accurate is free, being post-processing or a
+smaller sensitivity: the later iterates are averaged, so the error is that of one Gaussian release at the optimum; a
+record's influence is bounded instead of its row; the constant part of the gradient is released once; coordinates are
+whitened and steps sized by a private residual scale where the data are large enough to pay for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.description import describe, rebuild
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.smoothing import LogisticKernel, convolve
+
+from .geometry import Coordinates, given_coordinates, private_coordinates
+from .gradient_plan import GradientPlan, level_of, normal_height, plan_gradient
+from .search import private_median
+
+Array = NDArray[np.float64]
+Schedule = Callable[[int], float]
+
+_WIDE, _ROUGH = 0.5, 0.1  # bandwidths of the rough fit, in units of half the target's range
+NARROW = 0.05  # final bandwidth where no scale is known
+BANDWIDTH_SHARE = 0.15  # of the residual scale
+_SMALLEST_SCALE = 2.0**-9
+_MEDIAN_TO_STD = 1.4826  # of a normal law
+
+
+def total_mu(guarantee: Guarantee, owner: str) -> float:
+    """Return the Gaussian DP budget that a guarantee allows."""
+    if isinstance(guarantee, GaussianDP) and guarantee.mu > 0:
+        return guarantee.mu
+    if (
+        isinstance(guarantee, ApproxDP)
+        and guarantee.delta_bound > 0
+        and guarantee.epsilon_bound > 0
+    ):
+        return gaussian_mu(guarantee.epsilon_bound, guarantee.delta_bound)
+    raise ValueError(
+        f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
+        "For pure epsilon use objective or output perturbation."
+    )
+
+
+@calibrates("gradient")
+def calibrate_gradient(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+) -> Calibration:
+    """Derive the noise of every phase; together they spend exactly ``mu``."""
+    if not math.isfinite(bounds.lipschitz):
+        raise ValueError(
+            f"NoisyGradientDescent needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
+            "lipschitz=inf. Use Huber(width) in its place."
+        )
+    mu = total_mu(guarantee, "NoisyGradientDescent")
+    plan = plan_gradient(bounds, mu, parameters["gradient"])
+    noise = {
+        name: {
+            "distribution": "gaussian",
+            "std": phase.std(mu),
+            "sensitivity": phase.sensitivity,
+            "releases": phase.releases,
+            "dimension": phase.dimension,
+            "added_to": "sum",
+        }
+        for name, phase in plan.phases.items()
+    }
+    relation = bounds.neighbors.replace("_", "-")
+    theorem = f"Gaussian DP composition of released sums, {relation}: mu = {mu:.6g}"
+    return Calibration(theorem, noise, 0.0, FLOATING_POINT)
+
+
+@dataclass(frozen=True)
+class NoisyGradientDescent:
+    r"""Descend along noisy sums of gradients and average the later iterates.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Steps of the final descent; by default 20 to 40, by public facts.
+    geometry : {"private", "given"}
+        Whether to pay for whitening coordinates, or to trust the influence bound alone.
+
+    Notes
+    -----
+    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Step sizes,
+    bandwidths and numbers of steps are public or follow from what was released and paid for.
+    """
+
+    steps: int | None = None
+    geometry: str = "private"
+    name: ClassVar[str] = "gradient"
+
+    def settings(self, bandwidth: float | None = None, kernel: Any = None) -> dict[str, Any]:
+        """Return the mechanism's public parameters; ``bandwidth`` in mapped units, None to find one."""
+        if self.steps is not None and (isinstance(self.steps, bool) or self.steps < 1):
+            raise ValueError(
+                "The 'steps' parameter of NoisyGradientDescent must be None or a positive integer. "
+                f"Got {self.steps!r} instead."
+            )
+        if self.geometry not in ("private", "given"):
+            raise ValueError(
+                "The 'geometry' parameter of NoisyGradientDescent must be 'private' or 'given'. "
+                f"Got {self.geometry!r} instead."
+            )
+        return {
+            "steps": self.steps,
+            "geometry": self.geometry,
+            "bandwidth": bandwidth,
+            "kernel": describe(kernel or LogisticKernel()),
+        }
+
+    def certify(
+        self,
+        bounds: LinearBounds,
+        guarantee: Guarantee,
+        parameters: Mapping[str, Any] | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive the certificate from public facts."""
+        given = dict(parameters or {})
+        given.setdefault("gradient", self.settings())
+        return Certificate.issue(self.name, bounds, guarantee, given, seeded)
+
+    def release(
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
+    ) -> Array:
+        """Return private coefficients; what was released on the way goes into ``record``."""
+        descent = _Descent(objective, certificate, NoiseSource.of(rng))
+        theta = descent.run()
+        if record is not None:
+            record.update(descent.released)
+        return theta
+
+
+class _Descent:
+    """One run on data: coordinates, rough fit and scale where planned, then the averaged descent."""
+
+    def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
+        self.rows = objective.rows
+        self.bounds = certificate.bounds
+        self.loss = certificate.bounds.loss
+        self.alpha = certificate.bounds.alpha
+        self.n = certificate.bounds.n_samples
+        self.noise = noise
+        self.terms = certificate.noise
+        self.settings = certificate.parameters["gradient"]
+        self.kernel = rebuild(self.settings["kernel"])
+        mu = total_mu(certificate.guarantee, "NoisyGradientDescent")
+        self.plan: GradientPlan = plan_gradient(self.bounds, mu, self.settings)
+        low, high = self.loss.slope_range
+        self.middle, self.range = (low + high) / 2, high - low
+        self.margin = self.loss.kind == "margin"
+        self.released: dict[str, Any] = {}
+
+    def run(self) -> Array:
+        coordinates = self._coordinates()
+        start = np.zeros(self.rows.dim)
+        if self.margin or math.isfinite(self.loss.smoothness):
+            phi = self._smooth_descent(coordinates, start)
+        elif self.plan.finds_scale:
+            phi = self._scaled_descent(coordinates, start)
+        else:
+            phi = self._annealed_descent(coordinates, start)
+        return coordinates.to_rows(phi)
+
+    def _coordinates(self) -> Coordinates:
+        bounds = self.bounds
+        if not self.plan.rounds:
+            influence = min(bounds.row_norm, bounds.max_norm)
+            return given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
+        coordinates = private_coordinates(
+            self.rows,
+            self.n,
+            bounds.fit_intercept,
+            bounds.max_norm,
+            self.plan.rounds,
+            self.plan.reach,
+            self.terms["lengths"]["std"],
+            self.terms["moments"]["std"],
+            self.noise,
+        )
+        self.released["coordinates"] = coordinates.matrix
+        return coordinates
+
+    def _scaled_descent(self, coordinates: Coordinates, start: Array) -> Array:
+        """Fit a rough median, find the residual scale, then fit the wanted quantile in units of it."""
+
+        def rough_width(step: int) -> float:
+            return _WIDE * (_ROUGH / _WIDE) ** min(1.0, 2 * step / steps)
+
+        steps = self.terms["rough gradients"]["releases"]
+        phi = self._descend(
+            coordinates,
+            start,
+            "rough gradients",
+            constant=np.zeros_like(start),
+            width=rough_width,
+            rate=lambda step: 2 * rough_width(step) / self.range,
+            averaged=0.5,
+        )
+        scale = self._residual_scale(coordinates.to_rows(phi))
+        level = level_of(self.loss)
+        height = self.range * normal_height(level) / scale
+        steps = self.terms["gradients"]["releases"]
+        # The iterates wander by about progress / 2 * error^2 around their mean: progress is limited by that.
+        progress = min(max(0.2 / self.plan.relative_error**2, 4.0), 0.6 * steps)
+        return self._descend(
+            coordinates,
+            phi,
+            "gradients",
+            constant=self._constant_part(coordinates),
+            width=lambda step: BANDWIDTH_SHARE * scale,
+            rate=lambda step: progress / (steps * height),
+            averaged=2 / 3,
+        )
+
+    def _annealed_descent(self, coordinates: Coordinates, start: Array) -> Array:
+        """Narrow the bandwidth and move from the median to the wanted level at the same time."""
+        given = self.settings["bandwidth"]
+        narrow = NARROW if given is None else given
+        wide = max(_WIDE, narrow)
+        steps = self.terms["gradients"]["releases"]
+        last_rate = (4 if given is None else 8) * narrow / self.range
+
+        def way(step: int) -> float:
+            return min(1.0, step / (0.4 * steps))
+
+        def width(step: int) -> float:
+            return wide * (narrow / wide) ** way(step)
+
+        def rate(step: int) -> float:
+            first = max(last_rate, wide / self.range)
+            return first * (last_rate / first) ** way(step)
+
+        return self._descend(
+            coordinates,
+            start,
+            "gradients",
+            constant=self._constant_part(coordinates),
+            width=width,
+            rate=rate,
+            averaged=0.5,
+            # A wide kernel pushes a quantile away from the median, so the level follows the bandwidth.
+            pull=lambda step: narrow / width(step),
+        )
+
+    def _smooth_descent(self, coordinates: Coordinates, start: Array) -> Array:
+        """Descend with one rate: the loss has a scale of its own."""
+        width = self.settings["bandwidth"] or 0.5
+        kinked = not math.isfinite(self.loss.smoothness)
+        curvature = (
+            convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
+        )
+        return self._descend(
+            coordinates,
+            start,
+            "gradients",
+            constant=self._constant_part(coordinates),
+            width=lambda step: width if kinked else 0.0,
+            rate=lambda step: 1 / (curvature + self.alpha),
+            averaged=0.6,
+        )
+
+    def _constant_part(self, coordinates: Coordinates) -> Array:
+        """Release ``middle * sum w x`` (times y for margin losses) once, as its part of the mean gradient."""
+        if "constant part" not in self.terms:
+            return np.zeros(self.rows.dim)
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+            weights = coordinates.weights(block, w)
+            return (block.T @ (weights * y if self.margin else weights),)
+
+        (total,) = self.rows.sum(part)
+        slope = self.middle if self.margin else -self.middle
+        exact = slope * (coordinates.matrix @ np.asarray(total))
+        std = self.terms["constant part"]["std"]
+        return (exact + self.noise.gaussian(std, exact.size)) / self.n
+
+    def _residual_scale(self, theta: Array) -> float:
+        """Return a private scale of the residuals: the median of their size, times the factor of a normal law."""
+
+        def size(block: Array, y: Array, w: Array) -> Array:
+            return np.abs(y - block @ theta)
+
+        std = self.terms["residuals"]["std"]
+        median = private_median(self.rows, size, _SMALLEST_SCALE, 1.0, std, self.n, self.noise)
+        scale = _MEDIAN_TO_STD * median
+        self.released["residual_scale"] = scale
+        return scale
+
+    def _descend(
+        self,
+        coordinates: Coordinates,
+        start: Array,
+        phase: str,
+        constant: Array,
+        width: Schedule,
+        rate: Schedule,
+        averaged: float,
+        pull: Schedule = lambda step: 1.0,
+    ) -> Array:
+        """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
+        term = self.terms[phase]
+        steps, std = term["releases"], term["std"]
+        first_kept = steps - max(1, round(averaged * steps))
+        phi, kept = start.copy(), np.zeros_like(start)
+        for step in range(steps):
+            gradient = self._moving_sum(coordinates, phi, width(step))
+            gradient = (gradient + self.noise.gaussian(std, phi.size)) / self.n
+            ridge = (
+                self.alpha * (coordinates.matrix @ coordinates.to_rows(phi)) if self.alpha else 0.0
+            )
+            phi = phi - rate(step) * (gradient + pull(step) * constant + ridge)
+            if step >= first_kept:
+                kept += phi
+        return kept / (steps - first_kept)
+
+    def _moving_sum(self, coordinates: Coordinates, phi: Array, width: float) -> Array:
+        """Return the sum of the gradients' moving part, slopes within half the range of 0."""
+        theta = coordinates.to_rows(phi)
+        loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+            slopes = loss.gradient(y, block @ theta)
+            slopes = slopes - self.middle * y if self.margin else slopes + self.middle
+            return (block.T @ (coordinates.weights(block, w) * slopes),)
+
+        (total,) = self.rows.sum(part)
+        return np.asarray(coordinates.matrix @ np.asarray(total))

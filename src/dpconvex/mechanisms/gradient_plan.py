@@ -1,0 +1,151 @@
+r"""What noisy gradient descent will release, decided from public facts alone.
+
+Every release is a vector of sums plus Gaussian noise, so the whole run is Gaussian DP with
+``mu^2 = sum of releases * (sensitivity / std)^2``; a phase with share ``q`` of ``mu^2`` and ``k`` releases has
+``std = sensitivity sqrt(k / q) / mu``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import ndtri
+
+from dpconvex.privacy.bounds import LinearBounds
+
+from .search import SEARCH_STEPS
+
+# Above this predicted relative error, private geometry and scale cost more than they bring.
+NOISY = 0.2
+
+_NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Several releases of one kind.
+
+    Attributes
+    ----------
+    releases : int
+        How many vectors are released.
+    share : float
+        Share of ``mu^2``.
+    sensitivity : float
+        l2 sensitivity of one of them.
+    dimension : int
+        Numbers per release.
+    """
+
+    releases: int
+    share: float
+    sensitivity: float
+    dimension: int
+
+    def std(self, mu: float) -> float:
+        """Return the noise per coordinate."""
+        return self.sensitivity * math.sqrt(self.releases / self.share) / mu
+
+
+@dataclass(frozen=True)
+class GradientPlan:
+    """The phases of a run and the public choices between them.
+
+    Attributes
+    ----------
+    phases : dict of str to Phase
+        In order of execution.
+    rounds : int
+        Rounds of private geometry; 0 where the rows' own influence bound gives the coordinates.
+    reach : float
+        Influence bound in units of ``sqrt(n_features)`` after private geometry.
+    finds_scale : bool
+        Whether a rough fit and a private residual scale come before the fit proper.
+    relative_error : float
+        Predicted error of the fit in units of the residual scale.
+    """
+
+    phases: dict[str, Phase]
+    rounds: int
+    reach: float
+    finds_scale: bool
+    relative_error: float
+
+
+def level_of(loss: Any) -> float:
+    """Return the quantile level that a loss's slopes stand for: ``high / (high - low)``; 1/2 for margin losses."""
+    if loss.kind == "margin":
+        return 0.5
+    low, high = loss.slope_range
+    return float(high / (high - low))
+
+
+def normal_height(level: float) -> float:
+    """Return the density of a standard normal law at its quantile."""
+    return _NORMAL_PEAK * math.exp(-(float(ndtri(level)) ** 2) / 2)
+
+
+def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
+    """Choose phases, shares and numbers of steps from public facts.
+
+    Parameters
+    ----------
+    bounds : LinearBounds
+        Public facts.
+    mu : float
+        Total Gaussian DP budget.
+    settings : mapping
+        ``steps`` (None or int), ``geometry`` ("private" or "given") and ``bandwidth`` (mapped, or None).
+    """
+    private = settings["geometry"] == "private"
+    kinked = bounds.loss.kind == "residual" and not math.isfinite(bounds.loss.smoothness)
+
+    def relative_error(reach: float, share: float) -> float:
+        moving, constant = _split(bounds, private, reach)
+        low, high = bounds.loss.slope_range
+        noise = (moving + constant) / (mu * math.sqrt(share) * bounds.n_samples)
+        height = (high - low) * normal_height(level_of(bounds.loss))
+        return math.sqrt(bounds.dimension) * noise / height
+
+    detailed = relative_error(1.2, 0.63 if private else 0.75) < NOISY
+    reach = 1.2 if detailed else 1.0
+    finds_scale = detailed and kinked and settings["bandwidth"] is None
+    rounds = (2 if detailed else 1) if private else 0
+    phases: dict[str, Phase] = {}
+    left = 1.0
+    if private:
+        geometry = 0.12 if detailed else 0.15
+        left -= geometry
+        phases["lengths"] = Phase(
+            rounds * SEARCH_STEPS, 0.15 * geometry, bounds.count_sensitivity(), 1
+        )
+        phases["moments"] = Phase(
+            rounds, 0.85 * geometry, bounds.moment_sensitivity(), bounds.dimension**2
+        )
+    moving, constant = _split(bounds, private, reach)
+    if finds_scale:
+        left -= 0.25
+        phases["rough gradients"] = Phase(30, 0.2, moving, bounds.dimension)
+        phases["residuals"] = Phase(SEARCH_STEPS, 0.05, bounds.count_sensitivity(), 1)
+    steps = settings["steps"]
+    if steps is None:
+        steps = 30 if finds_scale else (40 if bounds.loss.kind == "margin" or not private else 20)
+    if constant > 0:
+        # Noise adds up over both parts: total variance is smallest with shares in proportion to sensitivity.
+        split = constant / (moving + constant)
+        phases["constant part"] = Phase(1, split * left, constant, bounds.dimension)
+        left *= 1 - split
+    phases["gradients"] = Phase(steps, left, moving, bounds.dimension)
+    share = left if constant == 0 else left / (1 - constant / (moving + constant))
+    return GradientPlan(phases, rounds, reach, finds_scale, relative_error(reach, share))
+
+
+def _split(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
+    """Return the sensitivities of the moving and constant gradient parts in the coordinates of the descent."""
+    influence = math.sqrt(bounds.n_features)
+    if private:
+        return bounds.split_sensitivity(reach * influence, least_weight=0.0)
+    return bounds.split_sensitivity(influence)
