@@ -99,6 +99,8 @@ def _open(path: Path) -> tuple[pl.LazyFrame, list[str]]:
 
 def _check_header(names: list[str]) -> None:
     problem = "The first line of the CSV file must hold the names of the columns"
+    if any(sign in name for name in names for sign in ";|\t"):
+        raise InputError(f"{problem}, separated by commas.")
     if any(_looks_like_number(name) for name in names):
         raise InputError(f"{problem}, but it holds a number. Add a header.")
     for name in names:
