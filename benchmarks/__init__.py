@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Measurement", "best_time"]
+__all__ = ["Measurement", "best_time", "one_time"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,11 @@ class Measurement:
 
 def best_time(function: Callable[[], object], repeats: int = 3) -> float:
     """Return the shortest of a few timings, in seconds: what the machine can do undisturbed."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(one_time(function) for _ in range(repeats))
+
+
+def one_time(function: Callable[[], object]) -> float:
+    """Return the seconds one call takes."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
