@@ -88,7 +88,9 @@ def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.nd
     if numeric:
         _check_kind("y", y, owner)
     try:
-        X, y = validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
+        # The check for infinities adds all values up; sums that overflow are looked at one by one.
+        with np.errstate(over="ignore", invalid="ignore"):
+            X, y = validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
     except (ValueError, OverflowError) as error:
         problem = _without_values(error, owner)
     else:
@@ -104,7 +106,8 @@ def read_features(estimator: Any, X: Any) -> np.ndarray:
     owner = type(estimator).__name__
     _check_table(X, owner)
     try:
-        return validate_data(estimator, X, reset=False, dtype=_FLOATS)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return validate_data(estimator, X, reset=False, dtype=_FLOATS)
     except (ValueError, OverflowError) as error:
         problem = _without_values(error, owner)
     raise problem
