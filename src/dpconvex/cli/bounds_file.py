@@ -76,17 +76,6 @@ class BoundsFile:
         """Range of the target, if declared."""
         return next(iter(self.target.values()), None)
 
-    @property
-    def row_norm(self) -> float | None:
-        """Largest norm of a mapped row where indicators exclude each other, else None.
-
-        At most one indicator of a column is 1, so ``sqrt(numbers + text columns)`` bounds every
-        row: a smaller influence bound than ``sqrt(n_features)`` at no loss.
-        """
-        if not self.categories:
-            return None
-        return math.sqrt(len(self.features) + len(self.categories))
-
 
 def read_bounds(path: Path) -> BoundsFile:
     """Read and check a bounds file."""

@@ -119,8 +119,6 @@ def certify(
 
 def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any) -> Any:
     """Return the estimator for a bounds file."""
-    if settings.get("row_norm") is None:
-        settings = {**settings, "row_norm": bounds.row_norm}
     if not TASKS[task].labels and bounds.target_bounds is None:
         typer.echo(
             "warning: the bounds file has no [target] range, so targets are taken to be of order 1.",

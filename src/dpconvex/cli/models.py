@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from dpconvex.estimators.model_file import (
@@ -49,7 +50,11 @@ def predict(
             "Use dpconvex.load_model in Python."
         )
     with progress(f"Predicting for {data.name}"):
-        predictions = content.estimator.predict(read_features(data, content.columns))
+        rows = read_features(data, content.columns)
+        with np.errstate(all="ignore"):
+            predictions = content.estimator.predict(rows)
+        if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
+            raise InputError("The model's coefficients are so large that predictions overflow.")
         write_predictions(predictions, out)
     if json_:
         print_json({"predictions": str(out), "rows": len(predictions)})

@@ -47,6 +47,7 @@ class Task:
 
 TASKS: dict[str, Task] = {
     "quantile": Task("DPQuantileRegressor"),
+    "newsvendor": Task("DPNewsvendor"),
 }
 
 BUDGET, MODEL = "Privacy budget", "Model"
@@ -64,8 +65,8 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     "nominal_samples": (int, "Public number of rows, with add_or_remove_one.", BUDGET),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
     "quantile": (float, "Quantile level, between 0 and 1; 0.5 by default.", MODEL),
-    "underage_cost": (float, "Cost of each unit ordered too little.", MODEL),
-    "overage_cost": (float, "Cost of each unit ordered too much.", MODEL),
+    "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
+    "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
     "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
     "kernel": (str, "Smoothing kernel; logistic by default.", MODEL),
