@@ -9,7 +9,7 @@ raised to it. A second round in the new coordinates resolves directions that the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,15 @@ class Coordinates:
         1 with an intercept, 0 without.
     own_weights : bool
         Whether the rows' own weights already bound the influence (no change of direction).
+    stretch : float
+        Square root of the largest second moment that a resolved direction of ``u`` has.
     """
 
     matrix: Array
     influence: float
     lead: int
     own_weights: bool = False
+    stretch: float = 1.0
 
     def weights(self, block: Array, w: Array) -> Array:
         """Return the influence weights of mapped rows, rounded to the safe side."""
@@ -126,9 +129,11 @@ def private_coordinates(
         matrix, stretch = _whiten(sums / n_samples, moment_std / n_samples, lead)
         # In units of the radius: u / radius is what the moments were taken of.
         into_radius = np.diag(np.r_[np.ones(lead), np.full(n_features, 1 / radius)])
-        current = Coordinates(matrix @ into_radius @ frame.matrix, math.inf, lead)
+        current = Coordinates(
+            matrix @ into_radius @ frame.matrix, math.inf, lead, stretch=stretch
+        )
         longest = 4 * math.sqrt(n_features) * stretch
-    return Coordinates(current.matrix, reach * math.sqrt(n_features), lead)
+    return replace(current, influence=reach * math.sqrt(n_features))
 
 
 def _moment_sums(rows: Any, frame: Coordinates, radius: float) -> Array:
@@ -161,8 +166,10 @@ def _whiten(moments: Array, std: float, lead: int) -> tuple[Array, float]:
     floor = max(_FLOOR * std * math.sqrt(2 * size), 1e-12)
     raised = np.maximum(values, floor)
     whitening = (vectors / np.sqrt(raised)) @ vectors.T
-    # Directions raised to the floor carry less than unit energy: scale so that the total is `size` again.
-    energy = float(np.sum(np.clip(values, 0.3 * floor, None) / raised))
+    # Directions raised to the floor carry less than unit energy: scale so that the total is `size` again. Noise
+    # cancels in the signed sum; rows of typical length keep it above a fifth of their square in units of the floor.
+    energy = float(np.sum(values / raised))
+    energy = min(max(energy, 0.2 / floor), float(size))
     stretch = math.sqrt(size / energy)
     whitening *= stretch
     matrix = np.eye(size + lead)

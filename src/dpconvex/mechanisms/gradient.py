@@ -29,7 +29,7 @@ from .gradient_plan import GradientPlan, level_of, normal_height, plan_gradient
 from .search import private_median
 
 Array = NDArray[np.float64]
-Schedule = Callable[[int], float]
+Schedule = Callable[[int], Any]
 
 _WIDE, _ROUGH = 0.5, 0.1  # bandwidths of the rough fit, in units of half the target's range
 NARROW = 0.05  # final bandwidth where no scale is known
@@ -268,13 +268,15 @@ class _Descent:
         curvature = (
             convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
         )
+        rates = np.full(start.size, 1 / (curvature * coordinates.stretch**2 + self.alpha))
+        rates[: coordinates.lead] = 1 / (curvature + self.alpha)
         return self._descend(
             coordinates,
             start,
             "gradients",
             constant=self._constant_part(coordinates),
             width=lambda step: width if kinked else 0.0,
-            rate=lambda step: 1 / (curvature + self.alpha),
+            rate=lambda step: rates,
             averaged=0.6,
         )
 
