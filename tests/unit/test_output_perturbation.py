@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, Squared
+from dpconvex.losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Pinball,
+    PointwiseLoss,
+    SoftThreshold,
+    Squared,
+)
 from dpconvex.mechanisms import OutputPerturbation, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import (
@@ -166,6 +175,29 @@ def test_add_or_remove_one_with_any_number_of_rows():
         objective = objective_of(bounds, n_rows=rows)
         point = OutputPerturbation().minimise(objective, certificate)
         assert np.linalg.norm(objective.gradient(point)) <= certificate.solver_tolerance
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.8), Absolute(), Huber(1e-3), SoftThreshold(0.3)])
+@pytest.mark.parametrize("gap", [None, 1e-2])
+def test_wild_targets_neither_move_the_minimiser_nor_stop_the_solver(loss, gap):
+    """A record of any size must be answered: a failure would reveal it."""
+    bounds = bounds_of(loss, n=30, d=6, alpha=1e-2)
+    row_map = RowMap.from_bounds(6, (-1.0, 1.0), row_norm=1.0)
+    certificate = OutputPerturbation(gap=gap).certify(bounds, PureDP(1.0))
+
+    def minimiser(y):
+        rows = MemoryRows(X, y, row_map)
+        objective = EmpiricalObjective(rows, loss, bounds.alpha)
+        return OutputPerturbation(gap=gap).minimise(objective, certificate)
+
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        X = rng.uniform(-1, 1, (30, 6))
+        y = X.sum(axis=1) * 10.0 ** rng.integers(0, 12, 30)
+        limit = 2 * bounds.lipschitz / bounds.alpha * math.sqrt(7)
+        moderate = minimiser(np.clip(y, -limit, limit))
+        distance = np.linalg.norm(minimiser(y) - moderate)
+        assert distance <= 2 * certificate.solver_tolerance / bounds.alpha
 
 
 def test_release_is_projected_on_the_public_ball():

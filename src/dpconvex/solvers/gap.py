@@ -22,11 +22,12 @@ from dpconvex.losses.kinks import Kinks
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.empirical import UNIT
 from dpconvex.smoothing import moreau
+from dpconvex.solvers.clamped import ClampedTarget
 from dpconvex.solvers.descent import check_start
 from dpconvex.solvers.lbfgs import default_solver
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
-__all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "young_excess"]
+__all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "with_loss", "young_excess"]
 
 Array = npt.NDArray[np.float64]
 
@@ -42,15 +43,26 @@ def kinks_of(objective: Any, owner: str) -> Kinks:
     return kinks
 
 
-def envelope_of(objective: EmpiricalObjective, smoothness: float) -> EmpiricalObjective:
-    """Return the objective with its loss replaced by the Moreau envelope of this curvature."""
+def with_loss(objective: EmpiricalObjective, loss: Any) -> EmpiricalObjective:
+    """Return the objective with another loss."""
     return EmpiricalObjective(
         objective.rows,
-        moreau(objective.loss, smoothness),
+        loss,
         objective.alpha,
         divisor=objective.divisor,
         linear=objective.linear,
     )
+
+
+def envelope_of(objective: EmpiricalObjective, smoothness: float) -> EmpiricalObjective:
+    """Return the objective with its loss replaced by the Moreau envelope of this curvature."""
+    return with_loss(objective, _envelope(objective.loss, smoothness))
+
+
+def _envelope(loss: Any, smoothness: float) -> Any:
+    if isinstance(loss, ClampedTarget):
+        return ClampedTarget(moreau(loss.loss, smoothness), loss.limit)
+    return moreau(loss, smoothness)
 
 
 def young_excess(kinks: Kinks, u: Array, slope: Array) -> Array:
@@ -90,13 +102,16 @@ def certified_gap(objective: Any, point: npt.ArrayLike, smoothness: float) -> fl
 
     theta = np.asarray(point, dtype=np.float64)
     kinks = kinks_of(objective, "certified_gap")
-    envelope = moreau(objective.loss, smoothness)
+    loss = objective.loss
+    clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
+    envelope = moreau(loss.loss if clamp else loss, smoothness)
     size = float(np.linalg.norm(theta))
     tail = (4 * objective.dim * UNIT) ** 2
     reach = max(abs(knot) for knot in kinks.knots)
-    residual = objective.loss.kind == "residual"
+    residual = loss.kind == "residual"
 
     def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        y = clamp(y) if clamp else y
         z, correction = np.empty(len(block)), np.empty(len(block))
         margins_with_error(block, theta, z, correction)
         lengths = np.sqrt(np.einsum("ij,ij->i", block, block))

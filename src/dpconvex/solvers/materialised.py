@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.solvers.clamped import ClampedTarget
+
 __all__ = ["Records", "materialise"]
 
 Array = npt.NDArray[np.float64]
@@ -48,6 +50,8 @@ def materialise(objective: Any, solver: str) -> Records:
             "Use Newton() or LBFGS()."
         )
     rows, targets, weights = mapped()
+    if isinstance(objective.loss, ClampedTarget):
+        targets = objective.loss.clamp(targets)
     return Records(
         rows,
         targets,

@@ -1,0 +1,69 @@
+"""Targets too far away to matter, pulled in: sums keep their digits whatever the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpconvex.losses.kinks import Array, Kinks
+
+__all__ = ["ClampedTarget"]
+
+
+@dataclass(frozen=True)
+class ClampedTarget:
+    """A residual loss of ``clip(y, -limit, limit) - z``.
+
+    Where every admissible margin lies well within ``±limit``, a target beyond it acts on a linear
+    piece of the loss only, so that the minimiser stays where it is. But its loss would be huge,
+    and the rounding error of the sum with it: without a clamp one record could keep a solver from
+    certifying anything. Slope and curvature bounds are those of the loss.
+
+    Parameters
+    ----------
+    loss : Loss
+        A residual loss.
+    limit : float
+        Public.
+    """
+
+    loss: Any
+    limit: float
+
+    @property
+    def kind(self) -> str:
+        """That of the loss."""
+        return str(self.loss.kind)
+
+    @property
+    def kinks(self) -> Kinks | None:
+        """Those of the loss."""
+        return getattr(self.loss, "kinks", None)
+
+    @property
+    def lipschitz(self) -> float:
+        """That of the loss."""
+        return float(self.loss.lipschitz)
+
+    @property
+    def smoothness(self) -> float:
+        """That of the loss."""
+        return float(self.loss.smoothness)
+
+    def clamp(self, y: Array) -> Array:
+        """``clip(y, -limit, limit)``."""
+        return np.clip(y, -self.limit, self.limit)
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Loss of the clamped target."""
+        return self.loss.value(self.clamp(y), z)
+
+    def gradient(self, y: Array, z: Array) -> Array:
+        """First derivative in ``z``."""
+        return self.loss.gradient(self.clamp(y), z)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        """Second derivative in ``z``."""
+        return self.loss.curvature(self.clamp(y), z)
