@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpconvex.cli import errors
+from dpconvex.cli.tables import read_training
+from dpconvex.estimators.model_file import Columns
 
 SECRET = "SECRETVALUE"
 NUMBER = "7777123"
@@ -111,6 +113,21 @@ def test_blank_lines_an_index_and_spaces_are_harmless(folder):
     result = folder.fit()
     assert result.exit_code == 0, result.output
     assert "400 rows" in result.output
+
+
+def test_labels_are_whole_numbers_or_text(folder):
+    columns = Columns(("price",), {}, "label")
+    for words, found in [
+        (["1", "-1", " 1"], [1, -1, 1]),
+        (["yes", "no ", "1"], ["yes", "no", "1"]),
+        (["0.5", "1", "2"], ["0.5", "1", "2"]),
+    ]:
+        rows = "".join(f"2.5,{word}\n" for word in words)
+        (folder / "labels.csv").write_text("price,label\n" + rows)
+        assert read_training(folder / "labels.csv", columns, labels=True)[1].to_list() == found
+    (folder / "labels.csv").write_text("price,label\n1,yes\n2,\n")
+    with pytest.raises(errors.InputError, match="a label in every row"):
+        read_training(folder / "labels.csv", columns, labels=True)
 
 
 def test_other_encodings_are_refused(folder):

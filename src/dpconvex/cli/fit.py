@@ -63,7 +63,7 @@ def fit(
         task, settings, bounds, ledger=None if ledger is None else open_ledger(ledger, dataset)
     )
     with progress(f"Reading {data.name}"):
-        X, y = read_training(data, columns)
+        X, y = read_training(data, columns, labels=TASKS[task].labels)
     with progress("Fitting"):
         model.fit(X, y.to_numpy())
     from dpconvex.estimators.model_file import save_model

@@ -38,10 +38,13 @@ def read_features(path: Path, columns: Columns) -> pl.DataFrame:
     return _encode(_read(path, [*columns.features, *columns.categories]), columns)
 
 
-def read_training(path: Path, columns: Columns) -> tuple[pl.DataFrame, pl.Series]:
-    """Return features and target of a table."""
+def read_training(
+    path: Path, columns: Columns, labels: bool = False
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Return features and target of a table; a target of labels is whole numbers or text."""
     table = _read(path, [*columns.features, *columns.categories, columns.target])
-    return _encode(table, columns), _numbers(table, columns.target)
+    target = _labels(table, columns.target) if labels else _numbers(table, columns.target)
+    return _encode(table, columns), target
 
 
 def read_types(path: Path) -> dict[str, str]:
@@ -165,6 +168,19 @@ def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
             "infinite numbers: fill them in, or declare the column in [categories]."
         )
     return numbers
+
+
+def _labels(table: pl.DataFrame, name: str) -> pl.Series:
+    """Return a column of labels: whole numbers where all of them are, else text."""
+    import polars as pl
+
+    with _without_values(None):
+        text = table[name].cast(pl.String).str.strip_chars()
+        whole = text.cast(pl.Int64, strict=False)
+        missing = text.null_count() > 0 or bool((text == "").any())
+    if missing:
+        raise InputError(f"The column {name!r} must hold a label in every row.")
+    return whole if whole.null_count() == 0 else text
 
 
 def _is_number(dtype: Any) -> bool:
