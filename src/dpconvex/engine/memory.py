@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -96,6 +97,7 @@ class MemoryRows:
         self._by_columns = bool(raw.flags.f_contiguous and not raw.flags.c_contiguous)
         self._small = self._blocks == 1 or 8 * self.n_rows * self.dim <= CACHE_BYTES
         self._kept: list[tuple[Array, Array, Array]] | None = None
+        self._weights: Array | None = None
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,6 +170,7 @@ class MemoryRows:
         shorten = self.row_map.influence == "shorten"
         # Where the bounds alone keep rows short, norms need not be computed.
         measure = not self.row_map.max_norm * (1 + 1e-12) <= self.row_map.row_norm
+        given = self._weights
 
         def run(span: tuple[int, int]) -> list[Any]:
             margins = np.empty(self.block_rows)
@@ -194,6 +197,8 @@ class MemoryRows:
                     w,
                     f,
                 )
+                if given is not None:
+                    w = given[start : start + self.block_rows]
                 multiples, *extra = function(y, z, w)
                 partial = np.zeros(self.dim)
                 if lead:
@@ -215,6 +220,17 @@ class MemoryRows:
                 return tuple(_accumulate(map(run, spans)))
             return tuple(_accumulate(worker_pool(self.threads).map(run, spans)))
 
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> MemoryRows:
+        """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
+
+        def run(span: tuple[int, int]) -> list[Any]:
+            return [[function(block, w) for block, _, w in self._mapped(*span)]]
+
+        (parts,) = self._sum_runs(run)
+        other = copy.copy(self)
+        other._weights = np.concatenate(parts)
+        return other
+
     def mapped(self) -> tuple[Array, Array, Array]:
         """Return the whole mapped data (rows, targets, weights) as new arrays."""
         parts = [tuple(map(np.copy, part)) for part in self._mapped(0, self._blocks)]
@@ -226,6 +242,8 @@ class MemoryRows:
         taken = MemoryRows(
             self._raw[indices], self._targets[indices], self.row_map, threads=self.threads
         )
+        if self._weights is not None:
+            taken._weights = self._weights[indices]
         return taken
 
     def subsample(self, rows: int) -> MemoryRows:
@@ -278,6 +296,8 @@ class MemoryRows:
                 part,
                 influence,
             )
+            if self._weights is not None:
+                influence = self._weights[start:stop]
             yield part, self._targets[start:stop], influence
 
 

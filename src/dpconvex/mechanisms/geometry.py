@@ -52,8 +52,6 @@ class Coordinates:
 
     def weights(self, block: Array, w: Array) -> Array:
         """Return the influence weights of mapped rows, rounded to the safe side."""
-        if self.own_weights:
-            return w
         lengths = self.lengths(block)
         return np.minimum(1.0, self.influence / np.maximum(lengths, 1e-300))
 
@@ -129,9 +127,7 @@ def private_coordinates(
         matrix, stretch = _whiten(sums / n_samples, moment_std / n_samples, lead)
         # In units of the radius: u / radius is what the moments were taken of.
         into_radius = np.diag(np.r_[np.ones(lead), np.full(n_features, 1 / radius)])
-        current = Coordinates(
-            matrix @ into_radius @ frame.matrix, math.inf, lead, stretch=stretch
-        )
+        current = Coordinates(matrix @ into_radius @ frame.matrix, math.inf, lead, stretch=stretch)
         longest = 4 * math.sqrt(n_features) * stretch
     return replace(current, influence=reach * math.sqrt(n_features))
 

@@ -171,6 +171,8 @@ class _Descent:
 
     def run(self) -> Array:
         coordinates = self._coordinates()
+        if not coordinates.own_weights:
+            self.rows = self.rows.reweighted(coordinates.weights)
         start = np.zeros(self.rows.dim)
         if self.margin or math.isfinite(self.loss.smoothness):
             phi = self._smooth_descent(coordinates, start)
@@ -285,11 +287,10 @@ class _Descent:
         if "constant part" not in self.terms:
             return np.zeros(self.rows.dim)
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-            weights = coordinates.weights(block, w)
-            return (block.T @ (weights * y if self.margin else weights),)
+        def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
+            return (w * y if self.margin else w,)
 
-        (total,) = self.rows.sum(part)
+        (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
         exact = slope * (coordinates.matrix @ np.asarray(total))
         std = self.terms["constant part"]["std"]
@@ -339,10 +340,9 @@ class _Descent:
         theta = coordinates.to_rows(phi)
         loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-            slopes = loss.gradient(y, block @ theta)
-            slopes = slopes - self.middle * y if self.margin else slopes + self.middle
-            return (block.T @ (coordinates.weights(block, w) * slopes),)
+        def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
+            slopes = loss.gradient(y, z)
+            return (w * (slopes - self.middle * y if self.margin else slopes + self.middle),)
 
-        (total,) = self.rows.sum(part)
+        (total,) = self.rows.combine(theta, multiples)
         return np.asarray(coordinates.matrix @ np.asarray(total))
