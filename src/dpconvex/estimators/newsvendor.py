@@ -138,7 +138,8 @@ bandwidth, coef_bound, kernel, mechanism, ledger, random_state, verbose
         short = np.maximum(demand - orders, 0.0)
         left = np.maximum(orders - demand, 0.0)
         costs = self.underage_cost * short + self.overage_cost * left
-        return float(np.average(costs, weights=sample_weight))
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(np.average(costs, weights=weights))
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the mean cost, so that larger is better."""

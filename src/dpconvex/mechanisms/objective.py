@@ -60,9 +60,8 @@ def calibrate_objective(
     returned point, two neighbours' points lie within ``2 t / alpha`` of what the exact minimisers allow.
     """
     check_smooth(bounds)
-    dimension, tolerance = bounds.dimension, bounds.solver_tolerance()
+    dimension = bounds.dimension
     facts = (bounds.lipschitz, bounds.curvature_ratio)
-    stop_sensitivity = 2 * tolerance / bounds.alpha
     relation = bounds.neighbors.replace("_", "-")
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
@@ -70,8 +69,10 @@ def calibrate_objective(
         std = objective_perturbation_scale(
             keep * epsilon, keep * delta, *facts, rank=bounds.rank, neighbors=bounds.neighbors
         )
+        # ||b|| exceeds std (sqrt(d) + 9) with probability below 1e-17.
+        tolerance = bounds.solver_tolerance(std * (math.sqrt(dimension) + 9) / bounds.n_samples)
         mu = gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
-        release = exact_gaussian_std(mu, stop_sensitivity, dimension)
+        release = exact_gaussian_std(mu, 2 * tolerance / bounds.alpha, dimension)
         noise = {
             "objective": {"distribution": "gaussian", "std": std, "added_to": "sum"},
             "release": {"distribution": "gaussian", "std": release, "added_to": "coefficients"},
@@ -88,7 +89,9 @@ def calibrate_objective(
         scale = objective_perturbation_laplace_scale(
             (1 - RELEASE_SHARE) * epsilon, *facts, neighbors=bounds.neighbors
         )
-        release = stop_sensitivity / (RELEASE_SHARE * epsilon)
+        # A Gamma(d) variable exceeds 2 d + 80 with probability below 1e-17.
+        tolerance = bounds.solver_tolerance(scale * (2 * dimension + 80) / bounds.n_samples)
+        release = 2 * tolerance / (bounds.alpha * RELEASE_SHARE * epsilon)
         noise = {
             "objective": {"distribution": "l2-laplace", "scale": scale, "added_to": "sum"},
             "release": {

@@ -87,19 +87,25 @@ class Bounds:
         records = 2 if self.neighbors == "replace_one" else 1
         return records * self.lipschitz
 
-    def solver_tolerance(self) -> float:
+    def solver_tolerance(self, tilt: float = 0.0) -> float:
         r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
 
-        ``L max(1e-10, 64 eps (dimension + kappa n))``, ``eps`` the spacing of doubles. The second term is what float64
-        can resolve in the worst case: at a minimiser ``alpha ||theta|| <= L`` (up to noise), so a margin is rounded by
-        about ``eps ||x|| L / alpha``, which moves a slope by ``curvature`` times that, ``eps kappa n`` of its bound.
+        ``max(1e-10 L, 64 eps (dimension L + kappa n (L + tilt)))``, ``eps`` the spacing of doubles. The second term is
+        what float64 can resolve in the worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta
+        alone moves the gradient by ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``.
+
+        Parameters
+        ----------
+        tilt : float
+            Bound on the norm of a linear term added to F; one that noise exceeds with negligible probability.
         """
         ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
-        return self._resolvable(ratio * self.n_samples)
+        return self._resolvable(ratio * self.n_samples, tilt)
 
-    def _resolvable(self, condition: float) -> float:
-        """``L max(1e-10, 64 eps (dimension + condition))``, the condition number in mean form."""
-        return self.lipschitz * max(1e-10, 64 * 2.0**-52 * (self.dimension + condition))
+    def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
+        """``max(1e-10 L, 64 eps (dimension L + condition (L + tilt)))``, the condition number in mean form."""
+        reach = self.dimension * self.lipschitz + condition * (self.lipschitz + tilt)
+        return max(1e-10 * self.lipschitz, 64 * 2.0**-52 * reach)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""
@@ -232,7 +238,8 @@ class LinearBounds(Bounds):
 
     def envelope_tolerance(self, smoothness: float) -> float:
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
-        return self._resolvable(smoothness * self.curvature_factor / self.alpha)
+        condition = smoothness * self.curvature_factor / self.alpha
+        return self.lipschitz * max(1e-10, 64 * 2.0**-52 * (self.dimension + condition))
 
     def split_sensitivity(
         self, influence: float | None = None, least_weight: float | None = None
