@@ -8,13 +8,14 @@ import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6, algorithm_8
-from dpconvex.losses import Pinball
+from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
 from dpconvex.theory import (
     OutputProblem,
     excess_risk_bound,
+    linear_preset,
     output_prescription,
     output_preset,
     predicted_output_excess,
@@ -198,6 +199,38 @@ def test_prescription_balances_penalty_and_noise():
     assert richer.predicted_excess < chosen.predicted_excess
     pure = output_prescription(0.5, bounds, PureDP(1.0))
     assert pure.alpha > 0
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Huber(0.5), Pinball(0.7)])
+@pytest.mark.parametrize("guarantee", [ApproxDP(1.0, 1e-6), PureDP(1.0), GaussianDP(0.5)])
+def test_linear_preset_is_a_bound_and_its_minimum(loss, guarantee):
+    """The noise part, checked on 2000 draws: the mean of a bounded-variance excess, 10 standard errors allowed."""
+    n, d, radius = 2000, 3, 2.0
+    facts = LinearBounds(n, d, loss, 1.0, math.sqrt(d))
+    chosen = linear_preset(facts, guarantee, radius)
+    certificate = OutputPerturbation().certify(replace(facts, alpha=chosen.alpha), guarantee)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (n, d))
+    y = X @ np.full(d, radius / math.sqrt(d)) + 0.2 * rng.standard_normal(n)
+    if loss.kind == "margin":
+        y = np.where(y > 0, 1.0, -1.0)
+    rows = MemoryRows(X, y, RowMap.from_bounds(d, (-1.0, 1.0), row_norm=1.0))
+    objective = EmpiricalObjective(rows, loss, chosen.alpha)
+    plain = EmpiricalObjective(rows, loss, 0.0)
+    point = OutputPerturbation().minimise(objective, certificate)
+    term, draws = certificate.noise["release"], NoiseSource(1)
+    add = draws.add_gaussian if term["distribution"] == "gaussian" else draws.add_l2_laplace
+    size = term.get("std", term.get("scale"))
+    risks = np.array([plain.value(add(point, size)) for _ in range(2000)])
+    noise_part = chosen.excess_risk - chosen.alpha * radius**2 / 2
+    error = 10 * risks.std() / math.sqrt(len(risks))
+    assert risks.mean() - plain.value(point) <= 1.02 * noise_part + error
+    for factor in (0.5, 2.0):
+        std = size * math.sqrt(1 if "std" in term else d + 2) / factor
+        noise = facts.lipschitz * std * math.sqrt(2 / math.pi)
+        if math.isfinite(facts.smoothness):
+            noise = min(noise, facts.smoothness * std**2 / 2)
+        assert factor * chosen.alpha * radius**2 / 2 + noise > 0.99 * chosen.excess_risk
 
 
 def test_prediction_matches_the_reference_population():

@@ -3,7 +3,7 @@
 from .gradient_risk import predicted_gradient_excess
 from .output_bounds import TableRow, excess_risk_bound, solver_iterations, table
 from .output_presets import OutputPreset, OutputProblem, output_preset
-from .output_risk import output_prescription, predicted_output_excess
+from .output_risk import linear_preset, output_prescription, predicted_output_excess
 from .quantile_presets import QuantilePreset, theorem_3_6
 from .quantile_risk import Prescription, objective_prescription
 
@@ -14,6 +14,7 @@ __all__ = [
     "QuantilePreset",
     "TableRow",
     "excess_risk_bound",
+    "linear_preset",
     "objective_prescription",
     "output_prescription",
     "output_preset",
