@@ -4,7 +4,7 @@ Data are replaced by a reference population in mapped units (targets in [-1, 1])
 deviation ``s``, an intercept and ``d`` features of second moment ``min(U, X)^2 / (16 d)``, coefficients of size 1.
 The minimiser of the perturbed, penalised, smoothed objective then errs by a penalty bias, the noise, and the shift of
 the smoothed quantile; its expected pinball loss is a closed form of a normal law. ``s`` is not public, so the defaults
-minimise the mean logarithm of the relative excess risk over ``s`` from 1/50 to 2/5 of half the target's range.
+minimise the mean logarithm of the relative excess risk over ``s`` from 1/50 to 1/5 of half the target's range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from dpconvex.smoothing import Kernel, convolve
 
 Array = NDArray[np.float64]
 
-RESIDUAL_SCALES = np.array([0.02, 0.045, 0.1, 0.2, 0.4])
+# Bounds hold all targets, so wider residuals would leave next to nothing for the features to explain.
+RESIDUAL_SCALES = np.geomspace(0.02, 0.2, 5)
 _EXCESS_FLOOR = 0.01  # relative excess risk below which more accuracy is not worth a trade
 _LARGEST_EPSILON = 30.0  # beyond it a larger curvature ratio only costs digits of the minimiser
 _BANDWIDTHS = np.geomspace(1e-3, 3.0, 48)
