@@ -1,6 +1,8 @@
 """Differentially private convex learning: linear models you may publish."""
 
 from .estimators import (
+    DPLinearSVC,
+    DPLogisticRegression,
     DPNewsvendor,
     DPQuantileRegressor,
     ModelFileError,
@@ -11,6 +13,8 @@ from .estimators import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "DPLinearSVC",
+    "DPLogisticRegression",
     "DPNewsvendor",
     "DPQuantileRegressor",
     "ModelFileError",

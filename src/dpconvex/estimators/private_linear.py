@@ -81,6 +81,9 @@ class PublicFacts:
 class PrivateLinearModel(BaseEstimator):
     """Shared behaviour of the estimators; subclasses say which loss and which defaults (``_plan``)."""
 
+    coef_: NDArray[np.float64]
+    intercept_: Any
+
     def _public_facts(self, n_samples: int, n_features: int) -> PublicFacts:
         """Check the settings that every estimator has; raises before data are read or budget is spent."""
         owner = type(self).__name__
@@ -127,10 +130,6 @@ class PrivateLinearModel(BaseEstimator):
         """Decide everything from public facts."""
         raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
 
-    def _read_target(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the target as the loss wants it."""
-        return np.asarray(y, dtype=np.float64)
-
     def certify(self, n_samples: int, n_features: int) -> Certificate:
         """Return the certificate of a fit, before any data.
 
@@ -162,18 +161,18 @@ class PrivateLinearModel(BaseEstimator):
         -------
         self
         """
-        X, y = read_training(self, X, y, y_numeric=True)
+        X, targets = self._read(X, y)
         plan = self._plan(*X.shape)
         certificate = plan.certificate
-        rows = MemoryRows(
-            X, self._read_target(y), plan.row_map, plan.target_shift, plan.target_scale
-        )
-        objective = EmpiricalObjective(
-            rows,
-            certificate.bounds.loss,
-            certificate.bounds.alpha,
-            divisor=certificate.bounds.n_samples,
-        )
+        objectives = [
+            EmpiricalObjective(
+                MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale),
+                certificate.bounds.loss,
+                certificate.bounds.alpha,
+                divisor=certificate.bounds.n_samples,
+            )
+            for target in targets
+        ]
         noise = NoiseSource(self.random_state)
         if self.verbose:
             print(f"{type(self).__name__}: {certificate.mechanism}, {certificate.guarantee!r}")
@@ -185,22 +184,34 @@ class PrivateLinearModel(BaseEstimator):
                 description=f"{type(self).__name__}.fit",
                 neighbors=certificate.neighbors,
             )
-        released: dict[str, Any] = {}
-        theta = plan.mechanism.release(objective, certificate, noise, released)
-        bound = certificate.parameters["coef_bound"]
-        if bound is not None:  # a projection of what was released: no privacy cost
-            theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
-        self.coef_, self.intercept_ = plan.row_map.to_user_units(
-            theta, plan.target_shift, plan.target_scale
-        )
+        released: list[dict[str, Any]] = [{} for _ in targets]
+        coefficients = []
+        for objective, record in zip(objectives, released, strict=True):
+            theta = plan.mechanism.release(objective, certificate, noise, record)
+            bound = certificate.parameters["coef_bound"]
+            if bound is not None:  # a projection of what was released: no privacy cost
+                theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
+            coefficients.append(
+                plan.row_map.to_user_units(theta, plan.target_shift, plan.target_scale)
+            )
+        self._store(coefficients)
         self.certificate_ = certificate
-        self.released_ = released
+        self.released_ = released[0] if len(released) == 1 else {"problems": released}
         return self
+
+    def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
+        """Return checked rows and the target of each problem to solve; a regression has one."""
+        X, y = read_training(self, X, y, y_numeric=True)
+        return X, [np.asarray(y, dtype=np.float64)]
+
+    def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
+        """Keep the released coefficients of each problem."""
+        ((self.coef_, self.intercept_),) = coefficients
 
     def _linear(self, X: Any) -> NDArray[np.float64]:
         """Return ``X @ coef_ + intercept_``."""
         check_is_fitted(self)
-        return np.asarray(read_features(self, X) @ self.coef_ + self.intercept_)
+        return np.asarray(read_features(self, X) @ self.coef_.T + self.intercept_)
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
@@ -254,12 +265,13 @@ def _summary_text(model: Any) -> str:
     width = 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     text += [f"{label:<16} {value}" for label, value in lines]
-    text += ["-" * width, f"{'coefficient':<48} {'value':>20}", "-" * width]
-    text.append(f"{'(intercept)':<48} {float(np.ravel(model.intercept_)[0]):>20.6g}")
-    coefficients = np.ravel(model.coef_)
-    text += [
-        f"{name!s:<48.48} {value:>20.6g}" for name, value in zip(names, coefficients, strict=True)
-    ]
+    intercepts = np.atleast_1d(model.intercept_)
+    for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
+        heading = model._problem_name(problem) if len(intercepts) > 1 else "coefficient"
+        text += ["-" * width, f"{heading:<48.48} {'value':>20}", "-" * width]
+        text.append(f"{'(intercept)':<48} {float(intercepts[problem]):>20.6g}")
+        pairs = zip(names, coefficients, strict=True)
+        text += [f"{name!s:<48.48} {value:>20.6g}" for name, value in pairs]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):
         text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."

@@ -52,12 +52,12 @@ class Coordinates:
 
     def weights(self, block: Array, w: Array) -> Array:
         """Return the influence weights of mapped rows, rounded to the safe side."""
-        lengths = self.lengths(block)
+        lengths = self.lengths(block @ self.matrix.T)
         return np.minimum(1.0, self.influence / np.maximum(lengths, 1e-300))
 
-    def lengths(self, block: Array) -> Array:
-        """Return ``||u||`` of mapped rows, rounded up."""
-        u = block @ self.matrix[self.lead :].T
+    def lengths(self, placed: Array) -> Array:
+        """Return ``||u||`` of rows ``(1, u)``, rounded up."""
+        u = placed[:, self.lead :]
         round_up = 1 + 8 * self.matrix.shape[0] * 2.0**-52
         return np.sqrt(np.einsum("ij,ij->i", u, u)) * round_up
 
@@ -116,7 +116,7 @@ def private_coordinates(
         frame = current
 
         def length(block: Array, y: Array, w: Array, frame: Coordinates = frame) -> Array:
-            return frame.lengths(block)
+            return frame.lengths(block @ frame.matrix.T)
 
         typical = private_median(
             rows, length, longest / 2**_OCTAVES, longest, count_std, n_samples, noise
@@ -138,7 +138,8 @@ def _moment_sums(rows: Any, frame: Coordinates, radius: float) -> Array:
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
         shortened = block @ frame.matrix.T
-        factor = np.minimum(1.0, radius / np.maximum(frame.lengths(block), 1e-300)) / radius
+        # Lengths of the very numbers that are summed: a second product with the matrix would round differently.
+        factor = np.minimum(1.0, radius / np.maximum(frame.lengths(shortened), 1e-300)) / radius
         shortened[:, lead:] *= factor[:, None]
         return (shortened.T @ shortened,)
 

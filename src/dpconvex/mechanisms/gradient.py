@@ -58,13 +58,14 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
 def calibrate_gradient(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
 ) -> Calibration:
-    """Derive the noise of every phase; together they spend exactly ``mu``."""
+    """Derive the noise of every phase; together, and over all problems, they spend exactly ``mu``."""
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
             f"NoisyGradientDescent needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
             "lipschitz=inf. Use Huber(width) in its place."
         )
-    mu = total_mu(guarantee, "NoisyGradientDescent")
+    total = total_mu(guarantee, "NoisyGradientDescent")
+    mu = total / math.sqrt(parameters.get("problems", 1))
     plan = plan_gradient(bounds, mu, parameters["gradient"])
     noise = {
         name: {
@@ -78,7 +79,7 @@ def calibrate_gradient(
         for name, phase in plan.phases.items()
     }
     relation = bounds.neighbors.replace("_", "-")
-    theorem = f"Gaussian DP composition of released sums, {relation}: mu = {mu:.6g}"
+    theorem = f"Gaussian DP composition of released sums, {relation}: mu = {total:.6g}"
     return Calibration(theorem, noise, 0.0, FLOATING_POINT)
 
 
@@ -105,7 +106,8 @@ class NoisyGradientDescent:
 
     def settings(self, bandwidth: float | None = None, kernel: Any = None) -> dict[str, Any]:
         """Return the mechanism's public parameters; ``bandwidth`` in mapped units, None to find one."""
-        if self.steps is not None and (isinstance(self.steps, bool) or self.steps < 1):
+        whole = isinstance(self.steps, (int, np.integer)) and not isinstance(self.steps, bool)
+        if self.steps is not None and not (whole and self.steps >= 1):
             raise ValueError(
                 "The 'steps' parameter of NoisyGradientDescent must be None or a positive integer. "
                 f"Got {self.steps!r} instead."
@@ -116,7 +118,7 @@ class NoisyGradientDescent:
                 f"Got {self.geometry!r} instead."
             )
         return {
-            "steps": self.steps,
+            "steps": None if self.steps is None else int(self.steps),
             "geometry": self.geometry,
             "bandwidth": bandwidth,
             "kernel": describe(kernel or LogisticKernel()),
@@ -163,6 +165,7 @@ class _Descent:
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])
         mu = total_mu(certificate.guarantee, "NoisyGradientDescent")
+        mu /= math.sqrt(certificate.parameters.get("problems", 1))
         self.plan: GradientPlan = plan_gradient(self.bounds, mu, self.settings)
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low

@@ -21,6 +21,10 @@ from .search import SEARCH_STEPS
 # Above this predicted relative error, private geometry and scale cost more than they bring.
 NOISY = 0.2
 
+# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding of
+# the sum is worth about 1e-7 of the sensitivity.
+_ROUNDING = 1 + 1e-6
+
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
 
 
@@ -147,5 +151,6 @@ def _split(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, fl
     """Return the sensitivities of the moving and constant gradient parts in the coordinates of the descent."""
     influence = math.sqrt(bounds.n_features)
     if private:
-        return bounds.split_sensitivity(reach * influence, least_weight=0.0)
+        moving, constant = bounds.split_sensitivity(reach * influence, least_weight=0.0)
+        return moving * _ROUNDING, constant * _ROUNDING
     return bounds.split_sensitivity(influence)

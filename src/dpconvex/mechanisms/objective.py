@@ -22,7 +22,7 @@ from dpconvex.privacy.calibration import (
     objective_perturbation_scale,
 )
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
@@ -57,9 +57,11 @@ def calibrate_objective(
     r"""Derive the two noise terms of objective perturbation.
 
     99 % of the budget goes to ``b``. The other 1 % pays for the solver: with ``||gradient of F|| <= t`` at the
-    returned point, two neighbours' points lie within ``2 t / alpha`` of what the exact minimisers allow.
+    returned point, two neighbours' points lie within ``2 t / alpha`` of what the exact minimisers allow. Several
+    problems on the same data (one class against the rest) share the budget by basic composition.
     """
     check_smooth(bounds)
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
     dimension = bounds.dimension
     facts = (bounds.lipschitz, bounds.curvature_ratio)
     relation = bounds.neighbors.replace("_", "-")

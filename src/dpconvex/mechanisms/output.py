@@ -114,17 +114,18 @@ def calibrate_output(
     r"""Derive the noise of output perturbation from the sensitivity of the certified minimiser.
 
     Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that implies it; pure
-    epsilon: l2-Laplace of scale ``sensitivity / epsilon``.
+    epsilon: l2-Laplace of scale ``sensitivity / epsilon``. Each of k problems on the same data (one class against
+    the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
     """
     check_strongly_convex(bounds)
     tolerance, sensitivity, solved = _stopping(bounds, parameters.get(GAP))
-    dimension = bounds.dimension
+    dimension, problems = bounds.dimension, parameters.get("problems", 1)
     relation = bounds.neighbors.replace("_", "-")
     release: dict[str, Any] = {"added_to": "coefficients", "dimension": dimension}
     if isinstance(guarantee, PureDP) or not (
         isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0
     ):
-        scale = sensitivity / guarantee.epsilon_bound
+        scale = problems * sensitivity / guarantee.epsilon_bound
         noise = {"release": {"distribution": "l2-laplace", "scale": scale, **release}}
         theorem = f"l2-Laplace output perturbation, {relation}, {solved}"
         return Calibration(theorem, noise, tolerance, FLOATING_POINT)
@@ -132,7 +133,7 @@ def calibrate_output(
         mu = guarantee.mu
     else:
         mu = gaussian_mu(guarantee.epsilon_bound, guarantee.delta_bound)
-    std = exact_gaussian_std(mu, sensitivity, dimension)
+    std = exact_gaussian_std(mu / math.sqrt(problems), sensitivity, dimension)
     noise = {"release": {"distribution": "gaussian", "std": std, **release}}
     theorem = f"Gaussian output perturbation, {relation}, {solved}"
     return Calibration(theorem, noise, tolerance, EXACT)

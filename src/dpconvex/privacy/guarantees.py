@@ -223,6 +223,18 @@ class GaussianDP(_Guarantee):
 
 Guarantee: TypeAlias = PureDP | ApproxDP | GaussianDP
 
+
+def per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
+    """Return what each of several releases on the same data may spend: basic composition, or ``mu / sqrt(k)``."""
+    if problems == 1:
+        return guarantee
+    if isinstance(guarantee, GaussianDP):
+        return GaussianDP(guarantee.mu / math.sqrt(problems))
+    if isinstance(guarantee, ApproxDP):
+        return ApproxDP(guarantee.epsilon_bound / problems, guarantee.delta_bound / problems)
+    return PureDP(guarantee.epsilon_bound / problems)
+
+
 _KINDS: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP)}
 
 

@@ -1,5 +1,6 @@
 """Parameter choices: the papers' by theorem, and ours by predicted risk. No data enters this package."""
 
+from .classification_risk import penalty_for, predicted_gradient_risk
 from .gradient_risk import predicted_gradient_excess
 from .output_bounds import TableRow, excess_risk_bound, solver_iterations, table
 from .output_presets import OutputPreset, OutputProblem, output_preset
@@ -18,7 +19,9 @@ __all__ = [
     "objective_prescription",
     "output_prescription",
     "output_preset",
+    "penalty_for",
     "predicted_gradient_excess",
+    "predicted_gradient_risk",
     "predicted_output_excess",
     "solver_iterations",
     "table",

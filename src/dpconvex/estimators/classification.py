@@ -1,0 +1,364 @@
+"""Private linear classifiers: logistic regression and the linear support vector machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+
+from dpconvex.losses import Hinge, Logistic
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.smoothing import convolve
+
+from .classification_plan import ClassifierRequest, choose_classifier_mechanism
+from .private_linear import Plan, PrivateLinearModel
+from .settings import optional_positive, resolve_kernel
+from .tables import read_training
+
+# Margins are of order 1 by construction of the hinge, so its smoothing needs no scale from the data.
+_HINGE_BANDWIDTH = 0.5
+
+
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
+    """What the classifiers share: labels, one class against the rest, decisions."""
+
+    def _losses(self) -> tuple[Any, Any, float | None, Any]:
+        """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
+        raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
+
+    def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+        owner = type(self).__name__
+        if n_classes is None:
+            n_classes = len(self.classes_)
+        if isinstance(n_classes, bool) or not isinstance(n_classes, int) or n_classes < 2:
+            raise ValueError(
+                f"The 'n_classes' parameter of {owner}.certify must be an integer of at least 2. "
+                f"Got {n_classes!r} instead."
+            )
+        facts = self._public_facts(n_samples, n_features)
+        smooth, plain, bandwidth, kernel = self._losses()
+        request = ClassifierRequest(
+            smooth_loss=smooth,
+            plain_loss=plain,
+            guarantee=facts.guarantee,
+            bounds=facts.linear_bounds(smooth, 0.0, self.neighbors),
+            alpha=optional_positive("alpha", self.alpha, owner),
+            bandwidth=bandwidth,
+            kernel=kernel,
+            own_influence=self.row_norm is not None,
+            problems=1 if n_classes == 2 else n_classes,
+        )
+        chosen = choose_classifier_mechanism(self.mechanism, request, owner)
+        parameters = {
+            **facts.parameters,
+            "n_classes": n_classes,
+            "label_set": "assumed public" if self.classes is None else "given",
+            **chosen.parameters,
+        }
+        certificate = chosen.mechanism.certify(
+            chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
+        )
+        return Plan(chosen.mechanism, certificate, facts.row_map, 0.0, 1.0)
+
+    def certify(self, n_samples: int, n_features: int, n_classes: int = 2) -> Certificate:
+        """Return the certificate of a fit, before any data.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the data; the number of rows gives way to ``nominal_samples`` under add-or-remove-one.
+        n_classes : int
+            Number of classes; more than two are fitted one against the rest, sharing the budget.
+
+        Returns
+        -------
+        Certificate
+            Equal to ``certificate_`` after a fit on data of this shape.
+        """
+        return self._plan(n_samples, n_features, n_classes).certificate
+
+    def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
+        owner = type(self).__name__
+        X, y = read_training(self, X, y)
+        check_classification_targets(y)
+        if self.classes is None:
+            self.classes_ = np.unique(y)
+        else:
+            self.classes_ = np.unique(np.asarray(self.classes))
+            if not np.isin(y, self.classes_).all():
+                raise ValueError(
+                    f"The labels given to {owner}.fit must all be in its 'classes' parameter. "
+                    "Got others as well. Add them to 'classes', or drop their rows."
+                )
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{owner} needs at least two classes. Got {len(self.classes_)} class instead. "
+                "Name the label set with 'classes'."
+            )
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return X, [np.where(y == label, 1.0, -1.0) for label in positive]
+
+    def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
+        self.coef_ = np.array([coef for coef, _ in coefficients])
+        self.intercept_ = np.array([intercept for _, intercept in coefficients])
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return margins: positive means the second class, or one column per class.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; used as they are, without clipping.
+        """
+        margins = self._linear(X)
+        return margins[:, 0] if margins.shape[1] == 1 else margins
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predicted labels."""
+        margins = self.decision_function(X)
+        chosen = (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+    def _problem_name(self, problem: int) -> str:
+        return f"class {self.classes_[problem]!s} against the rest"
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        parameters = self.certificate_.parameters
+        facts = [("classes", f"{parameters['n_classes']}, label set {parameters['label_set']}")]
+        if parameters["problems"] > 1:
+            facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
+        return facts
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class DPLogisticRegression(PrivateLinearClassifier):
+    r"""Logistic regression under differential privacy.
+
+    Minimises ``F(theta) = (1/n) sum_i w_i log(1 + exp(-y_i x_i . theta)) + (alpha/2) ||theta||^2`` with labels -1 and
+    +1; more than two classes are fitted one against the rest, sharing the budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
+    mu : float, optional
+        Budget for Gaussian DP, instead of epsilon and delta.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        What may differ between two data sets that must look alike; a replaced record may change its label.
+    nominal_samples : int, optional
+        Public guess of the number of rows; required with ``add_or_remove_one``.
+    feature_bounds : pair (low, high), optional
+        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
+    row_norm : float, optional
+        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds).
+    fit_intercept : bool, default=True
+        Whether to fit an intercept.
+    alpha : float, optional
+        Penalty; by default the one with the smallest predicted risk, from public facts.
+    coef_bound : float, optional
+        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
+    classes : sequence, optional
+        The label set, if it is not to be read from y; the certificate says which.
+    mechanism : str or Mechanism, default="auto"
+        "objective", "output", "gradient" or a mechanism object; "auto" takes the smallest predicted risk.
+    ledger : Ledger, optional
+        Budget of the data set; charged before noise is drawn.
+    random_state : int, Generator or RandomState, optional
+        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
+    verbose : int, default=0
+        Print progress that depends on public facts only.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Coefficients in the user's units.
+    intercept_ : array
+        Intercepts in the user's units.
+    classes_ : array
+        The label set.
+    certificate_ : Certificate
+        What is guaranteed, and why.
+    released_ : dict
+        Further quantities that were released on the way.
+
+    Notes
+    -----
+    Privacy: public are the shape of X (a nominal number of rows under add-or-remove-one), column names, the label set
+    and all parameters. With ``mechanism="objective"`` this is the pointwise rival of pairwise AUC maximisation.
+
+    Examples
+    --------
+    >>> from dpconvex import DPLogisticRegression
+    >>> model = DPLogisticRegression(epsilon=0.5, feature_bounds=(0, 1))
+    >>> model.certify(n_samples=30_000, n_features=20).guarantee
+    ApproxDP(epsilon=0.5, delta=1e-06)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        neighbors: str = "replace_one",
+        nominal_samples: int | None = None,
+        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        row_norm: float | None = None,
+        fit_intercept: bool = True,
+        alpha: float | None = None,
+        coef_bound: float | None = None,
+        classes: Any = None,
+        mechanism: Any = "auto",
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.neighbors = neighbors
+        self.nominal_samples = nominal_samples
+        self.feature_bounds = feature_bounds
+        self.row_norm = row_norm
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.coef_bound = coef_bound
+        self.classes = classes
+        self.mechanism = mechanism
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _losses(self) -> tuple[Any, Any, float | None, Any]:
+        return Logistic(), Logistic(), None, None
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return class probabilities; with more than two classes, each against the rest and normalised.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; used as they are, without clipping.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+        """
+        positive = expit(self.decision_function(X))
+        if positive.ndim == 1:
+            return np.column_stack([1 - positive, positive])
+        positive = np.maximum(positive, 1e-300)
+        return positive / positive.sum(axis=1, keepdims=True)
+
+
+class DPLinearSVC(PrivateLinearClassifier):
+    r"""Linear support vector machine under differential privacy.
+
+    Minimises ``F(theta) = (1/n) sum_i w_i loss(y_i x_i . theta) + (alpha/2) ||theta||^2`` where ``loss`` is the hinge
+    convolved with a kernel and labels are -1 and +1; more than two classes are fitted one against the rest, sharing
+    the budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float, optional
+        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
+    mu : float, optional
+        Budget for Gaussian DP, instead of epsilon and delta.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        What may differ between two data sets that must look alike; a replaced record may change its label.
+    nominal_samples : int, optional
+        Public guess of the number of rows; required with ``add_or_remove_one``.
+    feature_bounds : pair (low, high), optional
+        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
+    row_norm : float, optional
+        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds).
+    fit_intercept : bool, default=True
+        Whether to fit an intercept.
+    alpha : float, optional
+        Penalty; by default the one with the smallest predicted risk, from public facts.
+    bandwidth : float, optional
+        Width over which the hinge is smoothed, in units of the margin; 0.5 by default.
+    coef_bound : float, optional
+        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
+    kernel : str or Kernel, default="logistic"
+        Smoothing kernel.
+    classes : sequence, optional
+        The label set, if it is not to be read from y; the certificate says which.
+    mechanism : str or Mechanism, default="auto"
+        "objective", "output", "gradient" or a mechanism object; "auto" takes the smallest predicted risk.
+    ledger : Ledger, optional
+        Budget of the data set; charged before noise is drawn.
+    random_state : int, Generator or RandomState, optional
+        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
+    verbose : int, default=0
+        Print progress that depends on public facts only.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, certificate_, released_
+        As in :class:`DPLogisticRegression`.
+
+    Notes
+    -----
+    Privacy: as for :class:`DPLogisticRegression`.
+
+    Examples
+    --------
+    >>> from dpconvex import DPLinearSVC
+    >>> DPLinearSVC(mu=0.5, feature_bounds=(-1, 1)).certify(n_samples=9_000, n_features=5).guarantee
+    GaussianDP(mu=0.5)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        neighbors: str = "replace_one",
+        nominal_samples: int | None = None,
+        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        row_norm: float | None = None,
+        fit_intercept: bool = True,
+        alpha: float | None = None,
+        bandwidth: float | None = None,
+        coef_bound: float | None = None,
+        kernel: Any = "logistic",
+        classes: Any = None,
+        mechanism: Any = "auto",
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.neighbors = neighbors
+        self.nominal_samples = nominal_samples
+        self.feature_bounds = feature_bounds
+        self.row_norm = row_norm
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.bandwidth = bandwidth
+        self.coef_bound = coef_bound
+        self.kernel = kernel
+        self.classes = classes
+        self.mechanism = mechanism
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _losses(self) -> tuple[Any, Any, float | None, Any]:
+        owner = type(self).__name__
+        kernel = resolve_kernel(self.kernel, owner)
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner) or _HINGE_BANDWIDTH
+        return convolve(Hinge(), kernel, bandwidth), Hinge(), bandwidth, kernel

@@ -1,0 +1,101 @@
+"""Which mechanism fits a linear classifier, and with which public parameters: smallest predicted risk wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpconvex.mechanisms import (
+    NoisyGradientDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    resolve_mechanism,
+)
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.theory import penalty_for, predicted_gradient_risk
+
+
+@dataclass(frozen=True)
+class ClassifierRequest:
+    """What the user wants.
+
+    Attributes
+    ----------
+    smooth_loss, plain_loss : Loss
+        The loss that needs a smooth objective, and the one whose gradients are descended along.
+    guarantee : Guarantee
+        Budget of all problems together.
+    bounds : LinearBounds
+        Public facts, without penalty.
+    alpha : float or None
+        Fixed by the user, or left to us.
+    bandwidth, kernel : float or None, Kernel or None
+        Smoothing of a kinked loss.
+    own_influence : bool
+        Whether the user set the influence bound.
+    problems : int
+        1 for two classes, else one per class.
+    """
+
+    smooth_loss: Any
+    plain_loss: Any
+    guarantee: Guarantee
+    bounds: LinearBounds
+    alpha: float | None
+    bandwidth: float | None
+    kernel: Any
+    own_influence: bool
+    problems: int
+
+
+@dataclass(frozen=True)
+class ClassifierChoice:
+    """A mechanism, the facts it certifies, and the risk predicted for it."""
+
+    mechanism: Mechanism
+    bounds: LinearBounds
+    predicted_risk: float
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def _penalised(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
+    parameters = {"problems": request.problems}
+    bounds = replace(request.bounds, loss=request.smooth_loss)
+    alpha, risk = penalty_for(mechanism.name, bounds, request.guarantee, parameters, request.alpha)
+    return ClassifierChoice(mechanism, replace(bounds, alpha=alpha), risk, parameters)
+
+
+def _gradient(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
+    if request.own_influence and mechanism == NoisyGradientDescent():
+        mechanism = NoisyGradientDescent(geometry="given")
+    settings = mechanism.settings(request.bandwidth, request.kernel)
+    bounds = replace(request.bounds, loss=request.plain_loss, alpha=request.alpha or 0.0)
+    risk = predicted_gradient_risk(bounds, request.guarantee, settings, request.problems)
+    parameters = {"problems": request.problems, "gradient": settings}
+    return ClassifierChoice(mechanism, bounds, risk, parameters)
+
+
+_PLANNERS = {"objective": _penalised, "output": _penalised, "gradient": _gradient}
+
+
+def choose_classifier_mechanism(
+    mechanism: Any, request: ClassifierRequest, owner: str
+) -> ClassifierChoice:
+    """Return the mechanism that was named, or for ``"auto"`` the one with the smallest predicted risk."""
+    if not (isinstance(mechanism, str) and mechanism == "auto"):
+        found = resolve_mechanism(mechanism, owner)
+        if found.name not in _PLANNERS:
+            raise ValueError(
+                f"The 'mechanism' parameter of {owner} must be one of {['auto', *_PLANNERS]}. "
+                f"Got {mechanism!r} instead."
+            )
+        return _PLANNERS[found.name](found, request)
+    candidates: list[Mechanism] = [OutputPerturbation()]
+    if not isinstance(request.guarantee, GaussianDP):
+        candidates.insert(0, ObjectivePerturbation())
+    if not isinstance(request.guarantee, PureDP):
+        candidates.insert(0, NoisyGradientDescent())
+    choices = [_PLANNERS[candidate.name](candidate, request) for candidate in candidates]
+    return min(choices, key=lambda choice: choice.predicted_risk)

@@ -1,0 +1,163 @@
+r"""Slopes of the pointwise losses as compiled scalar functions, for loops that visit one record at a time.
+
+A loss is described by plain numbers (:func:`compile_slope`), so that one compiled loop serves every loss. Values agree
+with :mod:`dpconvex.losses` and :mod:`dpconvex.smoothing` to rounding. Imported lazily: numba takes a while to load.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.losses import Huber, Logistic, Scaled, Squared
+from dpconvex.smoothing import (
+    EpanechnikovKernel,
+    ExponentialKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    UniformKernel,
+)
+from dpconvex.smoothing.convolution import ConvolvedLoss
+from dpconvex.smoothing.moreau import MoreauLoss
+
+__all__ = ["CompiledSlope", "compile_slope", "slope"]
+
+_KINKED, _CONVOLVED, _MOREAU, _LOGISTIC, _HUBER, _SQUARED = range(6)
+_KERNELS: dict[type, int] = {
+    LogisticKernel: 0,
+    GaussianKernel: 1,
+    UniformKernel: 2,
+    EpanechnikovKernel: 3,
+    LaplacianKernel: 4,
+    ExponentialKernel: 4,
+}
+
+
+class CompiledSlope(NamedTuple):
+    """A loss as numbers: which formula, and its constants.
+
+    Attributes
+    ----------
+    residual : bool
+        Whether the loss is one of ``y - z``; otherwise of ``y * z``.
+    formula, kernel : int
+        Which slope, and which kernel smooths it.
+    width : float
+        Bandwidth of a convolution, modulus of a Moreau envelope, width of a Huber loss.
+    first : float
+        Leftmost slope (mean of the outermost slopes for a plain kinked loss).
+    factor : float
+        What the slope is multiplied by.
+    knots, slopes : arrays
+        Knots, and for each the jump of the slope (half of it for a plain kinked loss, the slope to its left for an
+        envelope, with the last slope at the end).
+    """
+
+    residual: bool
+    formula: int
+    kernel: int
+    width: float
+    first: float
+    factor: float
+    knots: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+
+
+def compile_slope(loss: Any) -> CompiledSlope | None:
+    """Return the numbers that :func:`slope` needs for a loss, or None for a class it does not know."""
+    residual, none = loss.kind == "residual", np.zeros(0)
+    if isinstance(loss, ConvolvedLoss):
+        kernel = _KERNELS.get(type(loss.kernel))
+        if kernel is None:
+            return None
+        kinks = loss.loss.kinks
+        assert kinks is not None, "checked at construction"
+        jumps = 2.0 * np.array(kinks.weights)
+        return CompiledSlope(
+            residual, _CONVOLVED, kernel, loss.bandwidth, kinks.slopes[0], 1.0,
+            np.array(kinks.knots), jumps,
+        )  # fmt: skip
+    if isinstance(loss, MoreauLoss):
+        kinks = loss.loss.kinks
+        assert kinks is not None, "checked at construction"
+        return CompiledSlope(
+            residual, _MOREAU, 0, loss.modulus, kinks.slopes[0], 1.0,
+            np.array(kinks.knots), np.array(kinks.slopes),
+        )  # fmt: skip
+    kinks = getattr(loss, "kinks", None)
+    if kinks is not None:
+        return CompiledSlope(
+            residual, _KINKED, 0, 1.0, kinks.slope, 1.0,
+            np.array(kinks.knots), np.array(kinks.weights),
+        )  # fmt: skip
+    if isinstance(loss, Scaled):
+        inner = compile_slope(loss.loss)
+        return None if inner is None else inner._replace(factor=loss.factor * inner.factor)
+    # By exact type: a subclass may compute something else.
+    if type(loss) is Logistic:
+        return CompiledSlope(residual, _LOGISTIC, 0, 1.0, 0.0, 1.0, none, none)
+    if type(loss) is Huber:
+        return CompiledSlope(residual, _HUBER, 0, loss.width, 0.0, 1.0, none, none)
+    if type(loss) is Squared:
+        return CompiledSlope(residual, _SQUARED, 0, 1.0, 0.0, 1.0, none, none)
+    return None
+
+
+@numba.njit(inline="always")
+def _cdf(kernel: int, t: float) -> float:
+    if kernel == 0:
+        return 1.0 / (1.0 + math.exp(-t))
+    if kernel == 1:
+        return 0.5 * math.erfc(-t * math.sqrt(0.5))
+    if kernel == 4:
+        tail = 0.5 * math.exp(-abs(t))
+        return tail if t < 0 else 1.0 - tail
+    t = min(max(t, -1.0), 1.0)
+    if kernel == 2:
+        return 0.5 * (t + 1.0)
+    return 0.25 * (1.0 + t) * (1.0 + t) * (2.0 - t)
+
+
+@numba.njit(inline="always")
+def slope(loss: Any, y: float, z: float) -> float:
+    """Return ``d loss / dz`` at target ``y`` and margin ``z``; `loss` is a `CompiledSlope`."""
+    u = y - z if loss.residual else y * z
+    if loss.formula == 1:
+        value = loss.first
+        for j in range(loss.knots.size):
+            value += loss.slopes[j] * _cdf(loss.kernel, (u - loss.knots[j]) / loss.width)
+    elif loss.formula == 0:
+        value = loss.first
+        for j in range(loss.knots.size):
+            distance = u - loss.knots[j]
+            if distance > 0:
+                value += loss.slopes[j]
+            elif distance < 0:
+                value -= loss.slopes[j]
+    elif loss.formula == 2:
+        value = loss.first
+        for j in range(loss.knots.size):
+            low, high = loss.slopes[j], loss.slopes[j + 1]
+            value += min(max(loss.width * (u - loss.knots[j]), low), high) - low
+    elif loss.formula == 3:
+        value = -1.0 / (1.0 + math.exp(u))
+    elif loss.formula == 4:
+        value = min(max(u, -loss.width), loss.width)
+    else:
+        value = u
+    value *= loss.factor
+    return -value if loss.residual else y * value
+
+
+@numba.njit(cache=True)
+def slopes_of(loss: Any, y: Any, z: Any) -> Any:
+    """Return :func:`slope` elementwise, for comparison with the losses' own gradients."""
+    out = np.empty(y.size)
+    for i in range(y.size):
+        out[i] = slope(loss, y[i], z[i])
+    return out
