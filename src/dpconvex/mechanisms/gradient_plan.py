@@ -21,8 +21,8 @@ from .search import SEARCH_STEPS
 # Above this predicted relative error, private geometry and scale cost more than they bring.
 NOISY = 0.2
 
-# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding of
-# the sum is worth about 1e-7 of the sensitivity.
+# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding
+# of the sum is worth about 1e-7 of the sensitivity.
 _ROUNDING = 1 + 1e-6
 
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
