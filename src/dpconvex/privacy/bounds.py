@@ -238,8 +238,7 @@ class LinearBounds(Bounds):
 
     def envelope_tolerance(self, smoothness: float) -> float:
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
-        condition = smoothness * self.curvature_factor / self.alpha
-        return self.lipschitz * max(1e-10, 64 * 2.0**-52 * (self.dimension + condition))
+        return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
     def split_sensitivity(
         self, influence: float | None = None, least_weight: float | None = None
