@@ -1,0 +1,141 @@
+"""Private classifiers: labels, several classes, certificates, accuracy."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from dpconvex import DPLinearSVC, DPLogisticRegression
+from dpconvex.privacy import ApproxDP, GaussianDP, gaussian_mu
+from dpconvex.privacy.guarantees import PureDP, per_problem
+
+CLASSIFIERS = [DPLogisticRegression, DPLinearSVC]
+MECHANISMS = ["objective", "output", "gradient"]
+
+
+@pytest.fixture(scope="module")
+def two_classes():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (6000, 4))
+    y = np.where(X @ [3.0, -2.0, 1.0, 0.0] + 0.5 + rng.logistic(size=6000) > 0, "yes", "no")
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def three_classes():
+    rng = np.random.default_rng(4)
+    centres = np.array([[0.7, 0.0], [-0.5, 0.6], [-0.5, -0.6]])
+    y = rng.integers(0, 3, 9000)
+    return np.clip(centres[y] + 0.25 * rng.standard_normal((9000, 2)), -1.5, 1.5), y
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
+def test_accuracy_comes_close_to_non_private(classifier, mechanism, two_classes):
+    X, y = two_classes
+    plain = LogisticRegression().fit(X, y).score(X, y)
+    model = classifier(epsilon=4.0, feature_bounds=(-1, 1), mechanism=mechanism, random_state=0)
+    assert model.fit(X, y).score(X, y) > plain - 0.02
+    model.certificate_.verify()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
+def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
+    X, y = three_classes
+    model = classifier(epsilon=4.0, feature_bounds=(-1.5, 1.5), mechanism=mechanism, random_state=0)
+    model.fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.coef_.shape == (3, 2)
+    assert model.decision_function(X[:5]).shape == (5, 3)
+    certificate = model.certificate_
+    assert certificate.parameters["problems"] == 3
+    assert certificate.to_json() == model.certify(*X.shape, n_classes=3).to_json()
+    certificate.verify()
+    # Three problems need more noise than one.
+    single = model.certify(*X.shape)
+    name = {"objective": "objective", "output": "release", "gradient": "gradients"}[mechanism]
+    if mechanism != "output" or certificate.bounds.alpha == single.bounds.alpha:
+        assert certificate.noise[name]["std"] > 1.5 * single.noise[name]["std"]
+
+
+def test_budget_of_one_problem_composes_back():
+    """Basic composition for epsilon and delta, root of squares for mu: k parts never exceed the whole."""
+    for problems in (1, 2, 7):
+        part = per_problem(ApproxDP(1.0, 1e-6), problems)
+        assert problems * part.epsilon_bound <= 1.0 + 1e-12
+        assert problems * part.delta_bound <= 1e-6 * (1 + 1e-12)
+        assert problems * per_problem(PureDP(2.0), problems).epsilon_bound <= 2.0 + 1e-12
+        assert math.sqrt(problems) * per_problem(GaussianDP(0.5), problems).mu <= 0.5 + 1e-12
+
+
+@pytest.mark.parametrize("problems", [1, 4])
+def test_gradient_phases_of_all_problems_spend_mu(problems):
+    model = DPLogisticRegression(epsilon=1.0, delta=1e-6, mechanism="gradient")
+    certificate = model.certify(10_000, 5, n_classes=2 if problems == 1 else problems)
+    spent = problems * sum(
+        term["releases"] * (term["sensitivity"] / term["std"]) ** 2
+        for term in certificate.noise.values()
+    )
+    assert math.sqrt(spent) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-12)
+
+
+def test_probabilities_add_to_one(two_classes, three_classes):
+    for X, y in (two_classes, three_classes):
+        model = DPLogisticRegression(epsilon=5.0, random_state=1).fit(X, y)
+        probabilities = model.predict_proba(X[:20])
+        assert np.allclose(probabilities.sum(axis=1), 1.0)
+        assert np.array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(X[:20]))
+
+
+def test_label_set_is_stated(two_classes):
+    X, y = two_classes
+    read = DPLogisticRegression(random_state=0).fit(X, y)
+    assert read.certificate_.parameters["label_set"] == "assumed public"
+    given = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(X, y)
+    assert given.certificate_.parameters["label_set"] == "given"
+    lonely = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(
+        X[y == "no"], y[y == "no"]
+    )
+    assert list(lonely.classes_) == ["no", "yes"]
+
+
+def test_labels_outside_the_set_are_refused_without_naming_them(two_classes):
+    X, y = two_classes
+    model = DPLogisticRegression(classes=["no", "other"])
+    with pytest.raises(ValueError, match="'classes' parameter") as caught:
+        model.fit(X, y)
+    assert "yes" not in str(caught.value)
+
+
+def test_summary_names_classes_and_split(three_classes):
+    X, y = three_classes
+    text = str(DPLinearSVC(epsilon=5.0, random_state=0).fit(X, y).summary())
+    assert "class 2 against the rest" in text
+    assert "over 3 one-against-rest fits" in text
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
+@pytest.mark.parametrize("mechanism", ["auto", *MECHANISMS])
+def test_certificate_before_data_equals_the_one_after(classifier, mechanism, two_classes):
+    X, y = two_classes
+    model = classifier(epsilon=1.0, feature_bounds=(-1, 1), mechanism=mechanism)
+    before = model.certify(*X.shape).to_json()
+    assert model.fit(X, y).certificate_.to_json() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "guarantee"),
+    [({"mu": 0.5}, GaussianDP(0.5)), ({"epsilon": 2.0, "delta": 0}, PureDP(2.0))],
+)
+def test_other_budgets(settings, guarantee, two_classes):
+    X, y = two_classes
+    model = DPLogisticRegression(feature_bounds=(-1, 1), **settings).fit(X, y)
+    assert model.certificate_.guarantee == guarantee
+    model.certificate_.verify()
+
+
+def test_unknown_number_of_classes_is_refused():
+    with pytest.raises(ValueError, match="n_classes"):
+        DPLogisticRegression().certify(100, 3, n_classes=1)
