@@ -151,6 +151,7 @@ class ObjectivePerturbation:
     ) -> NDArray[np.float64]:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         from dpconvex.solvers import default_solver
+        from dpconvex.solvers.clamped import with_clamped_targets
 
         noise = NoiseSource.of(rng)
         terms = certificate.noise
@@ -160,7 +161,9 @@ class ObjectivePerturbation:
         else:
             tilt = noise.l2_laplace(terms["objective"]["scale"], size)
         solver = self.solver or default_solver(size)
-        tilted = objective.with_linear(tilt / certificate.bounds.n_samples)
+        tilt = tilt / certificate.bounds.n_samples
+        clamped = with_clamped_targets(objective, certificate.bounds, float(np.linalg.norm(tilt)))
+        tilted = clamped.with_linear(tilt)
         point = solver.solve(tilted, np.zeros(size), certificate.solver_tolerance).point
         if terms["release"]["distribution"] == "gaussian":
             return noise.add_gaussian(point, terms["release"]["std"])

@@ -90,23 +90,6 @@ def _smallest_gap(bounds: Any) -> float:
     return math.inf
 
 
-def _target_limit(bounds: Any) -> float | None:
-    """Return a public bound that no margin of a minimiser reaches, beyond which targets need not be told apart.
-
-    ``alpha ||theta|| <= L`` at a minimiser, so ``|x . theta| <= sup ||x|| L / alpha``; some room is left for the part
-    of the loss that is not linear yet.
-    """
-    loss: Any = getattr(bounds, "loss", None)
-    if getattr(loss, "kind", None) != "residual" or not hasattr(bounds, "max_norm"):
-        return None
-    margin = math.hypot(bounds.fit_intercept, bounds.max_norm) * bounds.lipschitz / bounds.alpha
-    kinks = getattr(loss, "kinks", None)
-    reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
-    if math.isfinite(loss.smoothness) and loss.smoothness > 0:
-        reach = 40 * loss.lipschitz / loss.smoothness
-    return float(2 * margin + 2 * reach + 1)
-
-
 @calibrates("output")
 def calibrate_output(
     bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
@@ -228,13 +211,11 @@ class OutputPerturbation:
     def minimise(self, objective: Any, certificate: Certificate) -> NDArray[np.float64]:
         """Return the exact certified point that noise is added to: private."""
         from dpconvex.solvers import BlackBox
-        from dpconvex.solvers.clamped import ClampedTarget
-        from dpconvex.solvers.gap import envelope_of, with_loss
+        from dpconvex.solvers.clamped import with_clamped_targets
+        from dpconvex.solvers.gap import envelope_of
 
         tolerance, bounds = certificate.solver_tolerance, certificate.bounds
-        limit = _target_limit(bounds)
-        if limit is not None:
-            objective = with_loss(objective, ClampedTarget(objective.loss, limit))
+        objective = with_clamped_targets(objective, bounds)
         if GAP not in certificate.parameters and not math.isfinite(bounds.smoothness):
             objective = envelope_of(objective, bounds.envelope_smoothness())
         start = np.zeros(certificate.noise["release"]["dimension"])

@@ -240,6 +240,22 @@ class LinearBounds(Bounds):
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
+    def target_limit(self, tilt: float = 0.0) -> float | None:
+        """Return a public bound that no margin of a minimiser reaches, beyond which targets need not be told apart.
+
+        ``alpha ||theta|| <= L + tilt`` at a minimiser, so ``|x . theta| <= sup ||x|| (L + tilt) / alpha``; some room is
+        left for the part of the loss that is not linear yet. None for losses without residuals.
+        """
+        if getattr(self.loss, "kind", None) != "residual":
+            return None
+        longest = math.hypot(self.fit_intercept, self.max_norm)
+        margin = longest * (self.lipschitz + tilt) / self.alpha
+        kinks = getattr(self.loss, "kinks", None)
+        reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
+        if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:
+            reach = 40 * self.loss.lipschitz / self.loss.smoothness
+        return float(2 * margin + 2 * reach + 1)
+
     def split_sensitivity(
         self, influence: float | None = None, least_weight: float | None = None
     ) -> tuple[float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex.losses.kinks import Array, Kinks
 
-__all__ = ["ClampedTarget"]
+__all__ = ["ClampedTarget", "with_clamped_targets"]
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,23 @@ class ClampedTarget:
     def curvature(self, y: Array, z: Array) -> Array:
         """Second derivative in ``z``."""
         return self.loss.curvature(self.clamp(y), z)
+
+
+def with_clamped_targets(objective: Any, bounds: Any, tilt: float = 0.0) -> Any:
+    """Return the objective with targets clamped where no minimiser can tell, if that can be said.
+
+    Parameters
+    ----------
+    objective : EmpiricalObjective
+        The problem.
+    bounds : LinearBounds
+        Public facts; other bounds leave the objective as it is.
+    tilt : float
+        Bound on the norm of a linear term that will be added to the objective.
+    """
+    from dpconvex.solvers.gap import with_loss
+
+    limit = bounds.target_limit(tilt) if hasattr(bounds, "target_limit") else None
+    return (
+        objective if limit is None else with_loss(objective, ClampedTarget(objective.loss, limit))
+    )
