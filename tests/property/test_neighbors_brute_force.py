@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows
+from dpconvex.mechanisms import NoisyGradientDescent, gradient
+from dpconvex.mechanisms.geometry import Coordinates, _moment_sums
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers import Newton
 
 REPLACE, ADD_REMOVE = "replace_one", "add_or_remove_one"
 KERNELS = ["logistic", "gaussian", "uniform", "epanechnikov", "laplacian"]
 ROUNDING = 1 + 1e-12
-FIXED = settings(max_examples=500, derandomize=True, deadline=None, database=None)
+FIXED = settings(max_examples=400, derandomize=True, deadline=None, database=None)
 
 
 class Ratios(dict):
@@ -138,6 +140,7 @@ def estimators(draw, relation):
         alpha=draw(st.sampled_from([0.01, 0.3, 5.0])),
         bandwidth=draw(st.sampled_from([0.05, 0.7])),
         kernel=draw(st.sampled_from(KERNELS)),
+        mechanism="objective",
     )
     return estimator, d
 
@@ -181,6 +184,7 @@ def adversary(relation=REPLACE, quantile=0.5, fit_intercept=True, bounds=(-1.0, 
         nominal_samples=None if relation == REPLACE else 2,
         feature_bounds=bounds,
         fit_intercept=fit_intercept,
+        mechanism="objective",
         **{"alpha": 0.5, "bandwidth": 0.1, **options},
     )
     return World.of(estimator, 1, 2)
@@ -316,3 +320,73 @@ def without_influence_weights(world):
 def test_wrong_constants_are_caught(sabotage, claim):
     with pytest.raises(AssertionError, match=claim):
         adversarial_cases(sabotage)
+
+
+class Silence:
+    """A source of noise without noise: what is left is the sum that a release would hide."""
+
+    def gaussian(self, std, size):
+        return np.zeros(size)
+
+
+def check_gradient_sums(world, certificate, first, second, frame, points, ratios):
+    """All sums that noisy gradient descent releases keep to the sensitivities it calibrates to."""
+    noise, bounds = certificate.noise, certificate.bounds
+    runs = [
+        gradient._Descent(world.objective(*data), certificate, Silence())
+        for data in (first, second)
+    ]
+    coordinates = frame
+    if runs[0].plan.rounds:
+        sums = [_moment_sums(run.rows, frame, 0.7) for run in runs]
+        difference = sums[0] - sums[1]
+        difference[: frame.lead, : frame.lead] = 0.0  # a count of rows that nothing reads
+        ratios.see("moments", np.linalg.norm(difference), noise["moments"]["sensitivity"])
+        influence = runs[0].plan.reach * math.sqrt(bounds.n_features)
+        coordinates = replace(frame, influence=influence)
+        for run in runs:
+            run.rows = run.rows.reweighted(coordinates.weights)
+    else:
+        coordinates = runs[0]._coordinates()
+    for phi, width in points:
+        sums = [run._moving_sum(coordinates, phi, width) for run in runs]
+        difference = np.linalg.norm(sums[0] - sums[1])
+        ratios.see("moving", difference, noise["gradients"]["sensitivity"])
+    if "constant part" in noise:
+        sums = [bounds.n_samples * run._constant_part(coordinates) for run in runs]
+        difference = np.linalg.norm(sums[0] - sums[1])
+        ratios.see("constant", difference, noise["constant part"]["sensitivity"])
+
+
+@pytest.mark.parametrize("geometry", ["private", "given"])
+@pytest.mark.parametrize("relation", [REPLACE, ADD_REMOVE])
+def test_noisy_gradients_keep_to_their_sensitivities(relation, geometry):
+    # Coordinates are released before gradients are: the sums must be bounded for all of them.
+    ratios = Ratios()
+
+    @settings(FIXED, max_examples=60)
+    @given(st.data())
+    def run(data):
+        estimator, d = data.draw(estimators(relation))
+        mechanism = NoisyGradientDescent(geometry=geometry)
+        estimator.set_params(mechanism=mechanism, alpha=None, epsilon=1.0)
+        n = data.draw(st.integers(1, 6))
+        table = data.draw(st.lists(values, min_size=(n + 1) * (d + 1), max_size=(n + 1) * (d + 1)))
+        table = np.array(table).reshape(n + 1, d + 1)
+        plan = estimator._plan(n, d)
+        world = World.of(estimator, n, d)
+        lead = int(world.bounds.fit_intercept)
+        rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+        matrix = rng.normal(size=(d + lead, d + lead)) * data.draw(
+            st.sampled_from([0.01, 1.0, 1e3])
+        )
+        matrix[:lead] = np.eye(d + lead)[:lead]
+        X, y = table[:n, :d], table[:n, d]
+        neighbor = next(neighbors_of(X, y, table[n, :d], table[n, d], relation))
+        points = [(rng.normal(size=d + lead) * size, 0.1) for size in (0.1, 1e3, 1e6)]
+        frame = Coordinates(matrix, math.inf, lead)
+        check_gradient_sums(world, plan.certificate, (X, y), neighbor, frame, points, ratios)
+
+    run()
+    assert ratios["constant"] > 0.9
+    assert ratios["moving"] > 0.5
