@@ -32,6 +32,7 @@ Array = NDArray[np.float64]
 Schedule = Callable[[int], Any]
 
 _WIDE, _ROUGH = 0.5, 0.1  # bandwidths of the rough fit, in units of half the target's range
+_FIRST = 0.4  # first bandwidth of the annealed fit
 NARROW = 0.05  # final bandwidth where no scale is known
 BANDWIDTH_SHARE = 0.15  # of the residual scale
 _SMALLEST_SCALE = 2.0**-9
@@ -240,7 +241,7 @@ class _Descent:
         """Narrow the bandwidth and move from the median to the wanted level at the same time."""
         given = self.settings["bandwidth"]
         narrow = NARROW if given is None else given
-        wide = max(_WIDE, narrow)
+        wide = max(_FIRST, narrow)
         steps = self.terms["gradients"]["releases"]
         last_rate = (4 if given is None else 8) * narrow / self.range
 

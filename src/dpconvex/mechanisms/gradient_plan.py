@@ -18,8 +18,46 @@ from dpconvex.privacy.bounds import LinearBounds
 
 from .search import SEARCH_STEPS
 
-# Above this predicted relative error, private geometry and scale cost more than they bring.
-NOISY = 0.2
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a run finds out about the data before the fit proper: more, the more the data can pay for.
+
+    Attributes
+    ----------
+    error : float
+        Largest predicted relative error for which this effort is worth its price.
+    rounds : int
+        Rounds of private geometry.
+    geometry : float
+        Their share of ``mu^2``.
+    reach : float
+        Influence bound in units of ``sqrt(n_features)``.
+    rough_steps : int
+        Steps of a rough fit that finds the residual scale; 0 to do without.
+    steps : int
+        Steps of the fit proper.
+    """
+
+    error: float
+    rounds: int
+    geometry: float
+    reach: float
+    rough_steps: int
+    steps: int
+
+
+_KINKED = (
+    Effort(0.03, rounds=2, geometry=0.12, reach=1.2, rough_steps=30, steps=30),
+    Effort(0.13, rounds=1, geometry=0.12, reach=1.0, rough_steps=15, steps=15),
+    Effort(math.inf, rounds=1, geometry=0.12, reach=0.8, rough_steps=0, steps=20),
+)
+_SMOOTH = (
+    Effort(0.2, rounds=2, geometry=0.12, reach=1.2, rough_steps=0, steps=20),
+    Effort(math.inf, rounds=1, geometry=0.15, reach=1.0, rough_steps=0, steps=20),
+)
+_STEPS_FROM_AFAR = 40  # where no released coordinates shorten the way
+_ROUGH_SHARE, _SCALE_SHARE = 0.2, 0.05
 
 # Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding
 # of the sum is worth about 1e-7 of the sensitivity.
@@ -114,29 +152,32 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         height = (high - low) * normal_height(level_of(bounds.loss))
         return math.sqrt(bounds.dimension) * noise / height
 
-    detailed = relative_error(1.2, 0.63 if private else 0.75) < NOISY
-    reach = 1.2 if detailed else 1.0
-    finds_scale = detailed and kinked and settings["bandwidth"] is None
-    rounds = (2 if detailed else 1) if private else 0
+    share = 0.63 if private else 0.75
+    expected = relative_error(1.2, share)
+    effort = next(e for e in (_KINKED if kinked else _SMOOTH) if expected < e.error)
+    finds_scale = effort.rough_steps > 0 and settings["bandwidth"] is None
+    rounds = effort.rounds if private else 0
     phases: dict[str, Phase] = {}
     left = 1.0
     if private:
-        geometry = 0.12 if detailed else 0.15
-        left -= geometry
+        left -= effort.geometry
         phases["lengths"] = Phase(
-            rounds * SEARCH_STEPS, 0.15 * geometry, bounds.count_sensitivity(), 1
+            rounds * SEARCH_STEPS, 0.15 * effort.geometry, bounds.count_sensitivity(), 1
         )
         phases["moments"] = Phase(
-            rounds, 0.85 * geometry, bounds.moment_sensitivity(), bounds.dimension**2
+            rounds, 0.85 * effort.geometry, bounds.moment_sensitivity(), bounds.dimension**2
         )
-    moving, constant = _split(bounds, private, reach)
+    moving, constant = _split(bounds, private, effort.reach)
     if finds_scale:
-        left -= 0.25
-        phases["rough gradients"] = Phase(30, 0.2, moving, bounds.dimension)
-        phases["residuals"] = Phase(SEARCH_STEPS, 0.05, bounds.count_sensitivity(), 1)
+        left -= _ROUGH_SHARE + _SCALE_SHARE
+        phases["rough gradients"] = Phase(
+            effort.rough_steps, _ROUGH_SHARE, moving, bounds.dimension
+        )
+        phases["residuals"] = Phase(SEARCH_STEPS, _SCALE_SHARE, bounds.count_sensitivity(), 1)
     steps = settings["steps"]
     if steps is None:
-        steps = 30 if finds_scale else (40 if bounds.loss.kind == "margin" or not private else 20)
+        near = finds_scale or (private and bounds.loss.kind != "margin")
+        steps = effort.steps if near else _STEPS_FROM_AFAR
     if constant > 0:
         # Noise adds up over both parts: total variance is smallest with shares in proportion to sensitivity.
         split = constant / (moving + constant)
@@ -144,7 +185,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         left *= 1 - split
     phases["gradients"] = Phase(steps, left, moving, bounds.dimension)
     share = left if constant == 0 else left / (1 - constant / (moving + constant))
-    return GradientPlan(phases, rounds, reach, finds_scale, relative_error(reach, share))
+    error = relative_error(effort.reach, share)
+    return GradientPlan(phases, rounds, effort.reach, finds_scale, error)
 
 
 def _split(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
