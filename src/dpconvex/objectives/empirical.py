@@ -296,12 +296,15 @@ class EmpiricalObjective:
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
         size = float(np.linalg.norm(theta))
+        clamp = getattr(loss, "clamp", None)
         tail = (4 * self.dim * UNIT) ** 2
 
         def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
             z, correction = np.empty(len(block)), np.empty(len(block))
             margins_with_error(block, theta, z, correction)
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+            if clamp is not None:  # before errors are sized: those of a far target would swamp z
+                y = clamp(y)
             if loss.kind == "residual":
                 rounded = y - z
                 lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)

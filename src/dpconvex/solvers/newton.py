@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
 from dpconvex.solvers.pairs import Pairs
-from dpconvex.solvers.solution import Solution
+from dpconvex.solvers.solution import ConvergenceError, Solution
 
 __all__ = ["Newton", "newton_steps"]
 
@@ -166,6 +166,9 @@ def _follow_widths(descent: Descent, state: State, ratio: float) -> State:
             point = _iterate(stage, stage.evaluate(point), 10).point
         except Certified as found:
             point = found.solution.point
+        except ConvergenceError:
+            # A stage only shows the way: what it cannot certify does not matter.
+            point = _best(stage, state).point
         descent.iterations += stage.iterations
         width *= ratio
     return descent.evaluate(point)
