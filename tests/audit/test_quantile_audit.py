@@ -2,8 +2,9 @@
 
 False-alarm rate: each audit refutes a true claim with probability at most 1e-6, and seeds are fixed.
 Power: at (1, 1e-2) and 400 runs per data set an eighth of the noise is refuted with a wide margin
-(the audit then proves an epsilon of 2 and more where 1 is claimed). Finer errors, down to half the
-noise, take 1e5 runs and are left to the audits of the calibrated scalar mechanisms.
+(the audit then proves an epsilon of 2 and more where 1 is claimed). Noisy gradient descent spends
+part of its budget on what the coefficients hardly show, so a twentieth is tried there. Finer errors,
+down to half the noise, take 1e5 runs and are left to the audits of the calibrated scalar mechanisms.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective
 
 RUNS = 400
-LESS = 1 / 8  # share of the noise that a sabotaged copy keeps
+LESS = {"objective": 1 / 8, "output": 1 / 8, "gradient": 1 / 20}  # noise a sabotaged copy keeps
 FAR = 1e3  # targets at opposite extremes: slopes are at their largest
 
 X = np.array([[0.0], [0.5], [-0.2]])
@@ -89,14 +90,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_honest_noise_survives_and_an_eighth_of_it_does_not(name):
+def test_honest_noise_survives_and_a_fraction_of_it_does_not(name):
     settings, pair = CASES[name]
     honest = verdict(PAIRS[pair], 1.0, **settings)
     assert honest.passed, honest.summary()
     assert honest.confidence >= 1 - 1.1e-6
-    sabotaged = verdict(PAIRS[pair], LESS, **settings)
+    sabotaged = verdict(PAIRS[pair], LESS[settings.get("mechanism", "objective")], **settings)
     assert not sabotaged.passed, sabotaged.summary()
-    assert sabotaged.epsilon_lower_bound > 1.0
+    assert sabotaged.epsilon_lower_bound > 1.5 * sabotaged.epsilon
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Quiet(ObjectivePerturbation):
     """Objective perturbation that certifies honestly and then adds too little noise."""
 
     def release(self, objective, certificate, *arguments):
-        return super().release(objective, quieter(certificate, LESS), *arguments)
+        return super().release(objective, quieter(certificate, LESS[self.name]), *arguments)
 
 
 def test_the_estimator_itself():

@@ -127,9 +127,10 @@ def test_gaussian_dp_where_it_is_not_offered(given, mechanism, ledger):
 
 
 def test_curvature_beyond_the_budget(ledger):
-    message = str(refusal(ledger, X, y, alpha=1e-9, bandwidth=0.01))
+    settings = {"mechanism": "objective", "alpha": 1e-9}
+    message = str(refusal(ledger, X, y, **settings, bandwidth=0.01))
     assert "Use a larger alpha, a larger bandwidth or a larger epsilon" in message
-    assert "larger alpha" in str(refusal(ledger, X, y, alpha=1e-9))
+    assert "larger alpha" in str(refusal(ledger, X, y, **settings))
 
 
 def changed(array, place, value):
@@ -218,7 +219,7 @@ def test_bad_data_in_predict(name):
 
 def test_a_crash_after_the_charge_costs_budget_and_stores_nothing(ledger):
     class Crash(ObjectivePerturbation):
-        def release(self, objective, certificate, noise):
+        def release(self, *arguments):
             raise KeyboardInterrupt
 
     model = DPQuantileRegressor(**SETTINGS, ledger=ledger, mechanism=Crash())
