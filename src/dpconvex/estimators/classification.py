@@ -50,7 +50,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=bandwidth,
             kernel=kernel,
-            own_influence=self.row_norm is not None,
             problems=1 if n_classes == 2 else n_classes,
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)

@@ -33,8 +33,6 @@ class ClassifierRequest:
         Fixed by the user, or left to us.
     bandwidth, kernel : float or None, Kernel or None
         Smoothing of a kinked loss.
-    own_influence : bool
-        Whether the user set the influence bound.
     problems : int
         1 for two classes, else one per class.
     """
@@ -46,7 +44,6 @@ class ClassifierRequest:
     alpha: float | None
     bandwidth: float | None
     kernel: Any
-    own_influence: bool
     problems: int
 
 
@@ -68,8 +65,6 @@ def _penalised(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
 
 
 def _gradient(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
-    if request.own_influence and mechanism == NoisyGradientDescent():
-        mechanism = NoisyGradientDescent(geometry="given")
     settings = mechanism.settings(request.bandwidth, request.kernel)
     bounds = replace(request.bounds, loss=request.plain_loss, alpha=request.alpha or 0.0)
     risk = predicted_gradient_risk(bounds, request.guarantee, settings, request.problems)

@@ -88,7 +88,9 @@ def _output(mechanism: Any, request: QuantileRequest) -> Choice:
 
 
 def _gradient(mechanism: Any, request: QuantileRequest) -> Choice:
-    if request.own_influence and mechanism == NoisyGradientDescent():
+    # Who states both the rows' influence and the residuals' scale need not pay for either.
+    informed = request.own_influence and request.bandwidth is not None
+    if informed and mechanism == NoisyGradientDescent():
         mechanism = NoisyGradientDescent(geometry="given")
     settings = mechanism.settings(request.bandwidth, request.kernel)
     predicted = predicted_gradient_excess(
