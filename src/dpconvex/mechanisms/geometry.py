@@ -123,7 +123,7 @@ def private_coordinates(
         )
         radius = _REACH * typical
         sums = _moment_sums(rows, frame, radius)
-        sums += _symmetric_noise(dimension, moment_std, noise)
+        sums = sums + _symmetric_noise(dimension, moment_std, noise)
         matrix, stretch = _whiten(sums / n_samples, moment_std / n_samples, lead)
         # In units of the radius: u / radius is what the moments were taken of.
         into_radius = np.diag(np.r_[np.ones(lead), np.full(n_features, 1 / radius)])
