@@ -151,8 +151,8 @@ def test_a_pure_budget_allows_exactly_its_sum(path):
 
 
 def test_a_delta_buys_more_charges_but_not_with_plain_sums(tmp_path):
-    best = Ledger(tmp_path / "best.db", epsilon=1.0, delta=1e-4)
-    sums = Ledger(tmp_path / "sums.db", epsilon=1.0, delta=1e-4, composition="sums")
+    best = Ledger(tmp_path / "best.db", epsilon=1.0, delta=1e-4, composition="best")
+    sums = Ledger(tmp_path / "sums.db", epsilon=1.0, delta=1e-4)
     assert charges_until_refused(sums, PureDP(0.1)) == 10
     many = charges_until_refused(best, PureDP(0.1))
     assert many > 10
@@ -245,7 +245,7 @@ def test_opening_asks_for_what_is_missing(path):
         ({"epsilon": 2.0}, "epsilon"),
         ({"epsilon": 1.0, "delta": 1e-5}, "delta"),
         ({"delta": 0.0}, "delta"),
-        ({"composition": "sums"}, "composition"),
+        ({"composition": "best"}, "composition"),
     ],
 )
 def test_a_budget_cannot_be_changed(path, changed, name):

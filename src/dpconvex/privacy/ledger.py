@@ -113,8 +113,9 @@ class Ledger:
     delta : float or None
         Likewise; None means 1e-6 for a new budget, 0 allows pure guarantees only.
     composition : {"best", "sums"} or None
-        How charges add up, for a new budget (None means "best"): see
-        :mod:`dpconvex.privacy.composition`.
+        How charges add up, for a new budget. "sums" (what None means) stays true when every charge is chosen in
+        view of earlier results; "best" also uses dp-accounting's privacy loss distributions, for plans that were
+        fixed beforehand: see :mod:`dpconvex.privacy.composition`.
 
     Notes
     -----
@@ -391,7 +392,7 @@ def _budget_record(dataset: str, asked: dict[str, Any]) -> Record:
         "dataset": dataset,
         "epsilon": asked["epsilon"],
         "delta": DEFAULT_DELTA if asked["delta"] is None else asked["delta"],
-        "composition": asked["composition"] or "best",
+        "composition": asked["composition"] or "sums",
         "time": _now(),
     }
 
