@@ -1,0 +1,235 @@
+"""Noisy gradient descent: what is planned is what is drawn, it composes to mu, and it finds the minimiser."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from sklearn.metrics import mean_pinball_loss
+
+from dpconvex import DPQuantileRegressor
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
+from dpconvex.mechanisms import NoisyGradientDescent
+from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
+
+LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge()]
+RELATIONS = ["replace_one", "add_or_remove_one"]
+
+
+class Recorder(NoiseSource):
+    """Counts what is drawn, and refuses samplers the mechanism does not announce."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.draws = Counter()
+
+    def gaussian(self, std, size):
+        self.draws[std, size] += 1
+        return super().gaussian(std, size)
+
+    def l2_laplace(self, scale, size):
+        raise AssertionError("not announced")
+
+    def add_gaussian(self, value, std):
+        raise AssertionError("not announced")
+
+
+def facts(loss, n, d=3, neighbors="replace_one", intercept=True, row_norm=None):
+    row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm, fit_intercept=intercept)
+    bounds = LinearBounds(n, d, loss, row_map.row_norm, row_map.max_norm, intercept, 0.0, neighbors)
+    return row_map, bounds
+
+
+def objective_of(X, y, row_map, bounds):
+    rows = MemoryRows(X, y, row_map, threads=1)
+    return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
+
+
+def spent(certificate):
+    """``sqrt(sum of releases (sensitivity / std)^2)``."""
+    return math.sqrt(
+        sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values())
+    )
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("geometry", ["private", "given"])
+@pytest.mark.parametrize("n", [50, 2_000, 1_000_000])
+def test_phases_compose_to_mu(loss, neighbors, geometry, n):
+    _, bounds = facts(loss, n, neighbors=neighbors)
+    for guarantee in (GaussianDP(0.7), ApproxDP(1.0, 1e-6)):
+        certificate = NoisyGradientDescent(geometry=geometry).certify(
+            bounds, guarantee, {"gradient": NoisyGradientDescent(geometry=geometry).settings()}
+        )
+        mu = spent(certificate)
+        if isinstance(guarantee, GaussianDP):
+            assert mu == pytest.approx(0.7, rel=1e-12)
+        else:
+            assert GaussianDP(mu * (1 - 1e-9)).delta(1.0) <= 1e-6
+            assert GaussianDP(mu * 1.001).delta(1.0) > 1e-6
+        certificate.verify()
+        assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("geometry", ["private", "given"])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 100.0])
+def test_draws_are_those_of_the_certificate(loss, neighbors, geometry, mu):
+    """No release without its noise, no noise without its release, in every degree of effort."""
+    rng = np.random.default_rng(0)
+    n = 60
+    X, y = rng.uniform(-1, 1, size=(n, 3)), rng.choice([-1.0, 1.0], size=n)
+    row_map, bounds = facts(
+        loss, n + 7, neighbors=neighbors
+    )  # nominal: need not be the true number
+    mechanism = NoisyGradientDescent(geometry=geometry)
+    certificate = mechanism.certify(bounds, GaussianDP(mu), {"gradient": mechanism.settings()})
+    noise, record = Recorder(0), {}
+    mechanism.release(objective_of(X, y, row_map, bounds), certificate, noise, record)
+    planned = Counter()
+    for term in certificate.noise.values():
+        planned[term["std"], term["dimension"]] += term["releases"]
+    assert noise.draws == planned
+    assert ("coordinates" in record) == ("moments" in certificate.noise)
+    assert ("residual_scale" in record) == ("residuals" in certificate.noise)
+
+
+def test_problems_share_the_budget():
+    _, bounds = facts(Logistic(), 1000)
+    mechanism = NoisyGradientDescent()
+    parameters = {"gradient": mechanism.settings(), "problems": 4}
+    certificate = mechanism.certify(bounds, GaussianDP(1.0), parameters)
+    assert spent(certificate) == pytest.approx(0.5, rel=1e-12)
+
+
+def test_more_data_buy_more_effort():
+    """From the influence bound's own scale to two rounds of geometry and a residual scale."""
+    plans = [
+        plan_gradient(facts(Pinball(0.9), n)[1], 0.5, NoisyGradientDescent().settings())
+        for n in (100, 2_000, 100_000)
+    ]
+    assert [plan.rounds for plan in plans] == [1, 1, 2]
+    assert [plan.finds_scale for plan in plans] == [False, True, True]
+    assert plans[0].relative_error > plans[1].relative_error > plans[2].relative_error
+    given = plan_gradient(
+        facts(Pinball(0.9), 100_000)[1], 0.5, NoisyGradientDescent().settings(bandwidth=0.1)
+    )
+    assert not given.finds_scale
+
+
+@pytest.mark.parametrize("guarantee", [PureDP(1.0), GaussianDP(0.0), ApproxDP(1.0, 0.0)])
+def test_guarantees_without_gaussian_noise_are_refused(guarantee):
+    _, bounds = facts(Pinball(0.5), 100)
+    with pytest.raises(ValueError, match="use objective or output perturbation"):
+        NoisyGradientDescent().certify(bounds, guarantee)
+
+
+def test_unbounded_slopes_are_refused():
+    _, bounds = facts(Squared(), 100)
+    with pytest.raises(ValueError, match="Use Huber"):
+        NoisyGradientDescent().certify(bounds, GaussianDP(1.0))
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, True, "3"])
+def test_steps_are_checked_before_anything_is_spent(steps):
+    with pytest.raises(ValueError, match="'steps' parameter"):
+        NoisyGradientDescent(steps=steps).settings()
+
+
+def test_geometry_is_checked():
+    with pytest.raises(ValueError, match="'geometry' parameter"):
+        NoisyGradientDescent(geometry="round").settings()
+
+
+def test_steps_are_obeyed():
+    _, bounds = facts(Pinball(0.5), 100)
+    for steps in (1, np.int64(7)):
+        mechanism = NoisyGradientDescent(steps=steps)
+        certificate = mechanism.certify(bounds, GaussianDP(1.0), {"gradient": mechanism.settings()})
+        assert certificate.noise["gradients"]["releases"] == steps
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("scale", [0.01, 0.2])
+def test_without_noise_it_finds_the_quantile(quantile, scale):
+    """A budget so large that noise vanishes: what remains is the error of the optimisation itself."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(4_000, 3))
+    line = 0.3 + X @ np.array([0.3, -0.2, 0.1])
+    y = line + scale * rng.normal(size=4_000)
+    model = DPQuantileRegressor(
+        quantile, mu=1e5, feature_bounds=(-1, 1), target_bounds=(-1, 1), mechanism="gradient",
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    best = line + np.quantile(y - line, quantile)
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(
+        y, best, alpha=quantile
+    )
+    assert ratio < 1.01
+
+
+def test_columns_of_different_scale():
+    """Columns that fill 1 % to 100 % of their public bounds, away from the centre, are all found."""
+    rng = np.random.default_rng(2)
+    n = 20_000
+    spread = np.array([1.0, 0.3, 0.1, 0.03, 0.01])
+    X = 0.5 * (1 - spread) + spread * rng.uniform(-1, 1, size=(n, 5)) * 0.5
+    line = (X / spread) @ np.array([0.2, -0.2, 0.15, 0.1, -0.15])
+    line = line - line.mean()
+    y = line + 0.1 * rng.normal(size=n)
+    model = DPQuantileRegressor(
+        0.7, epsilon=1.0, delta=1e-6, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0
+    ).fit(X, y)
+    assert model.certificate_.mechanism == "gradient"
+    best = line + 0.1 * 0.5244
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=0.7) / mean_pinball_loss(
+        y, best, alpha=0.7
+    )
+    assert ratio < 1.05
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.9])
+def test_targets_far_narrower_than_their_range(quantile):
+    """A public range 50 times the residual spread: the scale is found, not assumed."""
+    rng = np.random.default_rng(3)
+    n = 20_000
+    X = rng.uniform(0, 10, size=(n, 4))
+    line = 30 + X @ np.array([1.0, -1.0, 0.5, 0.0])
+    y = line + 2.0 * rng.normal(size=n)
+    model = DPQuantileRegressor(
+        quantile, epsilon=1.0, delta=1e-6, feature_bounds=(0, 10), target_bounds=(-20, 80),
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    best = line + 2.0 * {0.5: 0.0, 0.9: 1.28155}[quantile]
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(
+        y, best, alpha=quantile
+    )
+    assert ratio < 1.05
+    assert 0.5 < model.released_["residual_scale"] / (2.0 / 50) < 2.0
+
+
+class Counted(NoiseSource):
+    """No noise, and a count of how often it was asked."""
+
+    calls = 0
+
+    def gaussian(self, std, size):
+        self.calls += 1
+        return np.zeros(size)
+
+
+@pytest.mark.parametrize("middle", [0.01, 0.2, 3.0])
+def test_private_median_brackets_the_median(middle):
+    """Six halvings of ten octaves leave a bracket of 10/64 octaves."""
+    y = middle * 2.0 ** np.random.default_rng(0).normal(size=501)
+    rows = MemoryRows(np.zeros((501, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
+    noise = Counted(0)
+    found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, 1.0, 501, noise)
+    assert abs(math.log2(found / np.median(y))) <= 10 / 64
+    assert noise.calls == SEARCH_STEPS
