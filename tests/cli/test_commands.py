@@ -219,7 +219,15 @@ def test_every_option_belongs_to_a_task_and_is_explained(folder):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_fits_verifies_and_predicts(folder, task):
-    result = folder.fit("--task", task)
+    target = ()
+    if TASKS[task].labels:
+        table = pl.read_csv(folder / "sales.csv")
+        label = pl.when(pl.col("demand") > 50).then(pl.lit("busy")).otherwise(pl.lit("quiet"))
+        table.with_columns(label.alias("kind")).write_csv(folder / "sales.csv")
+        bounds = (folder / "bounds.toml").read_text().replace("[target]\ndemand = [0, 150]\n", "")
+        (folder / "bounds.toml").write_text(bounds)
+        target = ("--target", "kind")
+    result = folder.fit("--task", task, *target)
     assert result.exit_code == 0, result.output
     assert folder.run("verify", "model.json").exit_code == 0
     assert folder.run("predict", "model.json", "sales.csv", "--out", "p.csv").exit_code == 0

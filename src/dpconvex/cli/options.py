@@ -48,6 +48,8 @@ class Task:
 TASKS: dict[str, Task] = {
     "quantile": Task("DPQuantileRegressor"),
     "newsvendor": Task("DPNewsvendor"),
+    "svm": Task("DPLinearSVC", labels=True),
+    "logistic": Task("DPLogisticRegression", labels=True),
 }
 
 BUDGET, MODEL = "Privacy budget", "Model"

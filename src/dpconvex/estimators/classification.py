@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         owner = type(self).__name__
         X, y = read_training(self, X, y)
-        check_classification_targets(y)
+        with (
+            warnings.catch_warnings()
+        ):  # whether scikit-learn finds many labels odd depends on the data
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(y)
         if self.classes is None:
             self.classes_ = np.unique(y)
         else:
