@@ -439,6 +439,18 @@ def test_noise_shrinks_with_the_budget(mechanism, term):
     assert stds(1000, neighbors="add_or_remove_one", nominal_samples=1000) < stds(1000)
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("bandwidth", [None, 1.0, 8.0])
+def test_a_larger_penalty_shrinks_more(mechanism, bandwidth):
+    def size(alpha):
+        settings = {**BOUNDED, "bandwidth": bandwidth, "mechanism": mechanism, "random_state": 0}
+        model = DPQuantileRegressor(epsilon=20.0, alpha=alpha, **settings).fit(X, y)
+        return float(np.linalg.norm(model.coef_))
+
+    assert 5.0 > size(0.1) > size(1.0) > size(10.0) > size(1e3)
+    assert size(1e3) < 0.01
+
+
 @pytest.mark.parametrize("rows", [10**3, 10**5, 10**7])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0, 1e5])
 def test_default_noise_of_the_release_stays_small(rows, epsilon):

@@ -331,10 +331,10 @@ class _Descent:
         for step in range(steps):
             gradient = self._moving_sum(coordinates, phi, width(step))
             gradient = (gradient + self.noise.gaussian(std, phi.size)) / self.n
-            ridge = (
-                self.alpha * (coordinates.matrix @ coordinates.to_rows(phi)) if self.alpha else 0.0
-            )
-            phi = phi - rate(step) * (gradient + pull(step) * constant + ridge)
+            phi = phi - rate(step) * (gradient + pull(step) * constant)
+            if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
+                penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)
+                phi = np.linalg.solve(np.eye(phi.size) + penalty, phi)
             if step >= first_kept:
                 kept += phi
         return kept / (steps - first_kept)
