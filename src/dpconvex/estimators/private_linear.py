@@ -165,11 +165,9 @@ class PrivateLinearModel(BaseEstimator):
         plan = self._plan(*X.shape)
         certificate = plan.certificate
         objectives = [
-            EmpiricalObjective(
+            self._objective(
                 MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale),
-                certificate.bounds.loss,
-                certificate.bounds.alpha,
-                divisor=certificate.bounds.n_samples,
+                certificate,
             )
             for target in targets
         ]
@@ -198,6 +196,11 @@ class PrivateLinearModel(BaseEstimator):
         self.certificate_ = certificate
         self.released_ = released[0] if len(released) == 1 else {"problems": released}
         return self
+
+    def _objective(self, rows: Any, certificate: Certificate) -> Any:
+        """Return the function of theta whose minimiser is released privately."""
+        bounds = certificate.bounds
+        return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         """Return checked rows and the target of each problem to solve; a regression has one."""
