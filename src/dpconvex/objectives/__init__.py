@@ -1,5 +1,7 @@
 """Data and a loss become a function of theta, always a MEAN over rows."""
 
+from dpconvex.objectives.adversarial import AdversarialObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
+from dpconvex.objectives.tilted import TiltedObjective
 
-__all__ = ["EmpiricalObjective"]
+__all__ = ["AdversarialObjective", "EmpiricalObjective", "TiltedObjective"]

@@ -15,6 +15,8 @@ from .composition import compose_epsilon
 from .guarantees import ApproxDP, GaussianDP, PureDP
 from .ledger import BudgetExceeded, Ledger, LedgerError
 from .noise import NoiseSource
+from .robust_bounds import RobustBounds
+from .tilted_bounds import TiltedBounds
 
 __all__ = [
     "ApproxDP",
@@ -28,6 +30,8 @@ __all__ = [
     "LinearBounds",
     "NoiseSource",
     "PureDP",
+    "RobustBounds",
+    "TiltedBounds",
     "compose_epsilon",
     "gaussian_mu",
     "gaussian_scale",

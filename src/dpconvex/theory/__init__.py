@@ -3,6 +3,7 @@
 from .classification_risk import penalty_for, predicted_gradient_risk
 from .gradient_risk import predicted_gradient_excess
 from .output_bounds import TableRow, excess_risk_bound, solver_iterations, table
+from .output_only_risk import robust_penalty, tilted_penalty
 from .output_presets import OutputPreset, OutputProblem, output_preset
 from .output_risk import linear_preset, output_prescription, predicted_output_excess
 from .quantile_presets import QuantilePreset, theorem_3_6
@@ -23,7 +24,9 @@ __all__ = [
     "predicted_gradient_excess",
     "predicted_gradient_risk",
     "predicted_output_excess",
+    "robust_penalty",
     "solver_iterations",
     "table",
     "theorem_3_6",
+    "tilted_penalty",
 ]

@@ -1,0 +1,184 @@
+"""The robust objective: every row is moved by an adversary before its loss is taken, in closed form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows
+
+__all__ = ["AdversarialObjective", "dual_norm"]
+
+Array = npt.NDArray[np.float64]
+
+
+def dual_norm(coefficients: Array, norm: str, width: float) -> tuple[float, Array, Array]:
+    """Return the smoothed dual norm of `coefficients`, its gradient, and its Hessian.
+
+    ``sqrt(||c||_2^2 + width^2) - width`` for ``norm="l2"`` and ``sum_j sqrt(c_j^2 + width^2) - width`` for ``"linf"``,
+    whose dual is the l1 norm. Convex, 0 at 0, and short of the dual norm by at most ``width`` (times the number of
+    coefficients for ``"linf"``).
+
+    Parameters
+    ----------
+    coefficients : array
+        Without the intercept.
+    norm : {"l2", "linf"}
+        Norm of the adversary.
+    width : float
+        Width of the smoothing, positive.
+    """
+    if norm == "linf":
+        root = np.hypot(coefficients, width)
+        # sqrt(c^2 + w^2) - w without cancellation
+        value = float(np.sum(coefficients**2 / (root + width)))
+        return value, coefficients / root, np.diag(width**2 / root**3)
+    length = math.hypot(float(np.linalg.norm(coefficients)), width)
+    value = float(coefficients @ coefficients) / (length + width)
+    slope = coefficients / length
+    return value, slope, (np.eye(coefficients.size) - np.outer(slope, slope)) / length
+
+
+class AdversarialObjective:
+    r"""Mean of worst-case margin losses with a ridge.
+
+    ``F(theta) = (1/N) sum_i w_i c(y_i x~_i . theta - radius M(theta)) + (alpha/2) ||theta||^2`` with M the smoothed
+    dual norm of the coefficients without the intercept (:func:`dual_norm`) and ``N = divisor``. Up to the smoothing
+    this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never increases: the worst
+    perturbation points against the label, the same for all rows with one label.
+
+    Parameters
+    ----------
+    rows : MemoryRows or another engine
+        Mapped rows, labels -1 and +1, influence weights.
+    loss : Loss
+        Smooth margin loss that never increases in ``y z``.
+    alpha : float
+        Ridge; it covers the intercept too.
+    radius : float
+        How far the adversary moves a row, in mapped units.
+    norm : {"l2", "linf"}
+        Norm in which the radius is meant.
+    width : float
+        Width of the smoothing of M.
+    divisor : float, optional
+        The public N; the number of rows by default.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: Any,
+        alpha: float,
+        radius: float,
+        norm: str = "l2",
+        width: float = 0.01,
+        divisor: float | None = None,
+    ) -> None:
+        if getattr(loss, "kind", None) != "margin":
+            raise ValueError(
+                "The 'loss' parameter of AdversarialObjective must be a margin loss, such as Logistic(). "
+                f"Got {type(loss).__name__} instead."
+            )
+        if norm not in ("l2", "linf"):
+            raise ValueError(
+                f"The 'norm' parameter of AdversarialObjective must be 'l2' or 'linf'. Got {norm!r} instead."
+            )
+        self.rows = rows
+        self.loss = loss
+        self.alpha = float(alpha)
+        self.radius = float(radius)
+        self.norm = norm
+        self.width = float(width)
+        self.divisor = float(rows.n_rows if divisor is None else divisor)
+        self.dim = int(rows.dim)
+        self._lead = int(rows.row_map.fit_intercept)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows summed over."""
+        return self.rows.n_rows
+
+    @property
+    def strong_convexity(self) -> float:
+        """Lower bound of the curvature of F, from the ridge alone."""
+        return self.alpha
+
+    @property
+    def adversary_reach(self) -> float:
+        """``radius sup ||gradient of M||``."""
+        count = self.dim - self._lead
+        return self.radius * (math.sqrt(count) if self.norm == "linf" else 1.0)
+
+    @property
+    def gradient_bound(self) -> float:
+        """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz (w||x~|| + reach)``."""
+        share = self.n_rows / self.divisor
+        reach = self.rows.row_map.weighted_norm + self.adversary_reach
+        return float(share * self.loss.lipschitz * reach)
+
+    def value(self, theta: npt.ArrayLike) -> float:
+        """F(theta)."""
+        return self.value_and_gradient(theta)[0]
+
+    def gradient(self, theta: npt.ArrayLike) -> Array:
+        """Gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, ``c'`` in the margin z."""
+        return self.value_and_gradient(theta)[1]
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient, in one pass."""
+        theta = np.asarray(theta, dtype=np.float64)
+        taken, slope, _ = self._adversary(theta)
+        loss = self.loss
+
+        def part(y: Array, z: Array, w: Array) -> tuple[Any, ...]:
+            z = z - y * taken  # y (z - y taken) = y z - taken
+            slopes = w * loss.gradient(y, z)
+            return slopes, float(slopes @ y), float(w @ loss.value(y, z))
+
+        total, pull, value = self.rows.combine(theta, part)
+        gradient = (total - pull * slope) / self.divisor + self.alpha * theta
+        return value / self.divisor + 0.5 * self.alpha * float(theta @ theta), gradient
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian ``(1/N) sum_i [w_i c''_i v_i v_i^T - w_i c'_i y_i radius M''] + alpha I``, ``v = x~ - y radius M'``."""
+        theta = np.asarray(theta, dtype=np.float64)
+        taken, slope, bend = self._adversary(theta)
+        loss = self.loss
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            z = block @ theta - y * taken
+            curvature = np.maximum(w * loss.curvature(y, z), 0.0)
+            moved = (block - y[:, None] * slope) * np.sqrt(curvature)[:, None]
+            return moved.T @ moved, float((w * loss.gradient(y, z)) @ y)
+
+        second, pull = self.rows.sum(part)
+        return np.asarray((second - pull * bend) / self.divisor + self.alpha * np.eye(self.dim))
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the floating-point error of `gradient` at theta.
+
+        As in `EmpiricalObjective.rounding_allowance`, with the adversary's share of a margin, at most
+        ``reach ||theta||``, computed within ``dim + 10`` roundings of its size, and its part of the gradient within
+        as many of its own. Labels have size 1.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
+        size, share = float(np.linalg.norm(theta)), self.n_rows / self.divisor
+        # sup w ||x~|| (||x~|| + reach) and alike, from the bounds of w ||x~||^2 and w ||x~||
+        square = row_map.weighted_square + 2 * row_map.weighted_norm * reach + reach**2
+        margins = (self.dim + 10) * square * size + 4 * (row_map.weighted_norm + reach)
+        slopes = share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
+        sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
+        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
+
+    def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
+        """Return what the adversary takes from every margin, with gradient and Hessian in theta."""
+        taken, slope, bend = dual_norm(theta[self._lead :], self.norm, self.width)
+        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        gradient[self._lead :] = slope
+        hessian[self._lead :, self._lead :] = bend
+        return self.radius * taken, self.radius * gradient, self.radius * hessian

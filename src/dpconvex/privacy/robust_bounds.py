@@ -1,0 +1,136 @@
+r"""Bounds of adversarially robust linear classification: an adversary moves every row by up to a radius.
+
+A record's loss is ``w c(y x . theta - radius N(theta))``, ``c`` convex and never increasing and ``N`` the smoothed
+dual norm of the coefficients without the intercept: what an adversary can take from the margin. It is convex in
+theta, but its gradient ``w c' (y x - radius grad N)`` is no multiple of a fixed row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .bounds import _KINDS, Bounds, LinearBounds
+from .guarantees import check_number
+
+__all__ = ["NORMS", "RobustBounds"]
+
+NORMS = ("l2", "linf")
+
+
+@dataclass(frozen=True)
+class RobustBounds(Bounds):
+    r"""Public facts of a robust linear classifier: those of :class:`LinearBounds`, and the adversary.
+
+    With ``g`` the largest norm of a gradient of N (1 for ``l2``; ``sqrt(d)`` for ``linf``, whose dual norm is l1),
+    ``a = radius g``, ``c = 1`` for an intercept, ``U, X`` as in :class:`LinearBounds`:
+
+        lipschitz  = slope sqrt(c + (min(U, X) + a)^2)
+        smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius / width
+
+    because the adversary does not move the intercept, ``w <= 1``, and N curves by at most ``1 / width``. The supremum
+    is convex in ``||x||`` beyond U, hence attained at U or X.
+
+    Parameters
+    ----------
+    n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
+        As in :class:`LinearBounds`; ``loss`` is a smooth margin loss that never increases.
+    radius : float
+        How far a row can be moved, in mapped units.
+    norm : {"l2", "linf"}
+        Norm in which the radius is meant.
+    width : float
+        ``N(theta) = sqrt(||theta||_2^2 + width^2) - width``, or the sum of this over coordinates for the l1 norm.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> RobustBounds(1000, 4, Logistic(), 1.0, 1.0, alpha=0.1, radius=0.5, norm="linf").lipschitz
+    2.23606797749979
+    """
+
+    n_samples: int
+    n_features: int
+    loss: Any
+    row_norm: float
+    max_norm: float
+    fit_intercept: bool = True
+    alpha: float = 0.0
+    neighbors: str = "replace_one"
+    radius: float = 0.1
+    norm: str = "l2"
+    width: float = 0.01
+
+    def __post_init__(self) -> None:
+        self._check_shared()
+        check_number(
+            "radius", "RobustBounds", self.radius, "a finite number of at least 0", 0, math.inf
+        )
+        check_number(
+            "width",
+            "RobustBounds",
+            self.width,
+            "a finite number above 0",
+            0,
+            math.inf,
+            low_open=True,
+        )
+        if self.norm not in NORMS:
+            raise ValueError(
+                f"The 'norm' parameter of RobustBounds must be one of {list(NORMS)}. Got {self.norm!r} instead."
+            )
+        if getattr(self.loss, "kind", None) != "margin":
+            raise ValueError(
+                "The 'loss' parameter of RobustBounds must be a margin loss, such as Logistic(). "
+                f"Got {type(self.loss).__name__} instead."
+            )
+        _ = self.record  # checks the fields that it shares
+
+    @property
+    def record(self) -> LinearBounds:
+        """The same facts without an adversary."""
+        return LinearBounds(
+            self.n_samples,
+            self.n_features,
+            self.loss,
+            self.row_norm,
+            self.max_norm,
+            self.fit_intercept,
+            self.alpha,
+            self.neighbors,
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def adversary_reach(self) -> float:
+        """``a = radius sup ||grad N||``: how far the adversary moves a row, in Euclidean norm."""
+        return self.radius * (math.sqrt(self.n_features) if self.norm == "linf" else 1.0)
+
+    @property
+    def lipschitz(self) -> float:
+        """``slope sqrt(c + (min(U, X) + a)^2)``."""
+        longest = min(self.row_norm, self.max_norm) + self.adversary_reach
+        return float(self.loss.lipschitz) * math.hypot(self.fit_intercept, longest)
+
+    @property
+    def smoothness(self) -> float:
+        """``curvature sup w (c + (||x|| + a)^2) + slope radius / width``."""
+        limit, largest, reach = self.row_norm, self.max_norm, self.adversary_reach
+        factor = self.fit_intercept + (min(limit, largest) + reach) ** 2
+        if largest > limit:
+            factor = max(factor, limit / largest * (self.fit_intercept + (largest + reach) ** 2))
+        bend = float(self.loss.lipschitz) * self.radius / self.width
+        return float(self.loss.smoothness) * factor + bend
+
+    @property
+    def rank(self) -> int:
+        """All coefficients: the adversary's part of a gradient turns with theta."""
+        return self.dimension if self.radius > 0 else 1
+
+
+_KINDS["RobustBounds"] = RobustBounds
