@@ -18,6 +18,7 @@ from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import Kernel, convolve
 from dpconvex.theory import (
+    contractive_bandwidth,
     objective_prescription,
     output_prescription,
     predicted_gradient_excess,
@@ -100,10 +101,39 @@ def _gradient(mechanism: Any, request: QuantileRequest) -> Choice:
     return Choice(mechanism, bounds, request.bandwidth, predicted, {"gradient": settings})
 
 
+def _stochastic(mechanism: Any, request: QuantileRequest) -> Choice:
+    """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    settings = mechanism.settings(bounds, request.guarantee)
+    bandwidth = request.bandwidth or contractive_bandwidth(
+        request.kernel, bounds.curvature_factor, settings["step_size"]
+    )
+    bounds = replace(bounds, loss=convolve(bounds.loss, request.kernel, bandwidth))
+    return Choice(mechanism, bounds, bandwidth, float("nan"), {mechanism.name: settings})
+
+
+def _phased(mechanism: Any, request: QuantileRequest) -> Choice:
+    """Smooth as little as keeps one pass contractive; certified solutions need no smoothing."""
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    bandwidth = request.bandwidth
+    if bandwidth is None and mechanism.name == "phased-sgd":
+        step = mechanism.wanted_step(bounds, request.guarantee) / mechanism.decay
+        # A hair wider, so that rounding cannot make the step too long.
+        factor = (1 + 1e-9) * bounds.curvature_factor
+        bandwidth = contractive_bandwidth(request.kernel, factor, step, bounds.alpha)
+    if bandwidth is not None:
+        bounds = replace(bounds, loss=convolve(bounds.loss, request.kernel, bandwidth))
+    settings = mechanism.settings(bounds, request.guarantee)
+    return Choice(mechanism, bounds, bandwidth, float("nan"), {mechanism.name: settings})
+
+
 _PLANNERS: dict[str, Callable[[Any, QuantileRequest], Choice]] = {
     "objective": _objective,
     "output": _output,
     "gradient": _gradient,
+    "sgd": _stochastic,
+    "phased-erm": _phased,
+    "phased-sgd": _phased,
 }
 
 

@@ -4,11 +4,16 @@ from .gradient import NoisyGradientDescent
 from .mechanism import Mechanism, resolve_mechanism
 from .objective import ObjectivePerturbation
 from .output import OutputPerturbation
+from .phased import PhasedERM, PhasedSGD
+from .stochastic import NoisySGD
 
 __all__ = [
     "Mechanism",
     "NoisyGradientDescent",
+    "NoisySGD",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "PhasedERM",
+    "PhasedSGD",
     "resolve_mechanism",
 ]

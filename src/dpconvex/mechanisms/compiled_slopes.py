@@ -48,11 +48,11 @@ class CompiledSlope(NamedTuple):
     formula, kernel : int
         Which slope, and which kernel smooths it.
     width : float
-        Bandwidth of a convolution, modulus of a Moreau envelope, width of a Huber loss.
+        Reciprocal bandwidth of a convolution, modulus of a Moreau envelope, width of a Huber loss.
     first : float
         Leftmost slope (mean of the outermost slopes for a plain kinked loss).
     factor : float
-        What the slope is multiplied by.
+        What the slope of a loss without knots is multiplied by.
     knots, slopes : arrays
         Knots, and for each the jump of the slope (half of it for a plain kinked loss, the slope to its left for an
         envelope, with the last slope at the end).
@@ -79,7 +79,7 @@ def compile_slope(loss: Any) -> CompiledSlope | None:
         assert kinks is not None, "checked at construction"
         jumps = 2.0 * np.array(kinks.weights)
         return CompiledSlope(
-            residual, _CONVOLVED, kernel, loss.bandwidth, kinks.slopes[0], 1.0,
+            residual, _CONVOLVED, kernel, 1.0 / loss.bandwidth, kinks.slopes[0], 1.0,
             np.array(kinks.knots), jumps,
         )  # fmt: skip
     if isinstance(loss, MoreauLoss):
@@ -97,7 +97,9 @@ def compile_slope(loss: Any) -> CompiledSlope | None:
         )  # fmt: skip
     if isinstance(loss, Scaled):
         inner = compile_slope(loss.loss)
-        return None if inner is None else inner._replace(factor=loss.factor * inner.factor)
+        if inner is None or inner.knots.size:  # a smoothed loss: scale it before it is smoothed
+            return None
+        return inner._replace(factor=loss.factor * inner.factor)
     # By exact type: a subclass may compute something else.
     if type(loss) is Logistic:
         return CompiledSlope(residual, _LOGISTIC, 0, 1.0, 0.0, 1.0, none, none)
@@ -130,7 +132,7 @@ def slope(loss: Any, y: float, z: float) -> float:
     if loss.formula == 1:
         value = loss.first
         for j in range(loss.knots.size):
-            value += loss.slopes[j] * _cdf(loss.kernel, (u - loss.knots[j]) / loss.width)
+            value += loss.slopes[j] * _cdf(loss.kernel, (u - loss.knots[j]) * loss.width)
     elif loss.formula == 0:
         value = loss.first
         for j in range(loss.knots.size):
@@ -145,12 +147,11 @@ def slope(loss: Any, y: float, z: float) -> float:
             low, high = loss.slopes[j], loss.slopes[j + 1]
             value += min(max(loss.width * (u - loss.knots[j]), low), high) - low
     elif loss.formula == 3:
-        value = -1.0 / (1.0 + math.exp(u))
+        value = -loss.factor / (1.0 + math.exp(u))
     elif loss.formula == 4:
-        value = min(max(u, -loss.width), loss.width)
+        value = loss.factor * min(max(u, -loss.width), loss.width)
     else:
-        value = u
-    value *= loss.factor
+        value = loss.factor * u
     return -value if loss.residual else y * value
 
 

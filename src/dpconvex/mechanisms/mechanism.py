@@ -47,11 +47,16 @@ def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     from .gradient import NoisyGradientDescent
     from .objective import ObjectivePerturbation
     from .output import OutputPerturbation
+    from .phased import PhasedERM, PhasedSGD
+    from .stochastic import NoisySGD
 
     names: dict[str, Any] = {
         "objective": ObjectivePerturbation,
         "output": OutputPerturbation,
         "gradient": NoisyGradientDescent,
+        "sgd": NoisySGD,
+        "phased-erm": PhasedERM,
+        "phased-sgd": PhasedSGD,
     }
     if isinstance(mechanism, str) and mechanism in names:
         return names[mechanism]()

@@ -8,25 +8,39 @@ from .output_presets import OutputPreset, OutputProblem, output_preset
 from .output_risk import linear_preset, output_prescription, predicted_output_excess
 from .quantile_presets import QuantilePreset, theorem_3_6
 from .quantile_risk import Prescription, objective_prescription
+from .sgd_presets import (
+    PhasedPreset,
+    SGDPreset,
+    contractive_bandwidth,
+    phased_erm_preset,
+    phased_sgd_preset,
+    theorem_3_4,
+)
 
 __all__ = [
     "OutputPreset",
     "OutputProblem",
+    "PhasedPreset",
     "Prescription",
     "QuantilePreset",
+    "SGDPreset",
     "TableRow",
+    "contractive_bandwidth",
     "excess_risk_bound",
     "linear_preset",
     "objective_prescription",
     "output_prescription",
     "output_preset",
     "penalty_for",
+    "phased_erm_preset",
+    "phased_sgd_preset",
     "predicted_gradient_excess",
     "predicted_gradient_risk",
     "predicted_output_excess",
     "robust_penalty",
     "solver_iterations",
     "table",
+    "theorem_3_4",
     "theorem_3_6",
     "tilted_penalty",
 ]

@@ -1,0 +1,127 @@
+"""The compiled loops of stochastic gradient descent, and the samplers of its batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .compiled_slopes import slope
+
+__all__ = ["draw_batches", "run_batches", "run_one_pass", "run_single"]
+
+_FAST = {"reassoc", "contract"}
+
+
+def draw_batches(
+    generator: np.random.Generator,
+    sampling: str,
+    n_rows: int,
+    batch_size: int,
+    rate: float,
+    steps: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw the sizes of the next batches, and the random swaps that choose their members.
+
+    A batch of size k is the first k entries of a permutation after swapping entry ``j`` with a uniform one of
+    ``j, ..., n_rows - 1`` for j = 0, ..., k-1: a uniformly random set of k records whatever the permutation was. Sizes
+    are `batch_size` for "fixed" and Binomial(n_rows, rate) for "poisson", which includes every record independently.
+
+    Returns
+    -------
+    (array of shape (steps,), array of shape (sum of sizes,))
+        Sizes, and the positions to swap with, batch after batch.
+    """
+    if sampling == "fixed":
+        sizes = np.full(steps, batch_size, dtype=np.int64)
+    elif sampling == "poisson":
+        sizes = generator.binomial(n_rows, rate, size=steps).astype(np.int64)
+    else:
+        raise ValueError(
+            f"A sampling scheme must be 'fixed' or 'poisson'. Got {sampling!r} instead."
+        )
+    ends = np.cumsum(sizes)
+    position = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
+    return sizes, generator.integers(position, n_rows)
+
+
+@numba.njit(cache=True)
+def members(permutation: Any, swaps: Any, start: int, size: int) -> None:
+    """Move a batch to the front of the permutation."""
+    for j in range(size):
+        k = swaps[start + j]
+        permutation[j], permutation[k] = permutation[k], permutation[j]
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def run_single(
+    generator: Any, chosen: Any, rows: Any, targets: Any, weights: Any, loss: Any,
+    theta: Any, total: Any, rate: float, alpha: float, std: float,
+) -> None:  # fmt: skip
+    """Take one step per chosen record, in place; the iterates are added to `total`.
+
+    Noise is drawn inside the loop: the processor draws ahead while a step waits for its slope.
+    """
+    dim = theta.size
+    shrink, spread = 1.0 - rate * alpha, -rate * std
+    noise = np.empty(dim)
+    for t in range(chosen.size):
+        i = chosen[t]
+        margin = 0.0
+        for j in range(dim):
+            margin += rows[i, j] * theta[j]
+        multiple = -rate * weights[i] * slope(loss, targets[i], margin)
+        for j in range(dim):
+            noise[j] = spread * generator.standard_normal()
+        for j in range(dim):
+            value = shrink * theta[j] + (multiple * rows[i, j] + noise[j])
+            theta[j] = value
+            total[j] += value
+
+
+@numba.njit(cache=True, fastmath=_FAST)
+def run_batches(
+    generator: Any, sizes: Any, swaps: Any, permutation: Any, rows: Any, targets: Any, weights: Any,
+    loss: Any, theta: Any, total: Any, rate: float, alpha: float, std: float, divisor: float,
+) -> None:  # fmt: skip
+    """Take one step per batch, in place: gradients are summed, noise added, and the sum divided by `divisor`."""
+    dim = theta.size
+    gradient = np.empty(dim)
+    start = 0
+    for t in range(sizes.size):
+        members(permutation, swaps, start, sizes[t])
+        start += sizes[t]
+        for j in range(dim):
+            gradient[j] = std * generator.standard_normal()
+        for k in range(sizes[t]):
+            i = permutation[k]
+            margin = 0.0
+            for j in range(dim):
+                margin += rows[i, j] * theta[j]
+            multiple = weights[i] * slope(loss, targets[i], margin)
+            for j in range(dim):
+                gradient[j] += multiple * rows[i, j]
+        for j in range(dim):
+            value = theta[j] - rate * (gradient[j] / divisor + alpha * theta[j])
+            theta[j] = value
+            total[j] += value
+
+
+@numba.njit(cache=True)
+def run_one_pass(
+    order: Any, rows: Any, targets: Any, weights: Any, loss: Any, theta: Any, total: Any,
+    rate: float, alpha: float,
+) -> None:  # fmt: skip
+    """Take one noiseless step per record of `order`, in place; the iterates are added to `total`."""
+    dim = theta.size
+    for t in range(order.size):
+        i = order[t]
+        margin = 0.0
+        for j in range(dim):
+            margin += rows[i, j] * theta[j]
+        multiple = weights[i] * slope(loss, targets[i], margin)
+        for j in range(dim):
+            theta[j] -= rate * (multiple * rows[i, j] + alpha * theta[j])
+            total[j] += theta[j]
