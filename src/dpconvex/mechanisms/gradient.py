@@ -265,6 +265,7 @@ class _Descent:
             averaged=0.5,
             # A wide kernel pushes a quantile away from the median, so the level follows the bandwidth.
             pull=lambda step: narrow / width(step),
+            radius=self.plan.radius,
         )
 
     def _smooth_descent(self, coordinates: Coordinates, start: Array) -> Array:
@@ -322,6 +323,7 @@ class _Descent:
         rate: Schedule,
         averaged: float,
         pull: Schedule = lambda step: 1.0,
+        radius: float = math.inf,
     ) -> Array:
         """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
         term = self.terms[phase]
@@ -335,6 +337,7 @@ class _Descent:
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
                 penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)
                 phi = np.linalg.solve(np.eye(phi.size) + penalty, phi)
+            phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
             if step >= first_kept:
                 kept += phi
         return kept / (steps - first_kept)

@@ -28,7 +28,7 @@ class Effort:
     error : float
         Largest predicted relative error for which this effort is worth its price.
     rounds : int
-        Rounds of private geometry.
+        Rounds of private geometry; 0 where noise would hide it.
     geometry : float
         Their share of ``mu^2``.
     reach : float
@@ -49,14 +49,18 @@ class Effort:
 
 _KINKED = (
     Effort(0.03, rounds=2, geometry=0.12, reach=1.2, rough_steps=30, steps=30),
-    Effort(0.13, rounds=1, geometry=0.12, reach=1.0, rough_steps=15, steps=15),
-    Effort(math.inf, rounds=1, geometry=0.12, reach=0.8, rough_steps=0, steps=20),
+    Effort(0.15, rounds=1, geometry=0.12, reach=1.0, rough_steps=15, steps=15),
+    Effort(0.4, rounds=1, geometry=0.12, reach=0.8, rough_steps=0, steps=20),
+    Effort(math.inf, rounds=0, geometry=0.0, reach=1.0, rough_steps=0, steps=20),
 )
 _SMOOTH = (
     Effort(0.2, rounds=2, geometry=0.12, reach=1.2, rough_steps=0, steps=20),
     Effort(math.inf, rounds=1, geometry=0.15, reach=1.0, rough_steps=0, steps=20),
 )
 _STEPS_FROM_AFAR = 40  # where no released coordinates shorten the way
+# Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
+# white coordinates.
+_RADIUS = 1.0
 _ROUGH_SHARE, _SCALE_SHARE = 0.2, 0.05
 
 # Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding
@@ -108,6 +112,8 @@ class GradientPlan:
         Whether a rough fit and a private residual scale come before the fit proper.
     relative_error : float
         Predicted error of the fit in units of the residual scale.
+    radius : float
+        Iterates of a noisy fit are kept within this norm.
     """
 
     phases: dict[str, Phase]
@@ -115,6 +121,7 @@ class GradientPlan:
     reach: float
     finds_scale: bool
     relative_error: float
+    radius: float = math.inf
 
 
 def level_of(loss: Any) -> float:
@@ -159,7 +166,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     rounds = effort.rounds if private else 0
     phases: dict[str, Phase] = {}
     left = 1.0
-    if private:
+    if rounds:
         left -= effort.geometry
         phases["lengths"] = Phase(
             rounds * SEARCH_STEPS, 0.15 * effort.geometry, bounds.count_sensitivity(), 1
@@ -167,7 +174,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         phases["moments"] = Phase(
             rounds, 0.85 * effort.geometry, bounds.moment_sensitivity(), bounds.dimension**2
         )
-    moving, constant = _split(bounds, private, effort.reach)
+    moving, constant = _split(bounds, rounds > 0, effort.reach)
     if finds_scale:
         left -= _ROUGH_SHARE + _SCALE_SHARE
         phases["rough gradients"] = Phase(
@@ -186,7 +193,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     phases["gradients"] = Phase(steps, left, moving, bounds.dimension)
     share = left if constant == 0 else left / (1 - constant / (moving + constant))
     error = relative_error(effort.reach, share)
-    return GradientPlan(phases, rounds, effort.reach, finds_scale, error)
+    radius = math.inf if effort.rough_steps or settings["bandwidth"] is not None else _RADIUS
+    return GradientPlan(phases, rounds, effort.reach, finds_scale, error, radius)
 
 
 def _split(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
