@@ -96,6 +96,12 @@ class PrivateLinearModel(BaseEstimator):
             raise TypeError(
                 f"The 'fit_intercept' parameter of {owner} must be True or False. Got {self.fit_intercept!r} instead."
             )
+        if self.ledger is not None and not hasattr(self.ledger, "charge"):
+            raise TypeError(
+                f"The 'ledger' parameter of {owner} must be None or a Ledger. "
+                f"Got {type(self.ledger).__name__} instead. Open one with "
+                "dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
+            )
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
         public_samples = resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner)
         features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)

@@ -60,7 +60,8 @@ def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     }
     if isinstance(mechanism, str) and mechanism in names:
         return names[mechanism]()
-    if hasattr(mechanism, "certify") and hasattr(mechanism, "release"):
+    offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
+    if offers and not isinstance(mechanism, type):
         return mechanism
     raise ValueError(
         f"The 'mechanism' parameter of {owner} must be one of {['auto', *names]} or a mechanism object. "

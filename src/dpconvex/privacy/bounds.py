@@ -90,7 +90,7 @@ class Bounds:
     def solver_tolerance(self, tilt: float = 0.0) -> float:
         r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
 
-        ``max(1e-10 L, 64 eps (dimension L + kappa n (L + tilt)))``, ``eps`` the spacing of doubles. The second term is
+        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles. The second term is
         what float64 can resolve in the worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta
         alone moves the gradient by ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``.
 
@@ -103,9 +103,13 @@ class Bounds:
         return self._resolvable(ratio * self.n_samples, tilt)
 
     def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
-        """``max(1e-10 L, 64 eps (dimension L + condition (L + tilt)))``, the condition number in mean form."""
-        reach = self.dimension * self.lipschitz + condition * (self.lipschitz + tilt)
-        return max(1e-10 * self.lipschitz, 64 * 2.0**-52 * reach)
+        """``max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form.
+
+        Ten times that under add-or-remove-one: sums over a private number of rows far above the nominal one round more.
+        """
+        reach = (self.dimension + condition) * (self.lipschitz + tilt)
+        reserve = 10 if self.neighbors == "add_or_remove_one" else 1
+        return reserve * max(1e-10 * self.lipschitz, 64 * 2.0**-52 * reach)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""
@@ -240,16 +244,19 @@ class LinearBounds(Bounds):
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
-    def target_limit(self, tilt: float = 0.0) -> float | None:
-        """Return a public bound that no margin of a minimiser reaches, beyond which targets need not be told apart.
+    def target_limit(self, tilt: float = 0.0, n_rows: int | None = None) -> float | None:
+        """Return a bound that no margin of a minimiser reaches, beyond which targets need not be told apart.
 
-        ``alpha ||theta|| <= L + tilt`` at a minimiser, so ``|x . theta| <= sup ||x|| (L + tilt) / alpha``; some room is
-        left for the part of the loss that is not linear yet. None for losses without residuals.
+        With ``r = max(1, n_rows / n)``, ``alpha ||theta|| <= r L + tilt`` at a minimiser, so
+        ``|x . theta| <= sup ||x|| (r L + tilt) / alpha``; some room is left for the part of the loss that is not
+        linear yet. Clamping there leaves the minimiser where it is, so the limit need not be public. None for losses
+        without residuals.
         """
         if getattr(self.loss, "kind", None) != "residual":
             return None
         longest = math.hypot(self.fit_intercept, self.max_norm)
-        margin = longest * (self.lipschitz + tilt) / self.alpha
+        surplus = max(1.0, (n_rows or 0) / self.n_samples)
+        margin = longest * (surplus * self.lipschitz + tilt) / self.alpha
         kinks = getattr(self.loss, "kinks", None)
         reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:
