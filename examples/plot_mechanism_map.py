@@ -1,0 +1,77 @@
+"""Where which mechanism wins: the choice of ``mechanism="auto"`` over rows, columns and epsilon.
+
+Auto takes the mechanism with the smallest predicted risk, from public facts alone, so the whole map is drawn without
+data. With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that of one noisy
+gradient, with no penalty. With few rows, or a small epsilon, a penalty keeps objective perturbation from following its
+own noise; with one column and a large budget its smaller bandwidth counts. Pure epsilon leaves objective and output
+perturbation.
+
+Run ``python examples/plot_mechanism_map.py --out out``; it writes ``mechanism_map.png``.
+"""
+
+import argparse
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+
+from dpconvex import DPQuantileRegressor
+
+COLUMNS = (1, 5, 20, 100)
+MECHANISMS = {"gradient": "tab:blue", "objective": "tab:orange", "output": "tab:green"}
+
+
+def choices(columns, sizes, epsilons, delta):
+    """Return the index of the chosen mechanism for every number of rows and epsilon."""
+    names = list(MECHANISMS)
+    chosen = np.empty((len(epsilons), len(sizes)), dtype=int)
+    for i, epsilon in enumerate(epsilons):
+        model = DPQuantileRegressor(
+            0.7, epsilon=float(epsilon), delta=delta, feature_bounds=(-1, 1), target_bounds=(-1, 1)
+        )
+        for j, size in enumerate(sizes):
+            chosen[i, j] = names.index(model.certify(int(size), columns).mechanism)
+    return chosen
+
+
+def draw(points):
+    sizes, epsilons = np.geomspace(30, 1e6, points), np.geomspace(0.05, 20, points)
+    figure, panels = plt.subplots(2, len(COLUMNS), figsize=(13, 6.2), sharex=True, sharey=True)
+    colours = ListedColormap(list(MECHANISMS.values()))
+    for delta, row in zip((1e-6, 0.0), panels, strict=True):
+        for axes, columns in zip(row, COLUMNS, strict=True):
+            chosen = choices(columns, sizes, epsilons, delta)
+            axes.pcolormesh(
+                sizes, epsilons, chosen, cmap=colours, vmin=-0.5, vmax=len(MECHANISMS) - 0.5
+            )
+            axes.set(xscale="log", yscale="log")
+        row[0].set_ylabel(f"epsilon, delta = {delta:g}")
+    for top, bottom, columns in zip(*panels, COLUMNS, strict=True):
+        top.set_title("1 column" if columns == 1 else f"{columns} columns")
+        bottom.set_xlabel("rows")
+    handles = [Patch(color=colour, label=name) for name, colour in MECHANISMS.items()]
+    figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False)
+    figure.suptitle("Mechanism with the smallest predicted risk, quantile 0.7")
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
+    parser.add_argument("--points", type=int, default=12, help="grid points per axis")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / "mechanism_map.png"
+    draw(arguments.points).savefig(path, dpi=120)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
