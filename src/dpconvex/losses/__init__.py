@@ -2,6 +2,12 @@
 
 from dpconvex.losses.interface import Loss, PointwiseLoss
 from dpconvex.losses.kinks import Kinks
+from dpconvex.losses.pairwise import (
+    PairHinge,
+    PairLogistic,
+    PairSquared,
+    PairSquaredHinge,
+)
 from dpconvex.losses.pointwise import (
     Absolute,
     Hinge,
@@ -14,19 +20,35 @@ from dpconvex.losses.pointwise import (
     SoftThreshold,
     Squared,
 )
+from dpconvex.losses.structured import (
+    Bowl,
+    L1Norm,
+    L1WithLink,
+    PiecewiseLinear,
+    VectorLoss,
+)
 
 __all__ = [
     "Absolute",
+    "Bowl",
     "Hinge",
     "Huber",
     "KinkedLoss",
     "Kinks",
+    "L1Norm",
+    "L1WithLink",
     "Logistic",
     "Loss",
+    "PairHinge",
+    "PairLogistic",
+    "PairSquared",
+    "PairSquaredHinge",
+    "PiecewiseLinear",
     "Pinball",
     "PointwiseLoss",
     "ReLU",
     "Scaled",
     "SoftThreshold",
     "Squared",
+    "VectorLoss",
 ]

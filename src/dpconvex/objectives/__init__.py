@@ -2,6 +2,7 @@
 
 from dpconvex.objectives.adversarial import AdversarialObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
+from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.tilted import TiltedObjective
 
-__all__ = ["AdversarialObjective", "EmpiricalObjective", "TiltedObjective"]
+__all__ = ["AdversarialObjective", "EmpiricalObjective", "PairwiseObjective", "TiltedObjective"]

@@ -1,0 +1,105 @@
+"""Compiled loops of the logistic pair sums: moments per cell, interaction of near cells, evaluation.
+
+A cell is a unit interval ``[k, k + 1)`` of scores. A score in it has the local coordinate ``x = 2 (s - k) - 1``, which
+floating-point arithmetic computes without error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+__all__ = ["add_moments", "direct_sums", "evaluate", "exponential_suffix", "near_values"]
+
+_compile: Any = numba.njit(cache=True, nogil=True)
+
+
+@_compile
+def add_moments(scores, floors, cells, nodes, flush):  # type: ignore[no-untyped-def]
+    """Return ``sum_j T_k(x_j)`` per cell for k below ``nodes``.
+
+    Partial sums are added to the totals every ``flush`` scores, so that no term passes through more than
+    ``flush + scores.size / flush`` roundings.
+    """
+    total = np.zeros((cells.max() + 1, nodes))
+    part = np.zeros_like(total)
+    for j in range(scores.size):
+        x = 2.0 * (scores[j] - floors[j]) - 1.0
+        row = part[cells[j]]
+        before, now = 1.0, x
+        row[0] += 1.0
+        for k in range(1, nodes):
+            row[k] += now
+            before, now = now, 2.0 * x * now - before
+        if (j + 1) % flush == 0:
+            total += part
+            part[:] = 0.0
+    return total + part
+
+
+@_compile
+def near_values(weights, source_floors, target_floors, blocks):  # type: ignore[no-untyped-def]
+    """Return sums at the targets' nodes over all source cells within reach, ``blocks[target - source + reach]``."""
+    reach = blocks.shape[0] // 2
+    nodes = blocks.shape[1]
+    values = np.zeros((target_floors.size, nodes))
+    first = 0
+    for c in range(target_floors.size):
+        while first < source_floors.size and source_floors[first] < target_floors[c] - reach:
+            first += 1
+        s = first
+        while s < source_floors.size and source_floors[s] <= target_floors[c] + reach:
+            block = blocks[int(target_floors[c] - source_floors[s]) + reach]
+            for q in range(nodes):
+                total = 0.0
+                for r in range(nodes):
+                    total += block[q, r] * weights[s, r]
+                values[c, q] += total
+            s += 1
+    return values
+
+
+@_compile
+def evaluate(scores, floors, cells, coefficients):  # type: ignore[no-untyped-def]
+    """Return ``sum_k coefficients[cell, k] T_k(x)`` for every score, by Clenshaw's recurrence."""
+    out = np.empty(scores.size)
+    nodes = coefficients.shape[1]
+    for i in range(scores.size):
+        x = 2.0 * (scores[i] - floors[i]) - 1.0
+        row = coefficients[cells[i]]
+        ahead, now = 0.0, 0.0
+        for k in range(nodes - 1, 0, -1):
+            ahead, now = now, 2.0 * x * now - ahead + row[k]
+        out[i] = x * now - ahead + row[0]
+    return out
+
+
+@_compile
+def exponential_suffix(positions, masses):  # type: ignore[no-untyped-def]
+    """Return ``Q_k = sum_{j >= k} masses_j exp(positions_k - positions_j)`` for increasing positions."""
+    suffix = masses.copy()
+    for k in range(positions.size - 2, -1, -1):
+        suffix[k] += math.exp(positions[k] - positions[k + 1]) * suffix[k + 1]
+    return suffix
+
+
+@_compile
+def direct_sums(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
+    """Return sums over ``sources[low_i : high_i]`` of the sigmoid or the softplus of ``target - source``."""
+    out = np.empty(targets.size)
+    for i in range(targets.size):
+        total = 0.0
+        for j in range(low[i], high[i]):
+            t = targets[i] - sources[j]
+            small = math.exp(-abs(t))
+            if with_value:
+                total += max(t, 0.0) + math.log1p(small)
+            elif t >= 0:
+                total += 1.0 / (1.0 + small)
+            else:
+                total += small / (1.0 + small)
+        out[i] = total
+    return out

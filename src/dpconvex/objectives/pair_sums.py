@@ -1,0 +1,274 @@
+r"""Sums over all pairs in near-linear time: ``sum_j f(s_i - t_j)`` for every i.
+
+Logistic losses: scores are collected on 14 Chebyshev nodes in each unit interval of scores, near intervals interact
+through the nodes (a convolution with blocks that are computed once), and the result is interpolated back. Beyond 45
+the sigmoid is 1 or an exponential, which separates into two factors, to 20 digits. Every number comes out with a small
+error relative to itself, however wide the scores spread. Where few pairs are near each other they are added directly.
+
+Piecewise quadratics (hinge, squared hinge, least squares): sorted scores and running sums, exact.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dpconvex.losses.pairwise import Pieces
+
+__all__ = ["RELATIVE_ERROR", "additions", "logistic_cross", "logistic_sums", "piece_sums"]
+
+Array = NDArray[np.float64]
+
+NODES = 14
+REACH = 45
+#: Bound on the relative error of every logistic sum beyond the rounding of additions. The sigmoid is analytic within
+#: pi of the real line, so interpolation on an interval of length 1 converges like (2 pi + sqrt(4 pi^2 + 1))^-14 =
+#: 4e-16; sources and targets each contribute that times a Lebesgue constant below 3 and the variation e of the kernel.
+RELATIVE_ERROR = 1e-12
+_FLUSH = 1024
+_LARGEST_FLOOR = 2.0**50
+_DENSE = 1 << 16
+
+
+def additions(count: int) -> int:
+    """Return how many roundings a term passes through on its way into a sum over ``count`` scores."""
+    return _FLUSH * 4 + count // _FLUSH + 512
+
+
+@lru_cache(maxsize=1)
+def _basis() -> tuple[Array, Array]:
+    """Return the nodes in ``[0, 1]`` and the matrix that turns moments into node weights."""
+    angles = np.pi * (np.arange(NODES) + 0.5) / NODES
+    transform = 2 / NODES * np.cos(np.outer(np.arange(NODES), angles))
+    transform[0] /= 2
+    return (np.cos(angles) + 1) / 2, transform
+
+
+@lru_cache(maxsize=4)
+def _blocks(kind: str) -> Array:
+    """Return the kernel between nodes of cells at distance ``-REACH .. REACH``."""
+    nodes, _ = _basis()
+    t = np.arange(-REACH, REACH + 1)[:, None, None] + nodes[None, :, None] - nodes[None, None, :]
+    if kind == "value":
+        # log1p keeps the relative accuracy of the far exponential.
+        return np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t)))
+    return expit(t) if kind == "slope" else expit(t) * expit(-t)
+
+
+class _Cells:
+    """Scores sorted into the occupied unit intervals."""
+
+    def __init__(self, scores: Array) -> None:
+        self.scores = scores
+        self.each = np.floor(scores)
+        low, high = self.each.min(), self.each.max()
+        if high - low < _DENSE:
+            index = (self.each - low).astype(np.int64)
+            counts = np.bincount(index)
+            occupied = np.flatnonzero(counts)
+            place = np.empty(counts.size, dtype=np.int64)
+            place[occupied] = np.arange(occupied.size)
+            self.index, self.counts = place[index], counts[occupied]
+            self.floors = occupied + low
+        else:
+            self.floors, self.index, self.counts = np.unique(
+                self.each, return_inverse=True, return_counts=True
+            )
+
+    def moments(self) -> Array:
+        """Return the Chebyshev moments of every occupied cell."""
+        from .pair_cells import add_moments
+
+        flush = max(_FLUSH, self.floors.size * NODES)
+        return np.asarray(add_moments(self.scores, self.each, self.index, NODES, flush))
+
+
+def logistic_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
+    r"""Return ``sum_j f(targets_i - sources_j)`` for every i.
+
+    Parameters
+    ----------
+    targets, sources : array
+        Finite scores.
+    kind : {"slope", "value"}
+        ``f`` is ``1 / (1 + exp(-t))`` or ``log(1 + exp(t))``.
+
+    Returns
+    -------
+    array
+        One sum per target, each with a relative error of at most 1e-12 plus the rounding of its additions.
+
+    Examples
+    --------
+    >>> logistic_sums(np.array([0.0]), np.array([0.0, 0.0]))
+    array([1.])
+    """
+    targets = np.ascontiguousarray(targets, dtype=np.float64)
+    sources = np.ascontiguousarray(sources, dtype=np.float64)
+    if targets.size == 0 or sources.size == 0:
+        return np.zeros(targets.size)
+    largest = max(float(np.abs(targets).max()), float(np.abs(sources).max()))
+    if largest < _LARGEST_FLOOR:
+        near, far = _Cells(targets), _Cells(sources)
+        if _cells_pay(near, far):
+            return _sums_by_cells(near, far, kind)
+    return _sums_directly(targets, np.sort(sources), kind)
+
+
+def _cells_pay(near: _Cells, far: _Cells) -> bool:
+    """Whether working on nodes costs less than adding the pairs that are near each other."""
+    low = np.searchsorted(far.floors, near.floors - REACH)
+    high = np.searchsorted(far.floors, near.floors + REACH, side="right")
+    running = np.concatenate([[0], np.cumsum(far.counts)])
+    pairs = float(near.counts @ (running[high] - running[low]).astype(np.float64))
+    on_nodes = float((high - low).sum()) * NODES**2 + 30.0 * (near.index.size + far.index.size)
+    return on_nodes < 10 * pairs
+
+
+def _sums_by_cells(near: _Cells, far: _Cells, kind: str) -> Array:
+    from .pair_cells import evaluate, exponential_suffix, near_values
+
+    _, transform = _basis()
+    moments = far.moments()
+    values = near_values(moments @ transform, far.floors, near.floors, _blocks(kind))
+    coefficients = np.ascontiguousarray(values @ transform.T)
+    masses = np.bincount(far.index, np.exp(far.each - far.scores), minlength=far.floors.size)
+    suffix = np.r_[exponential_suffix(far.floors, masses), 0.0]
+    beyond = np.searchsorted(far.floors, near.floors + REACH, side="right")
+    at = np.r_[far.floors, np.inf][beyond]
+    tails = np.exp(near.floors - at) * suffix[beyond]
+    below = np.searchsorted(far.floors, near.floors - REACH)
+    counts = np.concatenate([[0], np.cumsum(far.counts)])[below].astype(np.float64)
+    if kind == "slope":
+        coefficients[:, 0] += counts
+        out = evaluate(near.scores, near.each, near.index, coefficients)
+    else:
+        sums = np.bincount(far.index, far.scores, minlength=far.floors.size)
+        running = np.concatenate([[0], np.cumsum(sums, dtype=np.longdouble)])[below]
+        # In the cell: counts * (floor + (x + 1) / 2) - running.
+        coefficients[:, 0] += np.asarray(counts * (near.floors + 0.5) - running, dtype=np.float64)
+        coefficients[:, 1] += counts / 2
+        out = evaluate(near.scores, near.each, near.index, coefficients)
+    if tails.any():
+        out += np.exp(near.scores - near.each) * tails[near.index]
+    return np.asarray(out)
+
+
+def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
+    from .pair_cells import direct_sums, exponential_suffix
+
+    low = np.searchsorted(ordered, targets - REACH)
+    high = np.searchsorted(ordered, targets + REACH, side="right")
+    out = direct_sums(targets, ordered, low, high, kind == "value")
+    suffix = np.r_[exponential_suffix(ordered, np.ones(ordered.size)), 0.0]
+    at = np.r_[ordered, np.inf][high]
+    with np.errstate(under="ignore"):
+        out += np.exp(targets - at) * suffix[high]
+    if kind == "slope":
+        return np.asarray(out + low)
+    running = np.concatenate([[0], np.cumsum(ordered, dtype=np.longdouble)])
+    return np.asarray(out + (low * targets.astype(np.longdouble) - running[low]), dtype=np.float64)
+
+
+def logistic_cross(
+    positives: Array, positive_rows: Array, negatives: Array, negative_rows: Array
+) -> tuple[Array, Array, Array]:
+    r"""Return what the Hessian of a logistic pair sum needs, with ``k = sigmoid'(s_i - t_j)``.
+
+    Returns
+    -------
+    tuple of three arrays
+        ``sum_j k`` per positive, ``sum_i k`` per negative, and the matrix ``sum_ij k x_i x_j^T``.
+    """
+    from .pair_cells import evaluate, near_values
+
+    limit = _LARGEST_FLOOR / 4
+    first, second = (
+        _Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives)
+    )
+    _, transform = _basis()
+    blocks = _blocks("curvature")
+
+    def at_targets(near: _Cells, far: _Cells) -> Array:
+        values = near_values(far.moments() @ transform, far.floors, near.floors, blocks)
+        coefficients = np.ascontiguousarray(values @ transform.T)
+        return np.maximum(evaluate(near.scores, near.each, near.index, coefficients), 0.0)
+
+    ahead = _row_moments(first, positive_rows)
+    behind = _row_moments(second, negative_rows)
+    cross = np.zeros((positive_rows.shape[1], negative_rows.shape[1]))
+    for column in range(negative_rows.shape[1]):
+        weights = behind[:, :, column] @ transform
+        values = near_values(np.ascontiguousarray(weights), second.floors, first.floors, blocks)
+        cross[:, column] = np.einsum("ckd,ck->d", ahead, values @ transform.T)
+    return at_targets(first, second), at_targets(second, first), cross
+
+
+def _row_moments(cells: _Cells, rows: Array) -> Array:
+    """Return ``sum_j T_k(x_j) row_j`` per occupied cell, of shape (cells, NODES, columns)."""
+    order = np.argsort(cells.index, kind="stable")
+    ends = np.cumsum(cells.counts)
+    out = np.empty((cells.floors.size, NODES, rows.shape[1]))
+    for cell, (start, stop) in enumerate(zip(np.r_[0, ends[:-1]], ends, strict=True)):
+        which = order[start:stop]
+        x = 2 * (cells.scores[which] - cells.each[which]) - 1
+        polynomials = np.polynomial.chebyshev.chebvander(x, NODES - 1)
+        out[cell] = polynomials.T @ rows[which]
+    return out
+
+
+def piece_sums(
+    targets: Array, sources: Array, pieces: Pieces, kind: str = "slope", mirrored: bool = False
+) -> Array:
+    r"""Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended precision.
+
+    Parameters
+    ----------
+    targets, sources : array
+        Finite scores.
+    pieces : Pieces
+        The piecewise quadratic.
+    kind : {"slope", "value", "curvature"}
+        Which derivative f is.
+    mirrored : bool
+        Whether f takes ``sources_j - targets_i`` instead.
+    """
+    if sources.size == 0 or targets.size == 0:
+        return np.zeros(targets.size)
+    sign = -1.0 if mirrored else 1.0
+    targets, sources = sign * targets, sign * sources
+    centre = float(np.median(sources))
+    ordered = np.sort(sources)
+    shifted: Any = (ordered - centre).astype(np.longdouble)
+    powers = [_running(shifted**power) for power in range(3)]
+    x: Any = targets.astype(np.longdouble) - centre
+    total = np.zeros(targets.size, dtype=np.longdouble)
+    # Piece k holds differences in (knot_{k-1}, knot_k]: sources from target - knot_k up to target - knot_{k-1}.
+    above = np.full(targets.size, ordered.size)
+    for k, (c0, c1, c2) in enumerate(pieces.coefficients):
+        below = np.zeros(targets.size, dtype=np.int64)
+        if k < len(pieces.knots):
+            below = np.searchsorted(ordered, targets - pieces.knots[k])
+        if c0 or c1 or c2:
+            count, first, second = (power[above] - power[below] for power in powers)
+            if kind == "curvature":
+                total += 2 * c2 * count
+            elif kind == "slope":
+                total += c1 * count + 2 * c2 * (x * count - first)
+            else:
+                total += c0 * count + c1 * (x * count - first)
+                total += c2 * (x * (x * count - 2 * first) + second)
+        above = below
+    return np.asarray(total, dtype=np.float64)
+
+
+def _running(terms: Any) -> Any:
+    """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
+    middle = terms.size // 2
+    right = np.cumsum(terms[middle:])
+    left = np.cumsum(terms[:middle][::-1])[::-1]
+    return np.concatenate([-left, np.zeros(1, dtype=np.longdouble), right])

@@ -1,0 +1,223 @@
+"""The pairwise objective: a mean of losses over all pairs of a positive and a negative record, plus a ridge."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.objectives.pair_sums import (
+    RELATIVE_ERROR,
+    additions,
+    logistic_cross,
+    logistic_sums,
+    piece_sums,
+)
+
+__all__ = ["PairwiseObjective"]
+
+Array = npt.NDArray[np.float64]
+
+UNIT = 2.0**-53
+_BLOCK = 4096  # rows whose products are added before they join the total
+
+
+class PairwiseObjective:
+    r"""Pairwise empirical risk with a ridge and a linear term.
+
+    ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2 + <b, w>``
+    with public lower bounds ``m+, m-`` on the class counts and ``b = linear``. A constant column would cancel in every
+    difference, so there is no intercept.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d), or an engine with ``mapped()``
+        Bounded rows without constant column.
+    positive : array of bool, shape (n,)
+        Which rows are positive; read from the engine's targets if None.
+    loss : pairwise loss
+        Of the score difference.
+    alpha : float
+        Ridge.
+    min_positive, min_negative : int
+        Public lower bounds of the normaliser.
+    linear : array of shape (d,), optional
+        The vector b.
+    row_norm : float, optional
+        Public bound of the rows' norms, for the bound on rounding errors; taken from the rows if None.
+
+    Notes
+    -----
+    Privacy: the divisor is at least ``m+ m-`` whatever the data, so no assumption can be violated.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        positive: npt.ArrayLike | None,
+        loss: Any,
+        alpha: float,
+        min_positive: int = 1,
+        min_negative: int = 1,
+        linear: npt.ArrayLike | None = None,
+        row_norm: float | None = None,
+    ) -> None:
+        if hasattr(rows, "mapped"):
+            mapped, targets, _ = rows.mapped()
+            positive = targets > 0 if positive is None else positive
+            rows = mapped
+        X = np.asarray(rows, dtype=np.float64)
+        which = np.asarray(positive, dtype=bool)
+        self.positives = np.ascontiguousarray(X[which])
+        self.negatives = np.ascontiguousarray(X[~which])
+        self.loss = loss
+        self.alpha = float(alpha)
+        self.dim = X.shape[1]
+        self.n_rows = X.shape[0]
+        self.divisor = float(max(len(self.positives), min_positive)) * float(
+            max(len(self.negatives), min_negative)
+        )
+        self.linear = np.zeros(self.dim) if linear is None else np.array(linear, dtype=np.float64)
+        if row_norm is None:
+            row_norm = float(np.sqrt(np.einsum("ij,ij->i", X, X).max(initial=0.0)))
+        self.row_norm = row_norm
+
+    @property
+    def strong_convexity(self) -> float:
+        """``alpha``, a lower bound."""
+        return self.alpha
+
+    @property
+    def smoothness(self) -> float:
+        """Bound of the Hessian's largest eigenvalue: ``curvature (2 row_norm)^2 + alpha``."""
+        return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + self.alpha
+
+    @property
+    def gradient_bound(self) -> float:
+        """Bound of the norm of the data term's gradient."""
+        return float(self.loss.lipschitz) * 2 * self.row_norm
+
+    def with_linear(self, linear: npt.ArrayLike) -> PairwiseObjective:
+        """Return the same objective with another linear term."""
+        other = copy.copy(self)
+        other.linear = np.array(linear, dtype=np.float64)
+        return other
+
+    def with_loss(self, loss: Any) -> PairwiseObjective:
+        """Return the same objective with another loss."""
+        other = copy.copy(self)
+        other.loss = loss
+        return other
+
+    def _scores(self, w: Array) -> tuple[Array, Array]:
+        return self.positives @ w, self.negatives @ w
+
+    def _slopes(self, s: Array, t: Array) -> tuple[Array, Array]:
+        """Return ``sum_j loss'(s_i - t_j)`` and ``sum_i loss'(s_i - t_j)``."""
+        pieces = self.loss.pieces
+        if pieces is None:
+            scale = self.loss.scale
+            return -scale * logistic_sums(-s, -t), -scale * logistic_sums(t, s)
+        return piece_sums(s, t, pieces), piece_sums(t, s, pieces, mirrored=True)
+
+    def _total(self, s: Array, t: Array) -> float:
+        pieces = self.loss.pieces
+        if pieces is None:
+            return float(self.loss.scale * logistic_sums(-s, -t, "value").sum())
+        return float(piece_sums(s, t, pieces, "value").sum())
+
+    def value(self, w: npt.ArrayLike) -> float:
+        """F(w)."""
+        w = np.asarray(w, dtype=np.float64)
+        return self._finish_value(self._total(*self._scores(w)), w)
+
+    def gradient(self, w: npt.ArrayLike) -> Array:
+        """Gradient of F."""
+        w = np.asarray(w, dtype=np.float64)
+        return self._finish_gradient(self._data_gradient(*self._scores(w)), w)
+
+    def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient."""
+        w = np.asarray(w, dtype=np.float64)
+        s, t = self._scores(w)
+        gradient = self._finish_gradient(self._data_gradient(s, t), w)
+        return self._finish_value(self._total(s, t), w), gradient
+
+    def _data_gradient(self, s: Array, t: Array) -> Array:
+        if s.size == 0 or t.size == 0:
+            return np.zeros(self.dim)
+        ahead, behind = self._slopes(s, t)
+        return _combine(self.positives, ahead) - _combine(self.negatives, behind)
+
+    def hessian(self, w: npt.ArrayLike) -> Array:
+        """Hessian of F; its accuracy decides about speed only."""
+        w = np.asarray(w, dtype=np.float64)
+        s, t = self._scores(w)
+        hessian = np.zeros((self.dim, self.dim))
+        if s.size and t.size:
+            ahead, behind, cross = self._curvatures(s, t)
+            hessian = (self.positives * ahead[:, None]).T @ self.positives - cross - cross.T
+            hessian += (self.negatives * behind[:, None]).T @ self.negatives
+            hessian /= self.divisor
+        hessian[np.diag_indices_from(hessian)] += self.alpha
+        return hessian
+
+    def _curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
+        """Return row and column sums of ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
+        pieces = self.loss.pieces
+        if pieces is None:
+            parts = logistic_cross(s, self.positives, t, self.negatives)
+            ahead, behind, cross = (self.loss.scale * part for part in parts)
+            return ahead, behind, cross
+        ahead = piece_sums(s, t, pieces, "curvature")
+        behind = piece_sums(t, s, pieces, "curvature", mirrored=True)
+        order = np.argsort(s)
+        running = np.concatenate([np.zeros((1, self.dim)), np.cumsum(self.positives[order], 0)])
+        ordered = s[order]
+        cross = np.zeros((self.dim, self.dim))
+        for start in range(0, t.size, _BLOCK):
+            block, rows = t[start : start + _BLOCK], self.negatives[start : start + _BLOCK]
+            below = np.zeros(block.size, dtype=np.int64)
+            for k, (_, _, c2) in enumerate(pieces.coefficients):
+                above = np.full(block.size, ordered.size)
+                if k < len(pieces.knots):
+                    above = np.searchsorted(ordered, block + pieces.knots[k], side="right")
+                if c2:
+                    cross += 2 * c2 * (running[above] - running[below]).T @ rows
+                below = above
+        return ahead, behind, cross
+
+    def rounding_allowance(self, w: npt.ArrayLike) -> float:
+        """Bound the norm of the error of `gradient` at w: scores, pair sums and additions.
+
+        Scores are off by at most ``u (d + 4) U ||w||`` each, so slopes by ``2 loss.smoothness`` times that; pair sums
+        have a relative error of 1e-12 plus one rounding per addition, and so have the sums over rows.
+        """
+        w = np.asarray(w, dtype=np.float64)
+        size = float(np.linalg.norm(w))
+        reach = 2 * self.row_norm
+        slope = float(self.loss.lipschitz)
+        if not np.isfinite(slope):
+            slope = 2 + 2 * reach * size
+        shift = 2 * UNIT * (self.dim + 4) * self.row_norm * size
+        steps = additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
+        pairs = slope * (RELATIVE_ERROR + UNIT * steps) + float(self.loss.smoothness) * shift
+        own = UNIT * (3 * self.alpha * size + 2 * float(np.linalg.norm(self.linear)))
+        return float(1.01 * (reach * pairs + own))
+
+    def _finish_value(self, total: float, w: Array) -> float:
+        return total / self.divisor + float(0.5 * self.alpha * (w @ w) + self.linear @ w)
+
+    def _finish_gradient(self, total: Array, w: Array) -> Array:
+        return np.asarray(total / self.divisor + self.alpha * w + self.linear)
+
+
+def _combine(rows: Array, multiples: Array) -> Array:
+    """Return ``multiples @ rows``, added in blocks so that rounding errors stay small."""
+    parts = [
+        multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK]
+        for start in range(0, multiples.size, _BLOCK)
+    ]
+    return np.asarray(np.sum(parts, axis=0))
