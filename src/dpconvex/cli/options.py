@@ -50,6 +50,9 @@ TASKS: dict[str, Task] = {
     "newsvendor": Task("DPNewsvendor"),
     "svm": Task("DPLinearSVC", labels=True),
     "logistic": Task("DPLogisticRegression", labels=True),
+    "tilted": Task("DPTiltedClassifier", labels=True),
+    "tilted-regression": Task("DPTiltedRegressor"),
+    "robust": Task("DPRobustClassifier", labels=True),
 }
 
 BUDGET, MODEL = "Privacy budget", "Model"
@@ -69,6 +72,10 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     "quantile": (float, "Quantile level, between 0 and 1; 0.5 by default.", MODEL),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
+    "tilt": (float, "How much more large losses count; 1 by default, 0 is their mean.", MODEL),
+    "radius": (float, "How far an adversary moves a row, in mapped units; 0.1 by default.", MODEL),
+    "norm": (str, "Norm of the adversary's radius: l2 (default) or linf.", MODEL),
+    "loss": (str, "Loss of a tilted or robust model.", MODEL),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
     "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
     "kernel": (str, "Smoothing kernel; logistic by default.", MODEL),

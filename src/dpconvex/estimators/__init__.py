@@ -4,12 +4,17 @@ from .classification import DPLinearSVC, DPLogisticRegression
 from .model_file import ModelFileError, load_model, save_model
 from .newsvendor import DPNewsvendor
 from .quantile import DPQuantileRegressor
+from .robust import DPRobustClassifier
+from .tilted import DPTiltedClassifier, DPTiltedRegressor
 
 __all__ = [
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPNewsvendor",
     "DPQuantileRegressor",
+    "DPRobustClassifier",
+    "DPTiltedClassifier",
+    "DPTiltedRegressor",
     "ModelFileError",
     "load_model",
     "save_model",

@@ -144,7 +144,7 @@ class AdversarialObjective:
         return value / self.divisor + 0.5 * self.alpha * float(theta @ theta), gradient
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
-        """Hessian ``(1/N) sum_i [w_i c''_i v_i v_i^T - w_i c'_i y_i radius M''] + alpha I``, ``v = x~ - y radius M'``."""
+        """Hessian ``(1/N) sum_i w_i [c''_i v_i v_i^T - c'_i y_i radius M''] + alpha I``, ``v = x~ - y radius M'``."""
         theta = np.asarray(theta, dtype=np.float64)
         taken, slope, bend = self._adversary(theta)
         loss = self.loss

@@ -85,6 +85,11 @@ class RobustBounds(Bounds):
                 "The 'loss' parameter of RobustBounds must be a margin loss, such as Logistic(). "
                 f"Got {type(self.loss).__name__} instead."
             )
+        if getattr(self.loss, "slope_range", (-1.0, 0.0))[1] > 0:
+            raise ValueError(
+                "The 'loss' parameter of RobustBounds must never increase in the margin: else the adversary's best "
+                f"move is another one. Got {type(self.loss).__name__} instead. Use Logistic() or a smoothed Hinge()."
+            )
         _ = self.record  # checks the fields that it shares
 
     @property
@@ -133,4 +138,4 @@ class RobustBounds(Bounds):
         return self.dimension if self.radius > 0 else 1
 
 
-_KINDS["RobustBounds"] = RobustBounds
+_KINDS["RobustBounds"] = RobustBounds  # type: ignore[assignment]
