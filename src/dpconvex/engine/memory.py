@@ -45,6 +45,10 @@ class MemoryRows:
         Public map of the targets.
     threads : int, optional
         Number of worker threads, all available cores by default.
+    keep : bool, default=True
+        Whether small data may be kept in mapped form, for many passes over it.
+    weights : array of shape (n_rows,), optional
+        Weights that take the place of those the row map gives.
 
     Attributes
     ----------
@@ -62,6 +66,8 @@ class MemoryRows:
         target_shift: float = 0.0,
         target_scale: float = 1.0,
         threads: int | None = None,
+        keep: bool = True,
+        weights: npt.NDArray[np.float64] | None = None,
     ) -> None:
         raw = np.asarray(X)
         if raw.ndim != 2 or raw.shape[1] != row_map.n_features:
@@ -88,16 +94,16 @@ class MemoryRows:
         self.threads = available_cores() if threads is None else int(threads)
         self.n_rows, self.dim = raw.shape[0], row_map.dim
         self.mean_target_size = float(np.abs(targets).mean())
-        self.block_rows = min(self.n_rows, max(64, BLOCK_BYTES // (8 * self.dim)))
+        self.block_rows = min(self.n_rows, _block_rows(self.dim))
         self._blocks = -(-self.n_rows // self.block_rows)
         free = np.full(row_map.n_features, LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
         self._columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
         self._by_columns = bool(raw.flags.f_contiguous and not raw.flags.c_contiguous)
-        self._small = self._blocks == 1 or 8 * self.n_rows * self.dim <= CACHE_BYTES
+        self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
-        self._weights: Array | None = None
+        self._weights: Array | None = weights
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,7 +116,31 @@ class MemoryRows:
     @property
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
-        return self.block_rows + -(-self._blocks // RUNS) + min(self._blocks, RUNS)
+        return self.additions_for(self.n_rows, self.dim)
+
+    @staticmethod
+    def additions_for(n_rows: int, dim: int) -> int:
+        """Return `additions` for data of this shape."""
+        block_rows = min(n_rows, _block_rows(dim))
+        blocks = -(-n_rows // block_rows)
+        return block_rows + -(-blocks // RUNS) + min(blocks, RUNS)
+
+    @property
+    def raw(self) -> npt.NDArray[Any]:
+        """The rows as they were given."""
+        return self._raw
+
+    @property
+    def targets(self) -> Array:
+        """The mapped targets."""
+        return self._targets
+
+    @property
+    def weights(self) -> Array:
+        """The weights of all rows."""
+        if self._weights is None:
+            return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
+        return self._weights
 
     def sum(self, function: BlockFunction) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over all blocks of rows.
@@ -132,7 +162,7 @@ class MemoryRows:
             return function(block, y, w)
 
         def run(span: tuple[int, int]) -> list[Any]:
-            return _accumulate(function(*part) for part in self._mapped(*span))
+            return accumulate(function(*part) for part in self._mapped(*span))
 
         return self._sum_runs(run)
 
@@ -207,7 +237,7 @@ class MemoryRows:
                     multiples = multiples * f
                 combine_mapped(self._raw, start, low, high, shift, scale, multiples, partial[lead:])
                 total += partial
-                totals = _accumulate([totals, extra]) if totals else list(extra)
+                totals = accumulate([totals, extra]) if totals else list(extra)
             return [total, *totals]
 
         return self._sum_runs(run)
@@ -217,8 +247,8 @@ class MemoryRows:
         spans = list(itertools.pairwise(edges))
         with single_threaded_blas():
             if self.threads <= 1:
-                return tuple(_accumulate(map(run, spans)))
-            return tuple(_accumulate(worker_pool(self.threads).map(run, spans)))
+                return tuple(accumulate(map(run, spans)))
+            return tuple(accumulate(worker_pool(self.threads).map(run, spans)))
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> MemoryRows:
         """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
@@ -252,10 +282,15 @@ class MemoryRows:
         One row is drawn at random from each of `rows` equal stretches with a fixed seed: spread
         evenly, yet blind to any period in the order of the data.
         """
-        rows = min(int(rows), self.n_rows)
-        edges = np.linspace(0, self.n_rows, rows + 1)
+        return self.take(self.spread(self.n_rows, rows))
+
+    @staticmethod
+    def spread(n_rows: int, rows: int) -> npt.NDArray[np.int64]:
+        """Return the positions of the rows that `subsample` takes out of `n_rows`."""
+        rows = min(int(rows), n_rows)
+        edges = np.linspace(0, n_rows, rows + 1)
         drawn = edges[:-1] + np.random.default_rng(0).random(rows) * np.diff(edges)
-        return self.take(np.minimum(drawn.astype(np.int64), self.n_rows - 1))
+        return np.minimum(drawn.astype(np.int64), n_rows - 1)
 
     def _kept_blocks(self) -> list[tuple[Array, Array, Array]]:
         if self._kept is None:
@@ -301,7 +336,12 @@ class MemoryRows:
             yield part, self._targets[start:stop], influence
 
 
-def _accumulate(parts: Any) -> list[Any]:
+def _block_rows(dim: int) -> int:
+    """Return how many rows a block has at most."""
+    return max(64, BLOCK_BYTES // (8 * dim))
+
+
+def accumulate(parts: Any) -> list[Any]:
     """Add tuples of arrays or numbers in order, in place where the first one is an array."""
     totals: list[Any] = []
     for part in parts:

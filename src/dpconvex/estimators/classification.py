@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.losses import Hinge, Logistic
 from dpconvex.privacy.certificate import Certificate
@@ -19,7 +17,7 @@ from dpconvex.smoothing import convolve
 from .classification_plan import ClassifierRequest, choose_classifier_mechanism
 from .private_linear import Plan, PrivateLinearModel
 from .settings import optional_positive, resolve_kernel
-from .tables import read_training
+from .tables import against_rest, label_set, read_training
 
 # Margins are of order 1 by construction of the hinge, so its smoothing needs no scale from the data.
 _HINGE_BANDWIDTH = 0.5
@@ -85,16 +83,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         owner = type(self).__name__
         X, y = read_training(self, X, y)
-        with (
-            warnings.catch_warnings()
-        ):  # whether scikit-learn finds many labels odd depends on the data
-            warnings.simplefilter("ignore", UserWarning)
-            check_classification_targets(y)
+        found = label_set(y)
         if self.classes is None:
-            self.classes_ = np.unique(y)
+            self.classes_ = found
         else:
             self.classes_ = np.unique(np.asarray(self.classes))
-            if not np.isin(y, self.classes_).all():
+            if not np.isin(found, self.classes_).all():
                 raise ValueError(
                     f"The labels given to {owner}.fit must all be in its 'classes' parameter. "
                     "Got others as well. Add them to 'classes', or drop their rows."
@@ -105,7 +99,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
                 "Name the label set with 'classes'."
             )
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return X, [np.where(y == label, 1.0, -1.0) for label in positive]
+        return X, [against_rest(y, label) for label in positive]
 
     def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
         self.coef_ = np.array([coef for coef, _ in coefficients])

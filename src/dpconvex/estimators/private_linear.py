@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine import RowMap
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds import LinearBounds
@@ -26,7 +26,7 @@ from .settings import (
     resolve_guarantee,
     resolve_samples,
 )
-from .tables import read_features, read_training
+from .tables import as_numbers, map_rows, read_features, read_training
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,10 @@ class PrivateLinearModel(BaseEstimator):
         Parameters
         ----------
         X : array or dataframe of shape (n_samples, n_features)
-            Rows; clipped to ``feature_bounds`` and bounded in influence.
+            Rows; clipped to ``feature_bounds`` and bounded in influence. A Dask array or dataframe is read
+            partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
-            Targets.
+            Targets; a Dask array or series with the partitions of X if X is one.
 
         Returns
         -------
@@ -171,10 +172,7 @@ class PrivateLinearModel(BaseEstimator):
         plan = self._plan(*X.shape)
         certificate = plan.certificate
         objectives = [
-            self._objective(
-                MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale),
-                certificate,
-            )
+            self._objective(map_rows(X, target, plan, type(self).__name__), certificate)
             for target in targets
         ]
         noise = NoiseSource(self.random_state)
@@ -211,7 +209,7 @@ class PrivateLinearModel(BaseEstimator):
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         """Return checked rows and the target of each problem to solve; a regression has one."""
         X, y = read_training(self, X, y, y_numeric=True)
-        return X, [np.asarray(y, dtype=np.float64)]
+        return X, [as_numbers(y)]
 
     def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
         """Keep the released coefficients of each problem."""

@@ -1,11 +1,14 @@
-"""Reading tables: numpy, pandas and polars in; what cannot be read is refused without quoting data."""
+"""Reading tables: numpy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 _FLOATS = [np.float64, np.float32]
@@ -83,6 +86,8 @@ def _check_table(X: Any, owner: str) -> None:
 def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data."""
     owner = type(estimator).__name__
+    if is_partitioned(X) or is_partitioned(y):
+        return read_partitions(estimator, X, y, **options)
     _check_table(X, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
@@ -99,6 +104,98 @@ def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.nd
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem
+
+
+def is_partitioned(data: Any) -> bool:
+    """Return whether data is a Dask collection, without importing Dask."""
+    return type(data).__module__.split(".")[0] == "dask"
+
+
+def read_partitions(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+    """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
+    from dpconvex.engine.dask import DaskTable
+
+    owner = type(estimator).__name__
+    columns = getattr(X, "columns", None)
+    if columns is not None:
+        _check_columns(X._meta, owner)
+    _check_kind("X", X, owner)
+    numeric = options.get("y_numeric", False)
+    if numeric:
+        _check_kind("y", y, owner)
+    table = DaskTable(X, y, owner, numeric)
+    # A row of zeros under the same names: scikit-learn notes names and number of columns.
+    example: Any = np.zeros((1, table.shape[1]))
+    if columns is not None:
+        import pandas as pd
+
+        example = pd.DataFrame(example, columns=list(columns))
+    validate_data(estimator, example)
+    return table, table
+
+
+def as_numbers(y: Any) -> Any:
+    """Return a target as float64; a table read by `read_partitions` converts its own."""
+    return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
+
+
+def label_set(y: Any) -> np.ndarray:
+    """Return the sorted distinct labels of a target, or raise if it holds none."""
+    if not isinstance(y, np.ndarray):
+        return y.unique()
+    with warnings.catch_warnings():
+        # Whether scikit-learn finds many labels odd depends on the data.
+        warnings.simplefilter("ignore", UserWarning)
+        check_classification_targets(y)
+    return np.unique(y)
+
+
+def against_rest(y: Any, label: Any) -> Any:
+    """Return the target +1 for one label and -1 for the others, or what makes it from a partition."""
+    target = AgainstRest(label)
+    return target(y) if isinstance(y, np.ndarray) else target
+
+
+@dataclass(frozen=True)
+class AgainstRest:
+    """Targets +1 for one label and -1 for all others."""
+
+    label: Any
+
+    def __call__(self, y: np.ndarray) -> np.ndarray:
+        """Return the targets of an array of labels."""
+        return np.where(y == self.label, 1.0, -1.0)
+
+
+# Mechanisms that visit records one by one, in an order of their own.
+_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
+
+
+def map_rows(X: Any, target: Any, plan: Any, owner: str) -> Any:
+    """Return the engine that sums over the rows of X: in memory, or over Dask's partitions.
+
+    Parameters
+    ----------
+    X : array or DaskTable
+        What `read_training` returned.
+    target : array, DaskTable or callable
+        One target per row, or for Dask the table itself or a function of each partition's target.
+    plan : Plan
+        How rows and targets are mapped, and by which mechanism they will be used.
+    owner : str
+        Who asks, for error messages.
+    """
+    if isinstance(X, np.ndarray):
+        from dpconvex.engine import MemoryRows
+
+        return MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
+    if plan.certificate.mechanism in _RECORD_BY_RECORD:
+        raise ValueError(
+            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
+            "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
+        )
+    function = target if callable(target) else None
+    return X.rows(plan.row_map, function, plan.target_shift, plan.target_scale)
 
 
 def read_features(estimator: Any, X: Any) -> np.ndarray:

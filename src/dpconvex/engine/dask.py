@@ -1,0 +1,428 @@
+"""Sums over rows of Dask collections: partition by partition, with no more in memory at a time.
+
+Dask is imported lazily; `DaskTable` checks and counts the rows of a collection once, and `DaskRows`
+offers what `MemoryRows` offers for sums over them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.memory import MemoryRows, accumulate
+from dpconvex.engine.partitions import (
+    PartitionFacts,
+    as_features,
+    as_target,
+    check_partition,
+    delayed_parts,
+    distinct_labels,
+)
+from dpconvex.engine.rows import RowMap
+from dpconvex.engine.spill import SpilledArray, SpillFile, default_spill_limit
+from dpconvex.engine.threads import available_cores, worker_pool
+
+__all__ = ["DaskRows", "DaskTable", "watching"]
+
+Array = npt.NDArray[np.float64]
+Reweight = Callable[[Array, Array], Array]
+
+GROUP = 16  # partitions whose results are added where they were computed
+ATTEMPTS = 3  # of a pass, when workers die faster than their work can be moved to others
+
+_watchers: list[Callable[[int, int], None]] = []
+
+
+@contextmanager
+def watching(report: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``report(partitions done, partitions in all)`` during every pass over Dask data.
+
+    The number of passes is not told: it may depend on the data.
+    """
+    _watchers.append(report)
+    try:
+        yield
+    finally:
+        _watchers.remove(report)
+
+
+def _tell(done: int, total: int) -> None:
+    for report in _watchers:
+        report(done, total)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows of one partition come from.
+
+    Attributes
+    ----------
+    rows : int
+        How many there are.
+    X, y : Delayed or SpilledArray
+        Features and target.
+    weights : SpilledArray or None
+        Weights that replace those of the row map.
+    pending : tuple of callable
+        Changes of weights that are applied anew in every pass.
+    """
+
+    rows: int
+    X: Any
+    y: Any
+    weights: SpilledArray | None = None
+    pending: tuple[Reweight, ...] = ()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows lie in the spill file."""
+        return isinstance(self.X, SpilledArray)
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How rows and targets of a partition become `MemoryRows`."""
+
+    row_map: RowMap
+    target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
+    target_shift: float
+    target_scale: float
+
+    def rows(
+        self, X: Any, y: Any, weights: Any = None, pending: Iterable[Reweight] = ()
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition, summed by the thread that asks."""
+        X, y = as_features(X), as_target(y)
+        rows = MemoryRows(
+            X,
+            y if self.target is None else self.target(y),
+            self.row_map,
+            self.target_shift,
+            self.target_scale,
+            threads=1,
+            keep=False,
+            weights=weights,
+        )
+        for function in pending:
+            rows = rows.reweighted(function)
+        return rows
+
+
+def _run(
+    call: Callable[[MemoryRows], Any], mapping: Mapping, pending: Any, X: Any, y: Any
+) -> tuple[Any, ...]:
+    """Work on one partition where Dask has it."""
+    return tuple(call(mapping.rows(X, y, None, pending)))
+
+
+def _add_up(parts: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(accumulate(parts))
+
+
+class DaskTable:
+    """Features and target of Dask collections, checked and counted in one pass.
+
+    Parameters
+    ----------
+    X : dask array or dataframe of shape (n_rows, n_features)
+        Partitions may be empty, uneven and of different dtypes.
+    y : dask array or series of shape (n_rows,)
+        With the partitions of X.
+    owner : str
+        Who asks, for error messages.
+    numeric : bool, default=True
+        Whether the target must be finite numbers; otherwise it holds labels.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of rows and of features.
+
+    Notes
+    -----
+    On Dask's schedulers within this process the checking pass also parks partitions in an
+    uncompressed temporary file without a name, up to ``dask.config`` setting ``dpconvex.spill-limit``
+    (bytes, or text such as "8 GB"; half of the free space by default, 0 to read the source in every
+    pass), in ``temporary-directory``. Partitions beyond the limit, and all of them on a cluster, are
+    read from their source in every pass.
+
+    Privacy: error messages name what is wrong and never a value. The number of rows is public under
+    replace-one.
+    """
+
+    def __init__(self, X: Any, y: Any, owner: str, numeric: bool = True) -> None:
+        import dask
+
+        features, targets, width = delayed_parts(X, y, owner)
+        self._y = targets
+        self.spill: SpillFile | None = None
+        if _in_process():
+            folder = dask.config.get("temporary-directory", None)
+            limit = dask.config.get("dpconvex.spill-limit", None)
+            limit = default_spill_limit(folder) if limit is None else dask.utils.parse_bytes(limit)
+            self.spill = SpillFile(limit, folder) if limit > 0 else None
+        check = dask.delayed(check_partition, pure=False, traverse=False)
+        facts: list[PartitionFacts] = _compute(
+            [
+                check(part, target, width, numeric, self.spill)
+                for part, target in zip(features, targets, strict=True)
+            ]
+        )
+        PartitionFacts.require(facts, owner)
+        self.shape = (sum(fact.rows for fact in facts), width)
+        self.sources = [
+            Source(fact.rows, fact.X or part, part_y if fact.y is None else fact.y)
+            for fact, part, part_y in zip(facts, features, targets, strict=True)
+            if fact.rows
+        ]
+
+    def unique(self, limit: int = 10_000) -> npt.NDArray[Any]:
+        """Return the sorted distinct targets, or raise if they look like numbers or are too many."""
+        import dask
+
+        find = dask.delayed(distinct_labels, pure=False)
+        found = _compute([find(part, limit) for part in self._y])
+        if any(labels is None for labels in found):
+            raise ValueError(
+                "Unknown label type: continuous. The target of a classifier must hold labels: whole "
+                f"numbers or text, at most {limit} different ones. Got others instead."
+            )
+        kept = [labels for labels in found if labels.size]
+        return np.unique(np.concatenate(kept)) if kept else np.empty(0)
+
+    def rows(
+        self,
+        row_map: RowMap,
+        target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
+        target_shift: float = 0.0,
+        target_scale: float = 1.0,
+    ) -> DaskRows:
+        """Return sums over these rows; ``target(y)`` is applied to each partition's target first."""
+        mapping = Mapping(row_map, target, float(target_shift), float(target_scale))
+        return DaskRows(self.sources, mapping, self.spill)
+
+
+class DaskRows:
+    """Rows and targets in partitions: what `MemoryRows` offers for sums, without holding the rows.
+
+    Results are added in the order of the partitions, so they do not depend on who computed them.
+    A partition whose worker dies is computed again by another one. Functions given to `sum` and
+    `combine` are sent to the workers.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        The partitions that have rows.
+    mapping : Mapping
+        How they become bounded rows.
+    spill : SpillFile or None
+        Where weights may be kept.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], mapping: Mapping, spill: SpillFile | None = None
+    ) -> None:
+        self._sources = list(sources)
+        self._mapping = mapping
+        self._spill = spill
+        self.row_map = mapping.row_map
+        self.n_rows = sum(source.rows for source in self._sources)
+        self.dim = mapping.row_map.dim
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Functions that are sent to workers may refer to the rows they are about; the facts are
+        # enough there, and the data must not travel.
+        return _RowFacts, (self.n_rows, self.dim, self.row_map)
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+        longest = max(source.rows for source in self._sources)
+        return MemoryRows.additions_for(longest, self.dim) + GROUP + -(-len(self._sources) // GROUP)
+
+    @cached_property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets (a private number)."""
+        (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_rows,))
+        return float(total) / self.n_rows
+
+    def sum(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
+        return self._pass(lambda rows: rows.sum(function))
+
+    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
+        """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
+        return self._pass(lambda rows: rows.combine(theta, function))
+
+    def reweighted(self, function: Reweight) -> DaskRows:
+        """Return the same rows with weights ``function(block, w)``.
+
+        They are computed once for partitions in the spill file, and in every pass for others.
+        """
+
+        def change(source: Source) -> Source:
+            if source.spilled and self._spill is not None:
+                kept = self._spill.write(self._open(source).reweighted(function).weights)
+                if kept is not None:
+                    return replace(source, weights=kept, pending=())
+            return replace(source, pending=(*source.pending, function))
+
+        return DaskRows(list(_pool().map(change, self._sources)), self._mapping, self._spill)
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
+        """Return the given rows, in the given order, as `MemoryRows`."""
+        indices = np.asarray(indices)
+        order = np.argsort(indices, kind="stable")
+        ends = np.cumsum([source.rows for source in self._sources])
+        cuts = np.searchsorted(indices[order], np.concatenate([[0], ends]))
+        starts = ends - np.array([source.rows for source in self._sources])
+        chosen = [
+            indices[order[first:last]] - start
+            for (first, last), start in zip(itertools.pairwise(cuts.tolist()), starts, strict=True)
+        ]
+        calls = [_Take(local) for local in chosen]
+        picked = [number for number, local in enumerate(chosen) if local.size]
+        parts = list(self._each([self._sources[i] for i in picked], [calls[i] for i in picked]))
+        X, y, w = (np.concatenate([part[item] for part in parts]) for item in range(3))
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        any_weights = any(source.weights or source.pending for source in self._sources)
+        # Targets are mapped already.
+        return MemoryRows(X[back], y[back], self.row_map, weights=w[back] if any_weights else None)
+
+    def subsample(self, rows: int) -> MemoryRows:
+        """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
+        return self.take(MemoryRows.spread(self.n_rows, rows))
+
+    def _open(self, source: Source) -> MemoryRows:
+        weights = None if source.weights is None else source.weights.open()
+        return self._mapping.rows(source.X.open(), source.y.open(), weights, source.pending)
+
+    def _pass(self, call: Callable[[MemoryRows], Any]) -> tuple[Any, ...]:
+        parts = self._each(self._sources, itertools.repeat(call), grouped=True)
+        return tuple(accumulate(parts))
+
+    def _each(
+        self,
+        sources: Sequence[Source],
+        calls: Iterable[Callable[[MemoryRows], Any]],
+        grouped: bool = False,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the results of all partitions in order, added up in groups if asked for."""
+        jobs = list(zip(sources, calls, strict=False))
+        if all(source.spilled for source in sources):
+            found = _pool().map(lambda job: tuple(job[1](self._open(job[0]))), jobs)
+            results = _reporting(found, len(jobs))
+            if not grouped:
+                yield from results
+                return
+            while group := list(itertools.islice(results, GROUP)):
+                yield _add_up(group)
+            return
+        import dask
+
+        run = dask.delayed(_run, pure=False, traverse=False)
+        opened = dask.delayed(_run_spilled, pure=False, traverse=False)
+        tasks = [
+            opened(call, self._mapping, source)
+            if source.spilled
+            else run(call, self._mapping, source.pending, source.X, source.y)
+            for source, call in jobs
+        ]
+        if grouped:
+            add = dask.delayed(_add_up, pure=False)
+            tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
+        yield from _compute(tasks)
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Rows of a partition by their positions: raw features, mapped targets, weights."""
+
+    indices: npt.NDArray[np.integer[Any]]
+
+    def __call__(self, rows: MemoryRows) -> tuple[Any, ...]:
+        taken = rows.take(self.indices)
+        return taken.raw, taken.targets, taken.weights
+
+
+@dataclass(frozen=True)
+class _RowFacts:
+    """What a worker may know of rows that it does not hold."""
+
+    n_rows: int
+    dim: int
+    row_map: RowMap
+
+
+def _run_spilled(
+    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source
+) -> tuple[Any, ...]:
+    weights = None if source.weights is None else source.weights.open()
+    return tuple(call(mapping.rows(source.X.open(), source.y.open(), weights, source.pending)))
+
+
+def _pool() -> Any:
+    import dask
+
+    return worker_pool(int(dask.config.get("num_workers", None) or available_cores()))
+
+
+def _in_process() -> bool:
+    """Whether Dask's current scheduler runs tasks in threads of this process."""
+    import dask.local
+    import dask.threaded
+    from dask.base import get_scheduler
+    from dask.delayed import Delayed
+
+    get = get_scheduler(cls=Delayed) or Delayed.__dask_scheduler__
+    return get in (dask.threaded.get, dask.local.get_sync)
+
+
+def _reporting(results: Iterable[Any], total: int) -> Iterator[Any]:
+    for done, result in enumerate(results, 1):
+        _tell(done, total)
+        yield result
+
+
+def _compute(tasks: list[Any]) -> list[Any]:
+    """Compute all tasks; a cluster that lost too many workers is asked again.
+
+    Nothing random happens in a task and nothing is charged, so that a repeated pass gives the same
+    sums.
+    """
+    import dask
+    from dask.callbacks import Callback
+
+    finished = itertools.count(1)
+    keys = {task.key for task in tasks}
+
+    class Watch(Callback):
+        def _posttask(self, key: Any, *_: Any) -> None:
+            if key in keys:
+                _tell(next(finished), len(keys))
+
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            if not _in_process():
+                results = list(dask.compute(*tasks))
+                _tell(len(tasks), len(tasks))
+                return results
+            with Watch():
+                return list(dask.compute(*tasks))
+        except Exception as error:
+            lost = type(error).__name__ in (
+                "KilledWorker",
+                "FutureCancelledError",
+                "CommClosedError",
+            )
+            if not lost or attempt == ATTEMPTS:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")

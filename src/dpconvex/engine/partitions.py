@@ -1,0 +1,181 @@
+"""One partition of a Dask collection: what it must be, and how it becomes arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.spill import SpilledArray, SpillFile
+
+__all__ = [
+    "PartitionFacts",
+    "as_features",
+    "as_target",
+    "check_partition",
+    "delayed_parts",
+    "distinct_labels",
+]
+
+
+def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], list[Any], int]:
+    """Return the partitions of features and target as delayed objects, and the number of features."""
+    for name, data in (("X", X), ("y", y)):
+        if type(data).__module__.split(".")[0] != "dask":
+            raise TypeError(
+                f"The X and y given to {owner} must both be Dask collections. Got an {name} that is not. "
+                "Use dask.array.from_array with the chunks of the other one."
+            )
+    if getattr(X, "ndim", 2) != 2 or getattr(y, "ndim", 1) != 1:
+        raise ValueError(
+            f"The X and y given to {owner} must have shapes (n_samples, n_features) and (n_samples,). "
+            "Got other numbers of dimensions instead."
+        )
+    if hasattr(X, "rechunk"):
+        width = int(X.shape[1])
+        if X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+        if hasattr(y, "rechunk") and not np.isnan(X.chunks[0] + y.chunks[0]).any():
+            if sum(X.chunks[0]) != sum(y.chunks[0]):
+                raise ValueError(_LENGTHS.format(owner=owner))
+            y = y.rechunk((X.chunks[0],))
+    else:
+        width = len(X.columns)
+    parts, targets = np.ravel(X.to_delayed()).tolist(), np.ravel(y.to_delayed()).tolist()
+    if len(parts) != len(targets):
+        raise ValueError(
+            f"The X and y given to {owner} must have the same partitions. "
+            f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
+        )
+    return parts, targets, width
+
+
+_LENGTHS = (
+    "Found input variables with inconsistent numbers of samples: every partition of the X and y given "
+    "to {owner} must have as many rows as the other. Take both from one dataframe."
+)
+
+
+def as_features(part: Any) -> npt.NDArray[Any]:
+    """Return a partition's features in C order, float32 where all of them are, else float64."""
+    if isinstance(part, np.ndarray):
+        single = part.dtype == np.float32
+        values = part
+    elif hasattr(part, "dtypes"):
+        single = len(part.columns) > 0 and all(kind == np.float32 for kind in part.dtypes)
+        values = part.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+    else:
+        values = np.asarray(part)
+        single = values.dtype == np.float32
+    if values.dtype.kind not in "biufO":
+        raise TypeError("not numbers")
+    dtype = np.float32 if single else np.float64
+    # Dataframes hand out read-only views; kernels are compiled once, for arrays that may be written.
+    return np.require(values, dtype=dtype, requirements=["C", "W"])
+
+
+def as_target(part: Any) -> npt.NDArray[Any]:
+    """Return a partition's target as a one-dimensional array of numbers or labels."""
+    values = np.asarray(part)
+    return values if values.flags.writeable else values.copy()
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """What checking a partition found: counts and flags, never values.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    problem : str or None
+        Key of the error message.
+    X, y : SpilledArray or None
+        Where the partition was parked.
+    """
+
+    rows: int
+    problem: str | None = None
+    X: SpilledArray | None = None
+    y: SpilledArray | None = None
+
+    @staticmethod
+    def require(facts: Sequence[PartitionFacts], owner: str) -> None:
+        """Raise if any partition has a problem, or if there are no rows at all."""
+        problems = {fact.problem for fact in facts if fact.problem}
+        if problems:
+            raise ValueError(_PROBLEMS[min(problems)].format(owner=owner))
+        if not sum(fact.rows for fact in facts):
+            raise ValueError(
+                f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}."
+            )
+
+
+_FINITE = (
+    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Drop such rows, or "
+    "fill them with public values."
+)
+_PROBLEMS = {
+    "X not finite": _FINITE.format(name="X"),
+    "y not finite": _FINITE.format(name="y"),
+    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Drop their rows.",
+    "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
+    "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
+    "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
+    "lengths": _LENGTHS,
+}
+
+
+def check_partition(
+    part: Any, target: Any, width: int, numeric: bool, spill: SpillFile | None
+) -> PartitionFacts:
+    """Check one partition, and park it in the spill file if there is one with room for it."""
+    try:
+        X, y = as_features(part), as_target(target)
+        if numeric:
+            if y.dtype.kind not in "biufO":
+                return PartitionFacts(0, "not numbers")
+            y = y.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        return PartitionFacts(0, "not numbers")
+    if y.shape != (len(X),):
+        return PartitionFacts(0, "lengths")
+    if len(X) == 0:
+        return PartitionFacts(0)
+    if X.ndim != 2 or X.shape[1] != width:
+        return PartitionFacts(0, "width")
+    if not _all_finite(X):
+        return PartitionFacts(0, "X not finite")
+    if y.dtype.kind == "f" and not _all_finite(y):
+        return PartitionFacts(0, "y not finite" if numeric else "missing label")
+    if not numeric and y.dtype.kind == "O" and any(_missing(label) for label in y):
+        return PartitionFacts(0, "missing label")
+    kept_X = kept_y = None
+    if spill is not None:
+        kept_y = spill.write(y)
+        kept_X = None if kept_y is None else spill.write(X)
+    if kept_X is None:
+        return PartitionFacts(len(X))
+    return PartitionFacts(len(X), None, kept_X, kept_y)
+
+
+def distinct_labels(target: Any, limit: int) -> npt.NDArray[Any] | None:
+    """Return the distinct labels of a partition; None if they are not labels or too many."""
+    y = as_target(target)
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.round(y)).all()):
+        return None
+    labels = np.unique(y)
+    return labels if labels.size <= limit else None
+
+
+def _all_finite(values: npt.NDArray[Any]) -> bool:
+    # One sum finds most of the trouble without a second array; only sums that overflow look closer.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
+def _missing(label: Any) -> bool:
+    return label is None or label != label
