@@ -1,0 +1,462 @@
+r"""Losses of a whole residual vector: a record is a matrix A and a vector Y, and ``u = Y - A theta``.
+
+The loss of a record is ``g(u)`` for a convex ``g`` on R^m, so that its gradient in theta is ``-A^T g'(u)`` and its
+Hessian ``A^T g''(u) A``. Everything here is kinked; :mod:`dpconvex.smoothing.multivariate` smooths it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpconvex.losses.interface import PointwiseLoss
+from dpconvex.losses.kinks import Kinks
+
+__all__ = ["Bowl", "L1Norm", "L1WithLink", "PiecewiseLinear", "VectorLoss"]
+
+Array = NDArray[np.float64]
+
+
+class VectorLoss(ABC):
+    """A convex function ``g`` of the residual vector, one record per row of ``u``.
+
+    Subclasses give ``outputs`` (m), ``lipschitz`` (``sup ||g'||``), ``smoothness`` (largest eigenvalue of ``g''``,
+    ``inf`` if kinked), and the three evaluations. ``level`` is a further number per record, for losses that use one.
+    """
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number m of residuals of a record."""
+
+    @property
+    def link(self) -> Any:
+        """Pointwise loss of the last residual, or None; it has a norm bound of its own."""
+        return None
+
+    @property
+    def uses_level(self) -> bool:
+        """Whether a record brings a number besides A and Y."""
+        return False
+
+    @property
+    @abstractmethod
+    def lipschitz(self) -> float:
+        """``sup ||g'(u)||_2``, the link excluded."""
+
+    @property
+    def smoothness(self) -> float:
+        """``sup ||g''(u)||``, the link excluded; ``inf`` for a kinked loss."""
+        return math.inf
+
+    @property
+    def gradient_error(self) -> float:
+        """Bound on the norm of what a quadrature rule leaves out of ``g'``; 0 for closed forms."""
+        return 0.0
+
+    @abstractmethod
+    def value(self, u: Array, level: Any = None) -> Array:
+        """``g(u)`` of every row."""
+
+    @abstractmethod
+    def gradient(self, u: Array, level: Any = None) -> Array:
+        """``g'(u)`` of every row; at a kink some subgradient."""
+
+    def hessian(self, u: Array, level: Any = None) -> Array:
+        """``g''(u)`` of every row, shape (n, m, m); 0 for a kinked loss."""
+        rows, width = np.shape(u)
+        return np.zeros((rows, width, width))
+
+    def derivatives(self, u: Array, level: Any = None) -> tuple[Array, Array]:
+        """Gradient and Hessian together, where one pass gives both."""
+        return self.gradient(u, level), self.hessian(u, level)
+
+
+def positive_count(value: Any, name: str, owner: str) -> int:
+    """Return ``value`` if it is an integer of at least 1, or raise."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise ValueError(
+            f"The '{name}' parameter of {owner} must be a positive integer. Got {value!r} instead."
+        )
+    return int(value)
+
+
+@dataclass(frozen=True)
+class L1Norm(VectorLoss):
+    """``g(u) = ||u||_1``: medians of several outputs at once.
+
+    Parameters
+    ----------
+    size : int
+        Number m of residuals of a record.
+
+    Examples
+    --------
+    >>> L1Norm(2).value(np.array([[1.0, -2.0]])).tolist()
+    [3.0]
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", positive_count(self.size, "size", "L1Norm"))
+
+    @property
+    def outputs(self) -> int:
+        """M."""
+        return self.size
+
+    @property
+    def lipschitz(self) -> float:
+        """``sqrt(m)``: every residual has a slope of size 1."""
+        return math.sqrt(self.size)
+
+    def value(self, u: Array, level: Any = None) -> Array:
+        """``||u||_1`` of every row."""
+        return np.abs(u).sum(axis=-1)
+
+    def gradient(self, u: Array, level: Any = None) -> Array:
+        """Signs; 0 at a kink."""
+        return np.sign(u)
+
+
+@dataclass(frozen=True)
+class L1WithLink(VectorLoss):
+    r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link ``h(z . theta)``.
+
+    The last row of a record's matrix is ``z``. With ``A`` the same in all records this is an l1-regularised
+    generalised linear model; with some rows of a common matrix, a grouped one. Residual links read ``c`` at
+    ``u = y - z . theta``. Margin links read it at ``-u``: give the row ``y z`` and the target 0.
+
+    Parameters
+    ----------
+    size : int
+        Number m of rows inside the norm.
+    pointwise : Loss
+        The link; smooth, with bounded slope.
+    """
+
+    size: int
+    pointwise: PointwiseLoss
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", positive_count(self.size, "size", "L1WithLink"))
+        check_link(self.pointwise)
+
+    @property
+    def outputs(self) -> int:
+        """M + 1."""
+        return self.size + 1
+
+    @property
+    def link(self) -> PointwiseLoss:
+        """The loss of the last residual."""
+        return self.pointwise
+
+    @property
+    def lipschitz(self) -> float:
+        """``sqrt(m)``; the link adds its own slope times the bound on ``||z||``."""
+        return math.sqrt(self.size)
+
+    def value(self, u: Array, level: Any = None) -> Array:
+        """``||u_{1..m}||_1 + c`` of every row."""
+        return np.abs(u[:, :-1]).sum(axis=-1) + link_parts(self.pointwise, u[:, -1])[0]
+
+    def gradient(self, u: Array, level: Any = None) -> Array:
+        """Signs, and the slope of the link in ``u_{m+1}``."""
+        slopes = np.sign(u)
+        slopes[:, -1] = link_parts(self.pointwise, u[:, -1])[1]
+        return slopes
+
+
+def check_link(link: Any) -> None:
+    """Raise unless ``link`` is a smooth pointwise loss of bounded slope."""
+    if not isinstance(link, PointwiseLoss):
+        raise TypeError(
+            "The 'pointwise' parameter of L1WithLink must be a pointwise loss such as Logistic(). "
+            f"Got {type(link).__name__} instead."
+        )
+    if not (math.isfinite(link.lipschitz) and math.isfinite(link.smoothness)):
+        raise ValueError(
+            "The 'pointwise' parameter of L1WithLink must have bounded slope and curvature. "
+            f"Got {type(link).__name__} instead. Use Huber(width), Logistic() or a convolved loss."
+        )
+
+
+def link_parts(link: PointwiseLoss, u: Array) -> tuple[Array, Array, Array]:
+    """Return value, first and second derivative of the link in its residual."""
+    if link.kind == "residual":
+        return link.value_at(u), link.slope_at(u), link.curvature_at(u)
+    return link.value_at(-u), -link.slope_at(-u), link.curvature_at(-u)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pieces along one direction: ``max(rise x + high, -fall x + low)`` of ``x = <direction, u>``.
+
+    A slope of 0 says that the group has no such line.
+    """
+
+    direction: tuple[float, ...]
+    rise: float = 0.0
+    high: float = 0.0
+    fall: float = 0.0
+    low: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """``max_p <a_p, u> + b_p = <centre, u> + max(floor, groups)``, the form in which it is smoothed.
+
+    Attributes
+    ----------
+    centre : tuple of m floats
+        A slope taken out of all pieces.
+    floor : float
+        Constant piece, ``-inf`` if there is none.
+    groups : tuple of Group
+        Each with at most one rising and one falling line.
+    """
+
+    centre: tuple[float, ...]
+    floor: float
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def directions(self) -> Array:
+        """Unit vectors as rows, shape (K, m)."""
+        return np.array([group.direction for group in self.groups]).reshape(
+            len(self.groups), len(self.centre)
+        )
+
+    @cached_property
+    def stretch(self) -> float:
+        """Operator norm of the directions: 1 if they are orthonormal."""
+        return float(np.linalg.norm(self.directions, 2))
+
+
+def arrange(slopes: Array, offsets: Array, centre: Array) -> Pieces:
+    """Return the pieces relative to a centre, grouped by direction."""
+    size = max(1.0, float(np.abs(slopes).max()))
+    floor, groups = -math.inf, list[Group]()
+    for slope, offset in zip(slopes - centre, offsets.tolist(), strict=True):
+        length = float(np.linalg.norm(slope))
+        if length <= 1e-12 * size:
+            floor = max(floor, offset)
+            continue
+        direction = slope / length
+        for index, group in enumerate(groups):
+            cosine = float(direction @ np.array(group.direction))
+            rising = cosine > 0
+            taken = group.rise if rising else group.fall
+            if abs(cosine) < 1 - 1e-12 or taken not in (0.0, length):
+                continue
+            known = group.high if rising else group.low
+            best = max(offset, known) if taken else offset
+            fields = dict(vars(group))
+            fields.update(
+                {"rise": length, "high": best} if rising else {"fall": length, "low": best}
+            )
+            groups[index] = Group(**fields)
+            break
+        else:
+            groups.append(Group(tuple(direction.tolist()), length, offset))
+    return Pieces(tuple(centre.tolist()), floor, tuple(groups))
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear(VectorLoss):
+    """``g(u) = max_p <a_p, u> + b_p``.
+
+    Parameters
+    ----------
+    slopes : sequence of P vectors of length m
+        The vectors a_p, at least two different ones.
+    offsets : sequence of P floats, optional
+        The numbers b_p; 0 by default.
+
+    Examples
+    --------
+    >>> loss = PiecewiseLinear([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> loss.value(np.array([[0.5, -2.0]])).tolist(), loss.lipschitz
+    ([2.0], 1.0)
+    """
+
+    slopes: tuple[tuple[float, ...], ...]
+    offsets: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        slopes = _finite("slopes", self.slopes, 2)
+        offsets = np.zeros(len(slopes)) if self.offsets is None else self.offsets
+        offsets = _finite("offsets", offsets, 1)
+        if len(offsets) != len(slopes):
+            raise ValueError(
+                f"The 'offsets' parameter of PiecewiseLinear must have one entry per slope, {len(slopes)}. "
+                f"Got {len(offsets)} instead."
+            )
+        if not np.ptp(slopes, axis=0).any():
+            raise ValueError(
+                "The 'slopes' parameter of PiecewiseLinear must hold at least two different vectors. "
+                "Got one instead. A linear loss has no minimiser."
+            )
+        object.__setattr__(self, "slopes", tuple(tuple(row) for row in slopes.tolist()))
+        object.__setattr__(self, "offsets", tuple(offsets.tolist()))
+
+    @cached_property
+    def _slopes(self) -> Array:
+        return np.array(self.slopes)
+
+    @cached_property
+    def _offsets(self) -> Array:
+        return np.array(self.offsets)
+
+    @property
+    def outputs(self) -> int:
+        """M."""
+        return len(self.slopes[0])
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """``max_p ||a_p||``."""
+        return float(np.linalg.norm(self._slopes, axis=1).max())
+
+    @cached_property
+    def diameter(self) -> float:
+        """``max ||a_p - a_q||``: how far the slope can turn along any direction."""
+        gaps = self._slopes[:, None] - self._slopes[None]
+        return float(np.linalg.norm(gaps, axis=2).max())
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The pieces around the centre that makes the directions nearest to orthonormal."""
+        slopes = self._slopes
+        centres = [np.zeros(self.outputs), *slopes, slopes.mean(axis=0)]
+        candidates = [arrange(slopes, self._offsets, centre) for centre in centres]
+        return min(candidates, key=lambda pieces: (round(pieces.stretch, 9), len(pieces.groups)))
+
+    @cached_property
+    def profile(self) -> Kinks | None:
+        """The pieces as a function of one variable if all slopes differ along one direction, else None."""
+        differences = self._slopes - self._slopes[0]
+        _, sizes, axes = np.linalg.svd(differences)
+        if len(sizes) > 1 and sizes[1] > 1e-12 * sizes[0]:
+            return None
+        return upper_envelope(differences @ axes[0], self._offsets)
+
+    @cached_property
+    def profile_axis(self) -> tuple[Array, Array]:
+        """Direction of the profile's variable, and the slope that all pieces share."""
+        differences = self._slopes - self._slopes[0]
+        return np.linalg.svd(differences)[2][0], self._slopes[0]
+
+    def value(self, u: Array, level: Any = None) -> Array:
+        """``max_p <a_p, u> + b_p`` of every row."""
+        return (u @ self._slopes.T + self._offsets).max(axis=1)
+
+    def gradient(self, u: Array, level: Any = None) -> Array:
+        """The slope of the first piece that attains the maximum."""
+        return self._slopes[(u @ self._slopes.T + self._offsets).argmax(axis=1)]
+
+
+def upper_envelope(slopes: Array, offsets: Array) -> Kinks:
+    """Return the maximum of lines ``slopes x + offsets`` as a piecewise-linear function."""
+    order = np.lexsort((offsets, slopes))
+    lines: list[tuple[float, float]] = []
+    for slope, offset in zip(slopes[order].tolist(), offsets[order].tolist(), strict=True):
+        if lines and slope - lines[-1][0] <= 1e-12 * max(1.0, abs(slope)):
+            lines[-1] = (lines[-1][0], max(offset, lines[-1][1]))
+        else:
+            lines.append((slope, offset))
+        while len(lines) > 2 and _crossing(lines[-3], lines[-1]) <= _crossing(lines[-3], lines[-2]):
+            del lines[-2]
+    knots = [_crossing(left, right) for left, right in pairwise(lines)]
+    height = lines[0][0] * knots[0] + lines[0][1]
+    return Kinks(tuple(knots), tuple(slope for slope, _ in lines), height)
+
+
+def _crossing(left: tuple[float, float], right: tuple[float, float]) -> float:
+    return (left[1] - right[1]) / (right[0] - left[0])
+
+
+def _finite(name: str, values: ArrayLike, axes: int) -> Array:
+    shape = "finite numbers" if axes == 1 else "vectors of one length, of finite numbers"
+    problem = f"The '{name}' parameter of PiecewiseLinear must be a sequence of {shape}."
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{problem} Got another shape or type instead.") from error
+    if array.ndim != axes or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(
+            f"{problem} Got shape {array.shape} or a value that is not finite instead."
+        )
+    return array
+
+
+@dataclass(frozen=True)
+class Bowl(VectorLoss):
+    """``g(u) = (||u||_1 - level)^+``, with a level of each record (0 where none is given).
+
+    Parameters
+    ----------
+    size : int
+        Number m of residuals, at most 5: the l1 ball has ``2^m`` facets.
+
+    Examples
+    --------
+    >>> Bowl(2).value(np.array([[1.0, -2.0], [0.5, 0.0]]), level=np.array([1.0, 1.0])).tolist()
+    [2.0, 0.0]
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        size = positive_count(self.size, "size", "Bowl")
+        if size > 5:
+            raise ValueError(
+                f"The 'size' parameter of Bowl must be at most 5. Got {size} instead. "
+                "The number of facets doubles with every residual."
+            )
+        object.__setattr__(self, "size", size)
+
+    @property
+    def outputs(self) -> int:
+        """M."""
+        return self.size
+
+    @property
+    def uses_level(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def lipschitz(self) -> float:
+        """``sqrt(m)``."""
+        return math.sqrt(self.size)
+
+    @property
+    def diameter(self) -> float:
+        """``2 sqrt(m)``: opposite facets."""
+        return 2 * math.sqrt(self.size)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """``||u||_1`` as the maximum over sign vectors, in opposite pairs."""
+        signs = 1.0 - 2.0 * ((np.arange(2**self.size)[:, None] >> np.arange(self.size)) & 1)
+        return arrange(signs, np.zeros(len(signs)), np.zeros(self.size))
+
+    def value(self, u: Array, level: Any = None) -> Array:
+        """``(||u||_1 - level)^+`` of every row."""
+        return np.maximum(np.abs(u).sum(axis=-1) - (0.0 if level is None else level), 0.0)
+
+    def gradient(self, u: Array, level: Any = None) -> Array:
+        """Signs outside the ball, 0 inside."""
+        outside = np.abs(u).sum(axis=-1) > (0.0 if level is None else level)
+        return np.sign(u) * outside[:, None]

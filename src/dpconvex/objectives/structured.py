@@ -1,0 +1,276 @@
+"""The objective of structured losses: a mean of losses of residual vectors, plus a ridge."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
+
+Array = npt.NDArray[np.float64]
+
+UNIT = 2.0**-53  # relative error of one rounding
+LOSS_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
+_BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
+
+
+def spectral_norms(matrices: npt.ArrayLike) -> Array:
+    """Return the spectral norm of every matrix of a stack of shape (n, m, d), rounded up a little.
+
+    Each matrix is divided by its largest entry first, so that squares neither overflow nor vanish; the norm is the root
+    of the largest eigenvalue of the smaller of the two Gram matrices.
+
+    Examples
+    --------
+    >>> spectral_norms([[[3.0, 0.0], [0.0, 4.0]]]).round(9).tolist()
+    [4.0]
+    """
+    stack = np.asarray(matrices, dtype=np.float64)
+    largest = np.abs(stack).max(axis=(1, 2))
+    unit = stack / np.where(largest > 0, largest, 1.0)[:, None, None]
+    turned = unit.transpose(0, 2, 1)
+    gram = unit @ turned if stack.shape[1] <= stack.shape[2] else turned @ unit
+    top = np.linalg.eigvalsh(gram)[:, -1]
+    with np.errstate(over="ignore"):  # a norm beyond float64 shrinks its record to 0
+        return largest * np.sqrt(np.maximum(top, 0.0)) * (1 + 1e-12)
+
+
+class StructuredRecords:
+    """Records (A, Y) in memory, scaled to public norm bounds.
+
+    A record is multiplied as a whole, matrix and targets, by ``min(1, operator_norm / ||A||)``: its residuals shrink
+    and theta keeps its meaning. For an l1 norm, a bowl (whose level shrinks too) and pieces without offsets that is
+    exactly an influence weight; pieces with offsets see smaller residuals. The row of a link is scaled by itself.
+
+    Parameters
+    ----------
+    A : array of shape (n, m, d)
+        Matrices; the last row is that of the link, where the loss has one.
+    Y : array of shape (n, m)
+        Targets.
+    operator_norm : float
+        Bound on the spectral norm.
+    link_norm : float
+        Bound on the norm of the link's row; 0 without a link.
+    level : array of shape (n,), optional
+        Levels of bowls.
+    target_limit : float, optional
+        Scaled targets are clamped to it; public.
+
+    Notes
+    -----
+    Privacy: every record is mapped by itself, with public numbers.
+    """
+
+    def __init__(
+        self,
+        A: npt.ArrayLike,
+        Y: npt.ArrayLike,
+        operator_norm: float,
+        link_norm: float = 0.0,
+        level: npt.ArrayLike | None = None,
+        target_limit: float | None = None,
+    ) -> None:
+        matrices = np.array(A, dtype=np.float64)
+        targets = np.array(Y, dtype=np.float64)
+        if matrices.ndim != 3 or targets.shape != matrices.shape[:2]:
+            raise ValueError(
+                "The 'A' and 'Y' parameters of StructuredRecords must have shapes (n, m, d) and (n, m). "
+                f"Got {matrices.shape} and {targets.shape} instead."
+            )
+        inner = matrices.shape[1] - (link_norm > 0)
+        factors = np.ones(targets.shape)
+        factors[:, :inner] = _shrink(spectral_norms(matrices[:, :inner]), operator_norm)[:, None]
+        if link_norm > 0:
+            factors[:, inner] = _shrink(spectral_norms(matrices[:, inner:]), link_norm)
+        self.matrices = np.ascontiguousarray(matrices * factors[:, :, None])
+        limit = np.inf if target_limit is None else float(target_limit)
+        self.targets = np.clip(targets * factors, -limit, limit)
+        self.level = None
+        if level is not None:
+            levels = np.broadcast_to(np.asarray(level, dtype=np.float64), len(targets))
+            self.level = np.clip(levels * factors[:, 0], -limit, limit)
+        self.n_rows, self.outputs, self.dim = matrices.shape
+        self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
+        self.mean_target_size = float(np.linalg.norm(self.targets, axis=1).mean())
+
+    @property
+    def flat(self) -> Array:
+        """All rows below each other, shape (n m, d)."""
+        return self.matrices.reshape(-1, self.dim)
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any term of a sum over records passes through."""
+        return _BLOCK * self.outputs + -(-self.n_rows // _BLOCK)
+
+    def residuals(self, theta: Array) -> Array:
+        """``Y - A theta``, shape (n, m)."""
+        return self.targets - (self.flat @ theta).reshape(self.targets.shape)
+
+    def combine(self, multiples: Array) -> Array:
+        """``sum_i A_i^T multiples_i``, block by block."""
+        flat, weights = self.flat, multiples.reshape(-1)
+        step = _BLOCK * self.outputs
+        total = np.zeros(self.dim)
+        for start in range(0, len(flat), step):
+            total += weights[start : start + step] @ flat[start : start + step]
+        return total
+
+
+def _shrink(norms: Array, limit: float) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.minimum(1.0, limit / norms)
+
+
+class StructuredObjective:
+    r"""Mean of losses of residual vectors with a ridge and a linear term.
+
+    ``F(theta) = (1/N) sum_i g(Y_i - A_i theta) + (alpha/2) ||theta||^2 + <b, theta>`` with ``N = divisor`` and
+    ``b = linear``; the link of a loss is its last residual.
+
+    Parameters
+    ----------
+    records : StructuredRecords
+        Scaled matrices and targets.
+    loss : VectorLoss
+        Loss of a residual vector.
+    alpha : float
+        Ridge.
+    divisor : float, optional
+        The public N; the number of records by default.
+    linear : array of shape (d,), optional
+        The vector b, already divided by N; zero by default.
+    """
+
+    def __init__(
+        self,
+        records: StructuredRecords,
+        loss: Any,
+        alpha: float,
+        divisor: float | None = None,
+        linear: npt.ArrayLike | None = None,
+    ) -> None:
+        if records.outputs != loss.outputs:
+            raise ValueError(
+                f"The 'records' parameter of StructuredObjective must have {loss.outputs} rows per record for this "
+                f"loss. Got {records.outputs} instead."
+            )
+        self.records = records
+        self.loss = loss
+        self.alpha = float(alpha)
+        self.divisor = float(records.n_rows if divisor is None else divisor)
+        self.dim = records.dim
+        self.linear = np.zeros(self.dim) if linear is None else np.array(linear, dtype=np.float64)
+        self._seen: tuple[bytes, Array] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of records."""
+        return self.records.n_rows
+
+    @property
+    def strong_convexity(self) -> float:
+        """Alpha: lower bound of the curvature of F."""
+        return self.alpha
+
+    def _sup(self, power: int, name: str) -> float:
+        link, records = self.loss.link, self.records
+        bound = records.operator_norm**power * float(getattr(self.loss, name))
+        if link is not None:
+            bound += records.link_norm**power * float(getattr(link, name))
+        return bound * self.n_rows / self.divisor
+
+    @property
+    def gradient_bound(self) -> float:
+        """Bound on the gradient norm of the mean of losses."""
+        return self._sup(1, "lipschitz")
+
+    @property
+    def smoothness(self) -> float:
+        """Bound on the curvature of F."""
+        return self._sup(2, "smoothness") + self.alpha
+
+    @property
+    def kink_width(self) -> float:
+        """Residual over which the loss turns; 0 for a kinked loss."""
+        return float(getattr(self.loss, "bandwidth", 0.0))
+
+    def widened(self, width: float) -> StructuredObjective:
+        """Return the objective smoothed with a bandwidth of at least ``width``: a place to start from."""
+        other = copy.copy(self)
+        other.loss = replace(self.loss, bandwidth=max(width, self.loss.bandwidth))
+        other._seen = None
+        return other
+
+    def margin_size(self, theta: Array) -> float:
+        """Mean size of the residuals: the scale on which F varies."""
+        return float(np.abs(self.records.residuals(theta)).mean())
+
+    def with_linear(self, linear: npt.ArrayLike) -> StructuredObjective:
+        """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""
+        other = copy.copy(self)
+        other.linear = self.linear + np.asarray(linear, dtype=np.float64)
+        return other
+
+    def value(self, theta: npt.ArrayLike) -> float:
+        """F(theta)."""
+        theta = np.asarray(theta, dtype=np.float64)
+        total = self.loss.value(self.records.residuals(theta), self.records.level).sum()
+        return float(total) / self.divisor + float(
+            0.5 * self.alpha * (theta @ theta) + self.linear @ theta
+        )
+
+    def gradient_sum(self, theta: npt.ArrayLike) -> Array:
+        """``-sum_i A_i^T g'(u_i)``: the data's part, as a SUM."""
+        u = self.records.residuals(np.asarray(theta, dtype=np.float64))
+        return -self.records.combine(self.loss.gradient(u, self.records.level))
+
+    def gradient(self, theta: npt.ArrayLike) -> Array:
+        """Gradient ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
+        theta = np.asarray(theta, dtype=np.float64)
+        u = self.records.residuals(theta)
+        slopes, bends = self.loss.derivatives(u, self.records.level)
+        self._seen = (theta.tobytes(), bends)
+        return -self.records.combine(slopes) / self.divisor + self.alpha * theta + self.linear
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient."""
+        return self.value(theta), self.gradient(theta)
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
+        theta = np.asarray(theta, dtype=np.float64)
+        if self._seen is None or self._seen[0] != theta.tobytes():
+            self.gradient(theta)
+        assert self._seen is not None, "filled by gradient"
+        records = self.records
+        weighted = (self._seen[1] @ records.matrices).reshape(-1, self.dim)
+        hessian = records.flat.T @ weighted / self.divisor
+        hessian = 0.5 * (hessian + hessian.T)
+        hessian[np.diag_indices_from(hessian)] += self.alpha
+        return hessian
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the error of `gradient` at theta: roundings, and the loss's quadrature rule.
+
+        With u = 2^-53: a residual is off by at most ``u ((d + 10) ||a|| ||theta|| + 4 |y|)``, which moves the loss's
+        gradient by its curvature times that; evaluating the gradient adds 64 u of its bound and ``gradient_error``;
+        every term passes through ``additions + 8`` roundings; the ridge and b add a few.
+        """
+        size = float(np.linalg.norm(theta))
+        records, share = self.records, self.n_rows / self.divisor
+        longest = max(records.operator_norm, records.link_norm)
+        margin = (self.dim + 10) * np.sqrt(records.outputs) * longest * size
+        margin += 4 * records.mean_target_size
+        errors = (self.smoothness - self.alpha) / longest * UNIT * margin
+        errors += share * records.operator_norm * self.loss.gradient_error
+        roundings = (
+            records.additions + 8 + LOSS_ULPS
+        ) * self.gradient_bound + 3 * self.alpha * size
+        roundings += 2 * float(np.linalg.norm(self.linear))
+        return float(1.01 * (errors + UNIT * roundings))
