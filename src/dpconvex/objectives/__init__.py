@@ -2,7 +2,15 @@
 
 from dpconvex.objectives.adversarial import AdversarialObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
+from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.tilted import TiltedObjective
 
-__all__ = ["AdversarialObjective", "EmpiricalObjective", "PairwiseObjective", "TiltedObjective"]
+__all__ = [
+    "AdversarialObjective",
+    "EmpiricalObjective",
+    "PairwiseObjective",
+    "StructuredObjective",
+    "StructuredRecords",
+    "TiltedObjective",
+]

@@ -16,6 +16,7 @@ from .guarantees import ApproxDP, GaussianDP, PureDP
 from .ledger import BudgetExceeded, Ledger, LedgerError
 from .noise import NoiseSource
 from .robust_bounds import RobustBounds
+from .structured_bounds import StructuredBounds
 from .tilted_bounds import TiltedBounds
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "NoiseSource",
     "PureDP",
     "RobustBounds",
+    "StructuredBounds",
     "TiltedBounds",
     "compose_epsilon",
     "gaussian_mu",

@@ -12,6 +12,13 @@ from dpconvex.smoothing.kernels import (
     UniformKernel,
 )
 from dpconvex.smoothing.moreau import MoreauLoss, moreau
+from dpconvex.smoothing.multivariate import (
+    SmoothedL1,
+    SmoothedMax,
+    SmoothedProfile,
+    convolve_vector,
+)
+from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector
 
 __all__ = [
     "KERNELS",
@@ -23,7 +30,13 @@ __all__ = [
     "LaplacianKernel",
     "LogisticKernel",
     "MoreauLoss",
+    "SmoothedL1",
+    "SmoothedMax",
+    "SmoothedProfile",
     "UniformKernel",
+    "VectorMoreau",
     "convolve",
+    "convolve_vector",
     "moreau",
+    "moreau_vector",
 ]
