@@ -106,3 +106,25 @@ def test_new_weights_replace_old_ones():
     assert other.sum(lambda block, y, w: (w.sum(),))[0] == 2.5
     assert other.combine(np.zeros(3), lambda y, z, w: (w,))[0][0] == 2.5
     assert rows.sum(lambda block, y, w: (w.sum(),))[0] == 10
+
+
+def test_new_weights_reach_every_way_of_summing(monkeypatch):
+    """Rows mapped on the fly and rows kept in memory give the same weighted sums."""
+    rng = np.random.default_rng(8)
+    X = rng.uniform(-1, 1, size=(3_000, 3))
+    coordinates = Coordinates(np.diag([1.0, 5.0, 2.0, 9.0]), 1.2, 1)
+    theta = rng.normal(size=4)
+
+    def total():
+        rows = rows_of(X).reweighted(coordinates.weights)
+        return rows.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0]
+
+    kept = total()
+    monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 8 * 4 * 500)
+    assert not rows_of(X)._small
+    assert np.allclose(total(), kept, rtol=1e-12)
+    block = rows_of(X).mapped()[0]
+    w = np.minimum(1, 1.2 / np.linalg.norm((block @ coordinates.matrix.T)[:, 1:], axis=1))
+    assert w.min() < 0.5
+    assert np.allclose((w * np.tanh(block @ theta)) @ block, kept, rtol=1e-12)
