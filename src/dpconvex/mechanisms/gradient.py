@@ -292,8 +292,10 @@ class _Descent:
         if "constant part" not in self.terms:
             return np.zeros(self.rows.dim)
 
+        margin = self.margin
+
         def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
-            return (w * y if self.margin else w,)
+            return (w * y if margin else w,)
 
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
@@ -346,10 +348,12 @@ class _Descent:
         """Return the sum of the gradients' moving part, slopes within half the range of 0."""
         theta = coordinates.to_rows(phi)
         loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
+        # Not self: engines may send the function to other machines, and the noise stays here.
+        middle, margin = self.middle, self.margin
 
         def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
             slopes = loss.gradient(y, z)
-            return (w * (slopes - self.middle * y if self.margin else slopes + self.middle),)
+            return (w * (slopes - middle * y if margin else slopes + middle),)
 
         (total,) = self.rows.combine(theta, multiples)
         return np.asarray(coordinates.matrix @ np.asarray(total))

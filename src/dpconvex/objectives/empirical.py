@@ -47,6 +47,10 @@ class _Counter:
         self.passes = 0.0
 
 
+# Functions that are summed over rows refer to what they need and not to the objective: engines may
+# send them to other machines, where the linear term (often the noise) has no business.
+
+
 class EmpiricalObjective:
     """Weighted empirical risk with a ridge and a linear term, all in MEAN form.
 
@@ -182,37 +186,42 @@ class EmpiricalObjective:
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
         theta = np.asarray(theta, dtype=np.float64)
-        (total,) = self._sum(lambda block, y, w: (w @ self.loss.value(y, block @ theta),))
+        loss = self.loss
+        (total,) = self._sum(lambda block, y, w: (w @ loss.value(y, block @ theta),))
         return self._finish_value(total, theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
         self._counter.passes += self._share
-        (total,) = self.rows.combine(theta, lambda y, z, w: (w * self.loss.gradient(y, z),))
+        loss = self.loss
+        (total,) = self.rows.combine(theta, lambda y, z, w: (w * loss.gradient(y, z),))
         return self._finish_gradient(total, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
         self._counter.passes += self._share
+        loss = self.loss
         gradient, value = self.rows.combine(
-            theta, lambda y, z, w: (w * self.loss.gradient(y, z), w @ self.loss.value(y, z))
+            theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z))
         )
         return self._finish_value(value, theta), self._finish_gradient(gradient, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
-        (total,) = self._sum(lambda block, y, w: (self._outer(block, y, w, block @ theta),))
+        loss = self.loss
+        (total,) = self._sum(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
         return self._finish_hessian(total)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
         """Diagonal of the Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
         theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
 
         def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
-            curvature = np.maximum(w * self.loss.curvature(y, block @ theta), 0.0)
+            curvature = np.maximum(w * loss.curvature(y, block @ theta), 0.0)
             return (np.einsum("i,ij,ij->j", curvature, block, block),)
 
         return self._sum(part)[0] / self.divisor + self.alpha
@@ -220,10 +229,11 @@ class EmpiricalObjective:
     def gradient_and_hessian(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
         """Gradient and Hessian, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
+        loss = self.loss
 
         def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
             z = block @ theta
-            return (w * self.loss.gradient(y, z)) @ block, self._outer(block, y, w, z)
+            return (w * loss.gradient(y, z)) @ block, _outer(loss, block, y, w, z)
 
         gradient, hessian = self._sum(part)
         return self._finish_gradient(gradient, theta), self._finish_hessian(hessian)
@@ -251,7 +261,7 @@ class EmpiricalObjective:
             Upper bound of ``||computed gradient - exact gradient||``.
         """
         theta = np.asarray(theta, dtype=np.float64)
-        row_map, loss = self.rows.row_map, self.loss
+        row_map, loss, dim = self.rows.row_map, self.loss, self.dim
         size = float(np.linalg.norm(theta))
         share = self.n_rows / self.divisor
         terms = self.gradient_bound
@@ -270,7 +280,7 @@ class EmpiricalObjective:
             def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
                 z = block @ theta
                 lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
-                error = UNIT * ((self.dim + 10) * size * lengths + 4 * np.abs(y))
+                error = UNIT * ((dim + 10) * size * lengths + 4 * np.abs(y))
                 slopes, errors = _slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
@@ -347,11 +357,6 @@ class EmpiricalObjective:
         self._counter.passes += self._share
         return self.rows.sum(function)
 
-    def _outer(self, block: Array, y: Array, w: Array, z: Array) -> Array:
-        curvature = np.maximum(w * self.loss.curvature(y, z), 0.0)
-        half = block * np.sqrt(curvature)[:, None]
-        return np.asarray(half.T @ half)
-
     def _finish_value(self, total: Any, theta: Array) -> float:
         ridge = 0.5 * self.alpha * (theta @ theta)
         return float(total) / self.divisor + float(ridge + self.linear @ theta)
@@ -363,6 +368,12 @@ class EmpiricalObjective:
         hessian = total / self.divisor
         hessian[np.diag_indices_from(hessian)] += self.alpha
         return hessian
+
+
+def _outer(loss: Any, block: Array, y: Array, w: Array, z: Array) -> Array:
+    curvature = np.maximum(w * loss.curvature(y, z), 0.0)
+    half = block * np.sqrt(curvature)[:, None]
+    return np.asarray(half.T @ half)
 
 
 def _slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
