@@ -1,10 +1,10 @@
-"""Where which mechanism wins: the choice of ``mechanism="auto"`` over rows, columns and epsilon.
+"""Where which mechanism wins: the choice of ``mechanism="auto"`` over rows, columns and budget.
 
 Auto takes the mechanism with the smallest predicted risk, from public facts alone, so the whole map is drawn without
 data. With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that of one noisy
 gradient, with no penalty. With few rows, or a small epsilon, a penalty keeps objective perturbation from following its
-own noise; with one column and a large budget its smaller bandwidth counts. Pure epsilon leaves objective and output
-perturbation.
+own noise; with one column and a large budget its smaller bandwidth counts. Gaussian DP leaves descent and output
+perturbation; pure epsilon, not drawn, has objective perturbation everywhere.
 
 Run ``python examples/plot_mechanism_map.py --out out``; it writes ``mechanism_map.png``.
 """
@@ -27,13 +27,13 @@ COLUMNS = (1, 5, 20, 100)
 MECHANISMS = {"gradient": "tab:blue", "objective": "tab:orange", "output": "tab:green"}
 
 
-def choices(columns, sizes, epsilons, delta):
-    """Return the index of the chosen mechanism for every number of rows and epsilon."""
+def choices(columns, sizes, budgets, kind):
+    """Return the index of the chosen mechanism for every number of rows and every epsilon or mu."""
     names = list(MECHANISMS)
-    chosen = np.empty((len(epsilons), len(sizes)), dtype=int)
-    for i, epsilon in enumerate(epsilons):
+    chosen = np.empty((len(budgets), len(sizes)), dtype=int)
+    for i, budget in enumerate(budgets):
         model = DPQuantileRegressor(
-            0.7, epsilon=float(epsilon), delta=delta, feature_bounds=(-1, 1), target_bounds=(-1, 1)
+            0.7, feature_bounds=(-1, 1), target_bounds=(-1, 1), **{kind: float(budget)}
         )
         for j, size in enumerate(sizes):
             chosen[i, j] = names.index(model.certify(int(size), columns).mechanism)
@@ -41,17 +41,17 @@ def choices(columns, sizes, epsilons, delta):
 
 
 def draw(points):
-    sizes, epsilons = np.geomspace(30, 1e6, points), np.geomspace(0.05, 20, points)
+    sizes, budgets = np.geomspace(30, 1e6, points), np.geomspace(0.05, 20, points)
     figure, panels = plt.subplots(2, len(COLUMNS), figsize=(13, 6.2), sharex=True, sharey=True)
     colours = ListedColormap(list(MECHANISMS.values()))
-    for delta, row in zip((1e-6, 0.0), panels, strict=True):
+    for kind, row in zip(("epsilon", "mu"), panels, strict=True):
         for axes, columns in zip(row, COLUMNS, strict=True):
-            chosen = choices(columns, sizes, epsilons, delta)
+            chosen = choices(columns, sizes, budgets, kind)
             axes.pcolormesh(
-                sizes, epsilons, chosen, cmap=colours, vmin=-0.5, vmax=len(MECHANISMS) - 0.5
+                sizes, budgets, chosen, cmap=colours, vmin=-0.5, vmax=len(MECHANISMS) - 0.5
             )
             axes.set(xscale="log", yscale="log")
-        row[0].set_ylabel(f"epsilon, delta = {delta:g}")
+        row[0].set_ylabel("epsilon (delta = 1e-6)" if kind == "epsilon" else "mu")
     for top, bottom, columns in zip(*panels, COLUMNS, strict=True):
         top.set_title("1 column" if columns == 1 else f"{columns} columns")
         bottom.set_xlabel("rows")
@@ -65,7 +65,7 @@ def draw(points):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    parser.add_argument("--points", type=int, default=12, help="grid points per axis")
+    parser.add_argument("--points", type=int, default=10, help="grid points per axis")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "mechanism_map.png"
