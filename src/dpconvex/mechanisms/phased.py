@@ -286,6 +286,7 @@ class PhasedERM(_Phased):
         from dpconvex.objectives import EmpiricalObjective
         from dpconvex.smoothing import moreau
         from dpconvex.solvers import default_solver
+        from dpconvex.solvers.clamped import with_clamped_targets
 
         phase = Phase(term["records"], term["step_size"])
         local = _local_bounds(certificate.bounds, phase)
@@ -296,6 +297,8 @@ class PhasedERM(_Phased):
         problem = EmpiricalObjective(
             objective.rows.take(chosen), loss, local.alpha, linear=-anchor * start
         )
+        tilt = anchor * certificate.parameters[self.name]["radius"]
+        problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
         return default_solver(start.size).solve(problem, start, term["tolerance"]).point
 
 

@@ -1,0 +1,84 @@
+"""Attacks on stochastic and phased methods as they are run: the claim survives, a fraction of the noise does not.
+
+Few records and few steps, where one record matters most. A correct claim is refuted with probability at most 1e-6 per
+attack.
+"""
+
+import numpy as np
+import pytest
+
+from dpconvex.audit import audit
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Huber
+from dpconvex.mechanisms import NoisySGD, PhasedERM, PhasedSGD
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
+
+LOSS = Huber(0.1)
+
+
+def objective_of(rows, targets):
+    row_map = RowMap(1, 1.0, fit_intercept=False)
+    return EmpiricalObjective(MemoryRows(rows, targets, row_map, threads=1), LOSS, 0.0, divisor=2.0)
+
+
+def pair(neighbors, n=2):
+    """All records far on one side; in the neighbour one is far on the other side, or missing."""
+    X, y = np.ones((n, 1)), np.full(n, 1e6)
+    if neighbors == "add_or_remove_one":
+        return objective_of(X, y), objective_of(X[1:], y[1:])
+    return objective_of(X, y), objective_of(X, np.array([-1e6, *y[1:]]))
+
+
+def attack(mechanism, claim, neighbors="replace_one", factor=1.0, runs=5000, n=2):
+    bounds = LinearBounds(n, 1, LOSS, 1.0, 1.0, fit_intercept=False, neighbors=neighbors)
+    certificate = mechanism.certify(bounds, claim, seeded=True)
+    for term in certificate.noise.values():
+        term["std"] *= factor
+
+    def sampler(objective):
+        def sample(count, rng):
+            return np.array(
+                [mechanism.release(objective, certificate, rng)[0] for _ in range(count)]
+            )
+
+        return sample
+
+    first, second = pair(neighbors, n)
+    return audit(sampler(first), sampler(second), claim, runs=runs, rng=0)
+
+
+# The last iterate is the sum of all gradients and of all noise: the slopes do not depend on the coefficients here.
+SGD = [
+    (NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), "replace_one", 0.25),
+    (NoisySGD(steps=4, batch_size=2, step_size=0.1, average=0.0), "replace_one", 0.25),
+    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "replace_one", 0.25),
+    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "add_or_remove_one", 0.25),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mechanism", "neighbors", "caught"), SGD)
+def test_sgd(mechanism, neighbors, caught):
+    claim = ApproxDP(1.0, 1e-2)
+    assert attack(mechanism, claim, neighbors).passed
+    assert not attack(mechanism, claim, neighbors, factor=caught).passed
+
+
+def test_accounting_poisson_for_whole_batches_would_be_caught():
+    """Noise accounted at the rate of single records, batches of everything: the claim is refuted."""
+    accounted = NoisySGD(steps=4, batch_size=1, step_size=0.1, average=0.0)
+    bounds = LinearBounds(4, 1, LOSS, 1.0, 1.0, fit_intercept=False)
+    claim = ApproxDP(1.0, 1e-2)
+    right = NoisySGD(steps=4, batch_size=4, step_size=0.1, average=0.0)
+    small = accounted.certify(bounds, claim).noise["gradients"]["std"]
+    needed = right.certify(bounds, claim).noise["gradients"]["std"]
+    assert small < needed
+    assert not attack(right, claim, factor=small / needed, n=4).passed
+
+
+@pytest.mark.parametrize("method", [PhasedERM, PhasedSGD])
+def test_phased(method):
+    mechanism, claim = method(step_size=0.5, phases=1, radius=10.0), GaussianDP(1.0)
+    # Half of the time the record that differs is left out: with two records, phase 1 has one of them.
+    assert attack(mechanism, claim, runs=1500).passed
+    assert not attack(mechanism, claim, factor=0.15, runs=1500).passed

@@ -1,0 +1,102 @@
+"""Brute force over neighbours never beats a phase's sensitivity, and attains it where it is tight."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
+from dpconvex.mechanisms import PhasedERM, PhasedSGD
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import GaussianDP, LinearBounds
+from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve, moreau
+
+PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
+
+SMOOTH = [
+    Logistic(),
+    Huber(0.3),
+    convolve(Pinball(0.8), LogisticKernel(), 0.1),
+    convolve(Hinge(), UniformKernel(), 0.2),
+    moreau(Absolute(), 3.0),
+]
+
+
+def phase_output(mechanism, X, y, bounds, row_map, start):
+    """What noise is added to in the first phase, all records being in it."""
+    certificate = mechanism.certify(bounds, GaussianDP(1.0))
+    term = certificate.noise["phase 1"]
+    objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha)
+    point = mechanism._solve(objective, certificate, term, np.arange(len(X)), start)
+    return point, term["sensitivity"]
+
+
+@st.composite
+def cases(draw, losses):
+    loss = draw(st.sampled_from(losses))
+    n, d = draw(st.integers(1, 4)), draw(st.integers(1, 2))
+    value = st.sampled_from([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
+    target = st.sampled_from([-1.0, 1.0]) if loss.kind == "margin" else value
+    X = np.array([[draw(value) for _ in range(d)] for _ in range(n + 1)])
+    y = np.array([draw(target) for _ in range(n + 1)])
+    alpha = draw(st.sampled_from([0.0, 0.3]))
+    row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
+    row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm)
+    # A phase holds half of the rows that the certificate speaks of.
+    bounds = LinearBounds(2 * n, d, loss, row_norm, row_map.max_norm, alpha=alpha)
+    start = np.array([draw(st.sampled_from([-2.0, 0.0, 0.7])) for _ in range(d + 1)])
+    position = draw(st.integers(0, n - 1))
+    return bounds, row_map, X, y, start, position
+
+
+def moved(mechanism, case):
+    bounds, row_map, X, y, start, position = case
+    n = len(X) - 1
+    other = np.arange(n)
+    other[position] = n
+    first, sensitivity = phase_output(mechanism, X[:n], y[:n], bounds, row_map, start)
+    second, _ = phase_output(mechanism, X[other], y[other], bounds, row_map, start)
+    return float(np.linalg.norm(first - second)), sensitivity
+
+
+@PROFILE
+@given(cases(SMOOTH), st.sampled_from([0.05, 0.5, 0.999]))
+def test_one_pass_never_beats_the_bound(case, share):
+    """Up to the longest contractive step."""
+    bounds = case[0]
+    longest = 8.0 / (bounds.smoothness + bounds.alpha)
+    distance, sensitivity = moved(PhasedSGD(step_size=share * longest, phases=1), case)
+    assert distance <= sensitivity
+
+
+@PROFILE
+@given(cases([*SMOOTH, Pinball(0.8), Hinge()]), st.sampled_from([0.01, 1.0, 30.0]))
+def test_anchored_minimiser_never_beats_the_bound(case, step):
+    distance, sensitivity = moved(PhasedERM(step_size=step, phases=1), case)
+    assert distance <= sensitivity
+
+
+@pytest.mark.parametrize("method", [PhasedERM, PhasedSGD])
+def test_the_bound_is_attained(method):
+    """One record, its target at opposite extremes: the point moves by L step or 2 L step exactly."""
+    row_map = RowMap.from_bounds(1, (-1.0, 1.0))
+    bounds = LinearBounds(2, 1, Huber(0.1), 1.0, 1.0)
+    X, y = np.ones((2, 1)), np.array([50.0, -50.0])
+    case = bounds, row_map, X, y, np.zeros(2), 0
+    distance, sensitivity = moved(method(step_size=1.0, phases=1), case)
+    assert distance == pytest.approx(sensitivity, rel=1e-6)
+    factor = 1 if method is PhasedERM else 2
+    assert distance == pytest.approx(factor * bounds.lipschitz / 4, rel=1e-6)
+
+
+def test_steps_that_are_too_long_do_beat_it():
+    """Why steps are limited: beyond 2 / smoothness two runs drift apart."""
+    loss = Huber(1.0)
+    X, y = np.ones((40, 1)), np.zeros(40)
+    first, second = 0.0, 1e-3  # two runs, a small distance apart, on the same records
+    step = 2.5 / (loss.smoothness * 1.0)
+    for row, target in zip(X, y, strict=True):
+        first -= step * float(loss.gradient(target, row[0] * first)) * row[0]
+        second -= step * float(loss.gradient(target, row[0] * second)) * row[0]
+    assert abs(first - second) > 2 * 1e-3

@@ -1,0 +1,200 @@
+"""Phased methods: exact noise per phase, published constants, runs."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpconvex import DPQuantileRegressor
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
+from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP, gaussian_scale
+from dpconvex.smoothing import LogisticKernel, convolve
+from dpconvex.theory import phased_erm_preset, phased_sgd_preset
+
+SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)
+BOTH = [PhasedERM, PhasedSGD]
+
+
+def facts(n=1024, loss=SMOOTH, alpha=0.0, neighbors="replace_one"):
+    return LinearBounds(n, 2, loss, 1.0, 1.0, alpha=alpha, neighbors=neighbors)
+
+
+def test_every_phase_spends_the_whole_budget():
+    """ERM: ``L step_i / mu``; SGD: ``2 L step_i / mu``; records halve, steps shrink by four."""
+    for method, factor in ((PhasedERM, 1.0), (PhasedSGD, 2.0)):
+        certificate = method(step_size=0.1, phases=5).certify(facts(), ApproxDP(1.0, 1e-5))
+        certificate.verify()
+        for i, term in enumerate(certificate.noise.values(), start=1):
+            step = 0.1 / 4**i
+            exact = factor * facts().lipschitz * step * gaussian_scale(1.0, 1e-5)
+            assert term["records"] == 1024 // 2**i
+            assert term["std"] == pytest.approx(exact, rel=1e-3)
+            assert term["std"] >= exact
+        assert sum(term["records"] for term in certificate.noise.values()) <= 1024
+
+
+def test_tolerance_is_part_of_the_sensitivity():
+    """``L step_i + t step_i n_i``."""
+    certificate = PhasedERM(step_size=0.1, phases=3).certify(facts(), GaussianDP(1.0))
+    for term in certificate.noise.values():
+        step = term["step_size"]
+        expected = facts().lipschitz * step + term["tolerance"] * step * term["records"]
+        assert term["sensitivity"] == pytest.approx(expected, rel=1e-12)
+        assert term["tolerance"] > 0
+
+
+def test_a_penalty_makes_phases_more_stable():
+    plain = PhasedERM(step_size=0.1, phases=1).certify(facts(), GaussianDP(1.0))
+    ridge = PhasedERM(step_size=0.1, phases=1).certify(facts(alpha=1.0), GaussianDP(1.0))
+    strength = 1.0 + 2 / (0.025 * 512)
+    expected = 2 * facts().lipschitz / (512 * strength)
+    assert ridge.noise["phase 1"]["sensitivity"] == pytest.approx(expected, rel=1e-6)
+    assert ridge.noise["phase 1"]["std"] < plain.noise["phase 1"]["std"]
+
+
+@pytest.mark.parametrize("method", BOTH)
+@pytest.mark.parametrize("guarantee", [PureDP(1.0), ApproxDP(1.0, 0.0)])
+def test_pure_is_refused(method, guarantee):
+    with pytest.raises(ValueError, match="offers GaussianDP and ApproxDP"):
+        method().certify(facts(), guarantee)
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_refusals(method):
+    name = method.__name__
+    budget = ApproxDP(1.0, 1e-5)
+    with pytest.raises(ValueError, match="needs neighbors='replace_one'"):
+        method().certify(facts(neighbors="add_or_remove_one"), budget)
+    with pytest.raises(ValueError, match="lipschitz=inf"):
+        method(step_size=0.1).certify(facts(loss=Squared()), budget)
+    for field, value in (("phases", 11), ("phases", 0), ("step_size", -1.0), ("decay", 0.5), ("radius", 0.0), ("noise", "no")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"The '{field}' parameter of {name} must be"):
+            method(**{field: value}).certify(facts(), budget)
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        method().certify(facts(1), budget)
+
+
+def test_sgd_needs_contractive_steps():
+    with pytest.raises(ValueError, match="PhasedSGD needs a smooth loss, but Pinball"):
+        PhasedSGD().certify(facts(loss=Pinball(0.7)), GaussianDP(1.0))
+    limit = 8 / facts().smoothness
+    PhasedSGD(step_size=0.999 * limit).certify(facts(), GaussianDP(1.0))
+    with pytest.raises(ValueError, match="take two points further apart"):
+        PhasedSGD(step_size=1.001 * limit).certify(facts(), GaussianDP(1.0))
+
+
+@pytest.mark.parametrize(("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)])  # fmt: skip
+def test_published_constants(method, preset):
+    """Printed noise suffices where it is issued, is more than needed, and a claim that it misses is refused."""
+    bounds = facts(5000)
+    chosen = preset(5000, 3, 1.0, 1e-2, bounds.lipschitz, 2.0)
+    c = 4 if method is PhasedERM else 2
+    step = 2.0 / bounds.lipschitz * min(4 / math.sqrt(5000), 1 / (c * math.sqrt(3 * math.log(100))))
+    assert chosen.step_size == pytest.approx(step)
+    assert chosen.phases == 12
+    printed = method(chosen.step_size, phases=5, noise="published")
+    certificate = printed.certify(bounds, ApproxDP(1.0, 1e-2))
+    exact = method(chosen.step_size, phases=5).certify(bounds, ApproxDP(1.0, 1e-2))
+    for i, (term, needed) in enumerate(
+        zip(certificate.noise.values(), exact.noise.values(), strict=True), start=1
+    ):
+        assert term["std"] == pytest.approx(chosen.std(i, bounds.lipschitz, 1.0, 1e-2))
+        assert term["std"] > needed["std"]
+    with pytest.raises(ValueError, match="published noise"):
+        printed.certify(bounds, ApproxDP(30.0, 0.5))
+    with pytest.raises(ValueError, match="ApproxDP only"):
+        printed.certify(bounds, GaussianDP(1.0))
+
+
+def test_tampering_is_noticed():
+    certificate = PhasedSGD().certify(facts(), ApproxDP(1.0, 1e-6))
+    again = Certificate.from_json(certificate.to_json())
+    again.verify()
+    for field, value in (("step_size", 0.01), ("decay", 3.0), ("phases", 2)):
+        settings = {**again.parameters["phased-sgd"], field: value}
+        with pytest.raises(ValueError, match="does not follow|edited"):
+            replace(again, parameters={"phased-sgd": settings}).verify()
+
+
+def data(n=1000, seed=0, scale=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    y = scale * (0.5 + X @ [0.5, -0.3] + 0.1 * rng.normal(size=n))
+    return X, y
+
+
+@pytest.mark.parametrize("method", BOTH)
+@pytest.mark.parametrize(
+    "loss", [convolve(Pinball(0.5), LogisticKernel(), 0.05), Huber(0.2)], ids=repr
+)
+def test_finds_the_coefficients_with_little_noise(method, loss):
+    X, y = data()
+    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
+    bounds = LinearBounds(1000, 2, loss, math.sqrt(2), math.sqrt(2))
+    mechanism = method(step_size=min(1.0, 3.9 / bounds.smoothness), decay=2.0, phases=4)
+    certificate = mechanism.certify(bounds, GaussianDP(50.0), seeded=True)
+    theta = mechanism.release(EmpiricalObjective(rows, loss, 0.0), certificate, 0)
+    np.testing.assert_allclose(theta, [0.5, 0.5, -0.3], atol=0.15)
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.5), Hinge(), Logistic(), SMOOTH], ids=repr)
+@pytest.mark.parametrize("scale", [1.0, 1e6, 1e100])
+def test_erm_converges_whatever_the_data(loss, scale):
+    """Kinks, targets beyond all measure, and anchors from 1e-2 to 1e10 alike."""
+    X, y = data(4096, scale=scale)
+    if loss.kind == "margin":
+        y = np.where(y > 0, 1.0, -1.0)
+    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
+    bounds = LinearBounds(4096, 2, loss, math.sqrt(2), math.sqrt(2))
+    mechanism = PhasedERM(phases=12)
+    certificate = mechanism.certify(bounds, GaussianDP(0.01), seeded=True)
+    theta = mechanism.release(EmpiricalObjective(rows, loss, 0.0), certificate, 0)
+    assert np.linalg.norm(theta) <= 100 * (1 + 1e-12)
+
+
+def test_own_loss_takes_the_same_steps():
+    class Own(Huber):
+        pass
+
+    X, y = data(64)
+    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
+    found = []
+    for loss in (Own(0.3), Huber(0.3)):
+        bounds = LinearBounds(64, 2, loss, math.sqrt(2), math.sqrt(2))
+        certificate = PhasedSGD(step_size=0.5).certify(bounds, GaussianDP(1.0), seeded=True)
+        found.append(PhasedSGD().release(EmpiricalObjective(rows, loss, 0.0), certificate, 0))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", ["phased-erm", "phased-sgd"])
+@pytest.mark.parametrize("bandwidth", [None, 0.5])
+def test_estimator(mechanism, bandwidth):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(4000, 2))
+    y = 1 + X @ [1.0, -2.0] + 0.3 * rng.normal(size=4000)
+    model = DPQuantileRegressor(
+        0.5, mu=5.0, feature_bounds=(-1, 1), target_bounds=(-3, 3), mechanism=mechanism,
+        bandwidth=bandwidth, random_state=0,
+    )  # fmt: skip
+    model.fit(X, y)
+    assert model.certificate_.to_json() == model.certify(4000, 2).to_json()
+    model.certificate_.verify()
+    assert model.certificate_.mechanism == mechanism
+    assert model.score(X, y) > 0.5
+    assert resolve_mechanism(mechanism, "test").name == mechanism
+
+
+def test_exact_sampler_is_used_without_a_seed():
+    X, y = data(32)
+    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
+    bounds = LinearBounds(32, 2, SMOOTH, math.sqrt(2), math.sqrt(2))
+    mechanism = PhasedSGD(step_size=0.1, phases=1)
+    certificate = mechanism.certify(bounds, GaussianDP(1.0))
+    assert certificate.sampler == "exact"
+    theta = mechanism.release(EmpiricalObjective(rows, SMOOTH, 0.0), certificate)
+    grid = 2.0 ** (math.floor(math.log2(certificate.noise["phase 1"]["std"])) - 40)
+    assert (theta / grid == np.round(theta / grid)).all()
