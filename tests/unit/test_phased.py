@@ -71,7 +71,8 @@ def test_refusals(method):
         method().certify(facts(neighbors="add_or_remove_one"), budget)
     with pytest.raises(ValueError, match="lipschitz=inf"):
         method(step_size=0.1).certify(facts(loss=Squared()), budget)
-    for field, value in (("phases", 11), ("phases", 0), ("step_size", -1.0), ("decay", 0.5), ("radius", 0.0), ("noise", "no")):  # fmt: skip
+    bad = {"step_size": -1.0, "decay": 0.5, "radius": 0.0, "noise": "no"}
+    for field, value in [("phases", 11), ("phases", 0), *bad.items()]:
         with pytest.raises(ValueError, match=f"The '{field}' parameter of {name} must be"):
             method(**{field: value}).certify(facts(), budget)
     with pytest.raises(ValueError, match="at least 2 rows"):
@@ -87,7 +88,9 @@ def test_sgd_needs_contractive_steps():
         PhasedSGD(step_size=1.001 * limit).certify(facts(), GaussianDP(1.0))
 
 
-@pytest.mark.parametrize(("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)]
+)
 def test_published_constants(method, preset):
     """Printed noise suffices where it is issued, is more than needed, and a claim that it misses is refused."""
     bounds = facts(5000)
@@ -116,7 +119,7 @@ def test_tampering_is_noticed():
     again.verify()
     for field, value in (("step_size", 0.01), ("decay", 3.0), ("phases", 2)):
         settings = {**again.parameters["phased-sgd"], field: value}
-        with pytest.raises(ValueError, match="does not follow|edited"):
+        with pytest.raises(ValueError, match=r"does not follow|edited"):
             replace(again, parameters={"phased-sgd": settings}).verify()
 
 

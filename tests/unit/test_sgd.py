@@ -210,7 +210,7 @@ def test_contractive_bandwidth():
 
 @pytest.mark.parametrize("guarantee", [GaussianDP(1.0), PureDP(1.0), ApproxDP(1.0, 0.0)])
 def test_other_guarantees_are_refused(guarantee):
-    with pytest.raises(ValueError, match="NoisySGD offers ApproxDP.*Got"):
+    with pytest.raises(ValueError, match=r"NoisySGD offers ApproxDP.*Got"):
         NoisySGD().certify(facts(), guarantee)
 
 
@@ -249,7 +249,7 @@ def test_tampering_is_noticed():
     again.verify()
     for field, value in (("steps", 51), ("sampling", "poisson"), ("batch_size", 3)):
         edited = replace(again, parameters={"sgd": {**again.parameters["sgd"], field: value}})
-        with pytest.raises(ValueError, match="does not follow|edited"):
+        with pytest.raises(ValueError, match=r"does not follow|edited"):
             edited.verify()
 
 
@@ -261,8 +261,16 @@ def objective_of(n=400, seed=0, loss=None):
     return EmpiricalObjective(rows, loss or Pinball(0.5), 0.0)
 
 
-@pytest.mark.parametrize("loss", [Pinball(0.5), convolve(Pinball(0.5), KERNELS["gaussian"], 0.1), moreau(Pinball(0.5), 5.0)], ids=repr)  # fmt: skip
-@pytest.mark.parametrize("mechanism", [NoisySGD(), NoisySGD(batch_size=20), NoisySGD(batch_size=20, sampling="poisson")])  # fmt: skip
+RUN_LOSSES = [
+    Pinball(0.5),
+    convolve(Pinball(0.5), KERNELS["gaussian"], 0.1),
+    moreau(Pinball(0.5), 5.0),
+]
+RUNS = [NoisySGD(), NoisySGD(batch_size=20), NoisySGD(batch_size=20, sampling="poisson")]
+
+
+@pytest.mark.parametrize("loss", RUN_LOSSES, ids=repr)
+@pytest.mark.parametrize("mechanism", RUNS)
 def test_finds_the_coefficients_with_little_noise(loss, mechanism):
     objective = objective_of(loss=loss)
     bounds = LinearBounds(400, 2, loss, math.sqrt(2), math.sqrt(2))

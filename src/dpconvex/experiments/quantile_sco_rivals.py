@@ -2,14 +2,15 @@ r"""The algorithms that the quantile-regression paper compares, with printed con
 
 Rows carry the constant 1 and have norm at most ``row_norm`` (``B_x``); coefficients start at 0 and are not constrained;
 ``L = max(r, 1 - r) B_x`` bounds the gradient of a record. Noise is as printed: for ``epsilon`` above 1 single-record
-descent is not as private as claimed (:class:`dpconvex.mechanisms.NoisySGD` with ``noise="published"`` says by how much).
-Where the comparison names a theorem of another paper, the constants are that paper's; choices it leaves open are stated.
+descent is less private than claimed (:class:`dpconvex.mechanisms.NoisySGD` with ``noise="published"`` says by how
+much). The comparison prints the constants of DP-SGD, and sizes, steps and noise of the phases of Phased-ERM; for the
+rest it cites theorems of other papers, whose constants are used here as each docstring states them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Problem:
     delta: float
     row_norm: float
     coef_norm: float
-    kernel: Kernel = LogisticKernel()
+    kernel: Kernel = field(default_factory=LogisticKernel)
 
     @property
     def lipschitz(self) -> float:
@@ -119,7 +120,7 @@ def moreau_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
 def phased_erm(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
     r"""Phased-ERM (Feldman et al. 2020, Theorem 4.8, Algorithm 3).
 
-    Phase i minimises ``(1/n_i) sum loss + ||theta - theta_prev||^2 / (step_i n_i)`` and adds noise of standard deviation
+    Phase i minimises ``(1/n_i) sum loss + ||theta - theta_prev||^2 / (step_i n_i)`` and adds noise of std
     ``4 L step_i sqrt(ln(1/delta)) / epsilon``; ``n_i = n / 2^i``, ``step_i = step / 4^i``. The pinball loss is solved
     through an envelope that is ``1e-6`` of the largest slope times ``B_theta B_x`` below it at most.
     """
@@ -154,8 +155,8 @@ def phased_erm(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
 def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
     r"""Phased-SGD on a smoothed loss (Bassily et al. 2021, Theorem 5, after Feldman et al. 2020).
 
-    Phase i passes once over ``n_i = n / 2^i`` records with steps ``step / 4^i``, averages the iterates and adds noise of
-    standard deviation ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the least smooth one with contractive
+    Phase i passes once over ``n_i = n / 2^i`` records with steps ``step / 4^i``, averages the iterates and adds noise
+    of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the least smooth one with contractive
     steps in the first phase.
     """
     from dpconvex.mechanisms.compiled_slopes import compile_slope
