@@ -23,7 +23,6 @@ from dpconvex.engine.partitions import (
     as_target,
     check_partition,
     delayed_parts,
-    distinct_labels,
 )
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.spill import SpilledArray, SpillFile, default_spill_limit
@@ -66,8 +65,10 @@ class Source:
     ----------
     rows : int
         How many there are.
-    X, y : Delayed or SpilledArray
-        Features and target.
+    pair : Delayed
+        Features and target, from their source.
+    X, y : SpilledArray or None
+        Where they were parked.
     weights : SpilledArray or None
         Weights that replace those of the row map.
     pending : tuple of callable
@@ -75,15 +76,23 @@ class Source:
     """
 
     rows: int
-    X: Any
-    y: Any
+    pair: Any
+    X: SpilledArray | None
+    y: SpilledArray | None
     weights: SpilledArray | None = None
     pending: tuple[Reweight, ...] = ()
 
     @property
     def spilled(self) -> bool:
         """Whether the rows lie in the spill file."""
-        return isinstance(self.X, SpilledArray)
+        return self.X is not None
+
+    def open(self, mapping: Mapping) -> MemoryRows:
+        """Return the parked rows."""
+        assert self.X is not None
+        assert self.y is not None
+        weights = None if self.weights is None else self.weights.open()
+        return mapping.rows(self.X.open(), self.y.open(), weights, self.pending)
 
 
 @dataclass(frozen=True)
@@ -116,10 +125,17 @@ class Mapping:
 
 
 def _run(
-    call: Callable[[MemoryRows], Any], mapping: Mapping, pending: Any, X: Any, y: Any
+    call: Callable[[MemoryRows], Any], mapping: Mapping, pending: Any, pair: tuple[Any, Any]
 ) -> tuple[Any, ...]:
     """Work on one partition where Dask has it."""
-    return tuple(call(mapping.rows(X, y, None, pending)))
+    return tuple(call(mapping.rows(*pair, None, pending)))
+
+
+def _run_spilled(
+    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source
+) -> tuple[Any, ...]:
+    """Work on one partition that was parked."""
+    return tuple(call(source.open(mapping)))
 
 
 def _add_up(parts: Sequence[Any]) -> tuple[Any, ...]:
@@ -160,8 +176,7 @@ class DaskTable:
     def __init__(self, X: Any, y: Any, owner: str, numeric: bool = True) -> None:
         import dask
 
-        features, targets, width = delayed_parts(X, y, owner)
-        self._y = targets
+        pairs, width = delayed_parts(X, y, owner)
         self.spill: SpillFile | None = None
         if _in_process():
             folder = dask.config.get("temporary-directory", None)
@@ -170,32 +185,20 @@ class DaskTable:
             self.spill = SpillFile(limit, folder) if limit > 0 else None
         check = dask.delayed(check_partition, pure=False, traverse=False)
         facts: list[PartitionFacts] = _compute(
-            [
-                check(part, target, width, numeric, self.spill)
-                for part, target in zip(features, targets, strict=True)
-            ]
+            [check(pair, width, numeric, self.spill) for pair in pairs]
         )
         PartitionFacts.require(facts, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
         self.sources = [
-            Source(fact.rows, fact.X or part, part_y if fact.y is None else fact.y)
-            for fact, part, part_y in zip(facts, features, targets, strict=True)
+            Source(fact.rows, pair, fact.X, fact.y)
+            for fact, pair in zip(facts, pairs, strict=True)
             if fact.rows
         ]
+        self._labels = [fact.labels for fact in facts if fact.labels is not None]
 
-    def unique(self, limit: int = 10_000) -> npt.NDArray[Any]:
-        """Return the sorted distinct targets, or raise if they look like numbers or are too many."""
-        import dask
-
-        find = dask.delayed(distinct_labels, pure=False)
-        found = _compute([find(part, limit) for part in self._y])
-        if any(labels is None for labels in found):
-            raise ValueError(
-                "Unknown label type: continuous. The target of a classifier must hold labels: whole "
-                f"numbers or text, at most {limit} different ones. Got others instead."
-            )
-        kept = [labels for labels in found if labels.size]
-        return np.unique(np.concatenate(kept)) if kept else np.empty(0)
+    def unique(self) -> npt.NDArray[Any]:
+        """Return the sorted distinct labels of a target that holds labels."""
+        return np.unique(np.concatenate(self._labels))
 
     def rows(
         self,
@@ -269,7 +272,7 @@ class DaskRows:
 
         def change(source: Source) -> Source:
             if source.spilled and self._spill is not None:
-                kept = self._spill.write(self._open(source).reweighted(function).weights)
+                kept = self._spill.write(source.open(self._mapping).reweighted(function).weights)
                 if kept is not None:
                     return replace(source, weights=kept, pending=())
             return replace(source, pending=(*source.pending, function))
@@ -301,10 +304,6 @@ class DaskRows:
         """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
         return self.take(MemoryRows.spread(self.n_rows, rows))
 
-    def _open(self, source: Source) -> MemoryRows:
-        weights = None if source.weights is None else source.weights.open()
-        return self._mapping.rows(source.X.open(), source.y.open(), weights, source.pending)
-
     def _pass(self, call: Callable[[MemoryRows], Any]) -> tuple[Any, ...]:
         parts = self._each(self._sources, itertools.repeat(call), grouped=True)
         return tuple(accumulate(parts))
@@ -318,7 +317,7 @@ class DaskRows:
         """Yield the results of all partitions in order, added up in groups if asked for."""
         jobs = list(zip(sources, calls, strict=False))
         if all(source.spilled for source in sources):
-            found = _pool().map(lambda job: tuple(job[1](self._open(job[0]))), jobs)
+            found = _pool().map(lambda job: _run_spilled(job[1], self._mapping, job[0]), jobs)
             results = _reporting(found, len(jobs))
             if not grouped:
                 yield from results
@@ -331,9 +330,9 @@ class DaskRows:
         run = dask.delayed(_run, pure=False, traverse=False)
         opened = dask.delayed(_run_spilled, pure=False, traverse=False)
         tasks = [
-            opened(call, self._mapping, source)
+            opened(call, self._mapping, replace(source, pair=None))
             if source.spilled
-            else run(call, self._mapping, source.pending, source.X, source.y)
+            else run(call, self._mapping, source.pending, source.pair)
             for source, call in jobs
         ]
         if grouped:
@@ -360,13 +359,6 @@ class _RowFacts:
     n_rows: int
     dim: int
     row_map: RowMap
-
-
-def _run_spilled(
-    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source
-) -> tuple[Any, ...]:
-    weights = None if source.weights is None else source.weights.open()
-    return tuple(call(mapping.rows(source.X.open(), source.y.open(), weights, source.pending)))
 
 
 def _pool() -> Any:

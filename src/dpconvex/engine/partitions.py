@@ -17,12 +17,16 @@ __all__ = [
     "as_target",
     "check_partition",
     "delayed_parts",
-    "distinct_labels",
 ]
 
 
-def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], list[Any], int]:
-    """Return the partitions of features and target as delayed objects, and the number of features."""
+MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
+
+
+def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
+    """Return the partitions as delayed pairs (features, target), and the number of features."""
+    import dask
+
     for name, data in (("X", X), ("y", y)):
         if type(data).__module__.split(".")[0] != "dask":
             raise TypeError(
@@ -44,13 +48,30 @@ def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], list[Any], int
             y = y.rechunk((X.chunks[0],))
     else:
         width = len(X.columns)
+        if hasattr(y, "to_frame") and X.npartitions == y.npartitions:
+            # In one frame, because Dask merges partitions of a single column on its own terms.
+            both = X.assign(**{_TARGET: y})
+            split = dask.delayed(_split, pure=True)
+            return [split(part) for part in both.to_delayed()], width
     parts, targets = np.ravel(X.to_delayed()).tolist(), np.ravel(y.to_delayed()).tolist()
     if len(parts) != len(targets):
         raise ValueError(
             f"The X and y given to {owner} must have the same partitions. "
             f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
         )
-    return parts, targets, width
+    pair = dask.delayed(_pair, pure=True)
+    return [pair(*both) for both in zip(parts, targets, strict=True)], width
+
+
+_TARGET = "target of dpconvex"  # a column name that no table has by chance
+
+
+def _split(part: Any) -> tuple[Any, Any]:
+    return part.drop(columns=_TARGET), part[_TARGET]
+
+
+def _pair(part: Any, target: Any) -> tuple[Any, Any]:
+    return part, target
 
 
 _LENGTHS = (
@@ -66,6 +87,9 @@ def as_features(part: Any) -> npt.NDArray[Any]:
         values = part
     elif hasattr(part, "dtypes"):
         single = len(part.columns) > 0 and all(kind == np.float32 for kind in part.dtypes)
+        text = [kind for kind in part.dtypes if getattr(kind, "kind", "O") not in "biufO"]
+        if text:
+            raise TypeError("not numbers")
         values = part.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
     else:
         values = np.asarray(part)
@@ -95,12 +119,15 @@ class PartitionFacts:
         Key of the error message.
     X, y : SpilledArray or None
         Where the partition was parked.
+    labels : array or None
+        Distinct labels where the target holds labels.
     """
 
     rows: int
     problem: str | None = None
     X: SpilledArray | None = None
     y: SpilledArray | None = None
+    labels: npt.NDArray[Any] | None = None
 
     @staticmethod
     def require(facts: Sequence[PartitionFacts], owner: str) -> None:
@@ -126,15 +153,17 @@ _PROBLEMS = {
     "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
     "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
     "lengths": _LENGTHS,
+    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: whole numbers or "
+    f"text, at most {MOST_LABELS} different ones. Got others instead.",
 }
 
 
 def check_partition(
-    part: Any, target: Any, width: int, numeric: bool, spill: SpillFile | None
+    pair: tuple[Any, Any], width: int, numeric: bool, spill: SpillFile | None
 ) -> PartitionFacts:
     """Check one partition, and park it in the spill file if there is one with room for it."""
     try:
-        X, y = as_features(part), as_target(target)
+        X, y = as_features(pair[0]), as_target(pair[1])
         if numeric:
             if y.dtype.kind not in "biufO":
                 return PartitionFacts(0, "not numbers")
@@ -153,22 +182,24 @@ def check_partition(
         return PartitionFacts(0, "y not finite" if numeric else "missing label")
     if not numeric and y.dtype.kind == "O" and any(_missing(label) for label in y):
         return PartitionFacts(0, "missing label")
+    labels = None if numeric else distinct_labels(y)
+    if not numeric and labels is None:
+        return PartitionFacts(0, "not labels")
     kept_X = kept_y = None
     if spill is not None:
         kept_y = spill.write(y)
         kept_X = None if kept_y is None else spill.write(X)
     if kept_X is None:
-        return PartitionFacts(len(X))
-    return PartitionFacts(len(X), None, kept_X, kept_y)
+        return PartitionFacts(len(X), labels=labels)
+    return PartitionFacts(len(X), None, kept_X, kept_y, labels)
 
 
-def distinct_labels(target: Any, limit: int) -> npt.NDArray[Any] | None:
+def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Return the distinct labels of a partition; None if they are not labels or too many."""
-    y = as_target(target)
-    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (y == np.round(y)).all()):
+    if y.dtype.kind == "f" and not (y == np.round(y)).all():
         return None
     labels = np.unique(y)
-    return labels if labels.size <= limit else None
+    return labels if labels.size <= MOST_LABELS else None
 
 
 def _all_finite(values: npt.NDArray[Any]) -> bool:

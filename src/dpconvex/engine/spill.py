@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,7 @@ class SpillFile:
         self.used = 0
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - open as long as it is used
         self._lock = threading.Lock()
+        weakref.finalize(self, self._file.close)
 
     @property
     def descriptor(self) -> int:

@@ -1,0 +1,202 @@
+"""Fits on Dask collections: the coefficients of the in-memory fit, whatever happens to workers."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
+
+import itertools
+
+import dpconvex.engine.dask as engine  # noqa: E402
+from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
+from dpconvex.estimators.tables import map_rows, read_training  # noqa: E402
+from dpconvex.privacy import Ledger  # noqa: E402
+
+CHUNKS = (900, 0, 1, 1600, 499)
+SETTINGS = {"epsilon": 2.0, "feature_bounds": (-4, 4), "random_state": 7}
+
+
+def make_table(dtype=np.float64):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(sum(CHUNKS), 4)).astype(dtype)
+    return X, X @ np.array([1.0, -2.0, 0.5, 0.0]) + rng.normal(size=len(X))
+
+
+def in_chunks(array):
+    """Return a Dask array with empty and uneven partitions."""
+    edges = np.concatenate([[0], np.cumsum(CHUNKS)])
+    parts = [array[a:b] for a, b in itertools.pairwise(edges)]
+    return da.concatenate(
+        [
+            da.from_delayed(
+                dask.delayed(np.array)(part), shape=part.shape, dtype=part.dtype, meta=part[:0]
+            )
+            for part in parts
+        ]
+    )
+
+
+def assert_same(fitted, expected):
+    scale = np.abs(expected.coef_).max()
+    np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(fitted.intercept_, expected.intercept_, rtol=1e-8, atol=1e-8 * scale)
+    assert fitted.certificate_.to_json() == expected.certificate_.to_json()
+
+
+@pytest.mark.parametrize("mechanism", ["objective", "output", "gradient"])
+@pytest.mark.parametrize("spill_limit", [None, 0, "70 kB"])  # all, none, some of the partitions
+def test_same_coefficients_as_in_memory(mechanism, spill_limit):
+    X, y = make_table(np.float32)
+    model = DPQuantileRegressor(0.7, **SETTINGS, target_bounds=(-9, 9), mechanism=mechanism)
+    expected = model.fit(X, y)
+    again = clone(model)
+    with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
+        assert_same(again.fit(in_chunks(X), in_chunks(y)), expected)
+
+
+def test_long_rows_are_bounded_in_partitions_too():
+    X, y = make_table()
+    X[::7] *= 50
+    for settings in ({"row_norm": 1.0}, {"row_norm": 1.0, "feature_bounds": None}):
+        given = {**SETTINGS, **settings, "target_bounds": (-9, 9)}
+        expected = DPQuantileRegressor(**given).fit(X, y)
+        assert_same(DPQuantileRegressor(**given).fit(in_chunks(X), in_chunks(y)), expected)
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"], [0, 1]])
+@pytest.mark.parametrize("estimator", [DPLogisticRegression, DPLinearSVC])
+def test_classifiers_read_the_label_set_from_all_partitions(estimator, labels):
+    X, y = make_table()
+    named = np.array(labels)[
+        np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))
+    ]
+    expected = estimator(**SETTINGS).fit(X, named)
+    fitted = estimator(**SETTINGS).fit(in_chunks(X), in_chunks(named))
+    np.testing.assert_array_equal(fitted.classes_, expected.classes_)
+    assert_same(fitted, expected)
+    with pytest.raises(ValueError, match="must all be in its 'classes'"):
+        estimator(**SETTINGS, classes=[*labels[1:], labels[1] * 2]).fit(
+            in_chunks(X), in_chunks(named)
+        )
+
+
+def test_dataframes_from_parquet_and_csv_with_mixed_types(tmp_path):
+    X, y = make_table()
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
+    frame["b"] = frame["b"].round().astype("int64")
+    frame["c"] = frame["c"].astype("float32")
+    frame["d"] = frame["d"] > 0
+    expected = DPQuantileRegressor(**SETTINGS).fit(frame[list("abcd")], frame["y"])
+    for number, part in enumerate((frame[:1000], frame[1000:1001], frame[1001:])):
+        part.to_parquet(tmp_path / f"{number}.parquet")
+        part.to_csv(tmp_path / f"{number}.csv", index=False)
+    for table in (
+        dd.read_parquet(tmp_path / "*.parquet"),
+        dd.read_csv(str(tmp_path / "*.csv"), blocksize="30 kB"),
+        dd.from_pandas(frame, npartitions=3),
+    ):
+        fitted = DPQuantileRegressor(**SETTINGS).fit(table[list("abcd")], table["y"])
+        assert list(fitted.feature_names_in_) == list("abcd")
+        np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda X, y: (X.map_blocks(_with_nan), y), "X given to .* finite"),
+        (lambda X, y: (X, y.map_blocks(_with_infinity)), "y given to .* finite"),
+        (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
+        (lambda X, y: (X.astype("U8"), y), "must be numbers"),
+        (lambda X, y: (X.map_blocks(_as_text, dtype=object), y), "must be numbers"),
+        (lambda X, y: (X[:0], y[:0]), "0 sample"),
+        (lambda X, y: (X, y.compute()), "both be Dask collections"),
+        (lambda X, y: (X, X), "numbers of dimensions"),
+    ],
+)
+def test_bad_partitions_are_refused_before_the_budget_is_charged(spoil, message, tmp_path):
+    X, y = make_table()
+    ledger = Ledger(tmp_path / "ledger.db", epsilon=5.0)
+    model = DPQuantileRegressor(**SETTINGS, ledger=ledger)
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        model.fit(*spoil(in_chunks(X), in_chunks(y)))
+    assert ledger.entries() == []
+    assert "17.25" not in str(caught.value)
+
+
+def _with_nan(block):
+    block = block.copy()
+    block[-1:] = np.nan
+    block[:1] = 17.25
+    return block
+
+
+def _with_infinity(block):
+    return np.where(np.arange(block.size) == 0, np.inf, 17.25)
+
+
+def _as_text(block):
+    return np.full(block.shape, "17.25 euros", dtype=object)
+
+
+def test_record_by_record_mechanisms_are_refused():
+    X, y = make_table()
+    table, _ = read_training(DPQuantileRegressor(), in_chunks(X), in_chunks(y), y_numeric=True)
+    plan = SimpleNamespace(certificate=SimpleNamespace(mechanism="sgd"))
+    with pytest.raises(ValueError, match="one by one"):
+        map_rows(table, table, plan, "DPQuantileRegressor")
+
+
+def test_progress_is_told_per_partition():
+    X, y = make_table()
+    told = []
+    with engine.watching(lambda done, total: told.append((done, total))):
+        DPQuantileRegressor(**SETTINGS, mechanism="objective").fit(in_chunks(X), in_chunks(y))
+    assert (1, 4) in told
+    assert (4, 4) in told
+    assert all(1 <= done <= total for done, total in told)
+
+
+def _read_or_die(part, pid, counter, last_words):
+    """Return a partition; the process that reads the tenth one is killed on the spot, once."""
+    with open(counter, "a") as file:
+        file.write("x")
+    if os.getpid() != pid and Path(counter).stat().st_size >= 10 and not Path(last_words).exists():
+        Path(last_words).write_text("killed")
+        os.kill(os.getpid(), 9)
+    return part
+
+
+@pytest.mark.filterwarnings("ignore")  # a killed worker leaves open sockets behind
+def test_a_worker_killed_in_a_fit_changes_nothing(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    X, y = make_table()
+    expected = DPQuantileRegressor(**SETTINGS, mechanism="objective").fit(X, y)
+    edges = np.concatenate([[0], np.cumsum(CHUNKS)])
+    read = dask.delayed(_read_or_die, pure=True)
+    counter, last_words = str(tmp_path / "count"), str(tmp_path / "killed")
+    blocks = [
+        da.from_delayed(
+            read(X[a:b], os.getpid(), counter, last_words), shape=(b - a, 4), dtype=X.dtype
+        )
+        for a, b in itertools.pairwise(edges)
+    ]
+    ledger = Ledger(tmp_path / "ledger.db", epsilon=5.0)
+    model = DPQuantileRegressor(**SETTINGS, mechanism="objective", ledger=ledger)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        model.fit(da.concatenate(blocks), in_chunks(y))
+    assert Path(last_words).exists(), "no worker was killed: the test shows nothing"
+    assert_same(model, expected)
+    assert len(ledger.entries()) == 1
