@@ -2,18 +2,22 @@
 
 from .gradient import NoisyGradientDescent
 from .mechanism import Mechanism, resolve_mechanism
+from .moments import Moments
 from .objective import ObjectivePerturbation
 from .output import OutputPerturbation
 from .phased import PhasedERM, PhasedSGD
 from .stochastic import NoisySGD
+from .structured_gradient import StructuredGradientDescent
 
 __all__ = [
     "Mechanism",
+    "Moments",
     "NoisyGradientDescent",
     "NoisySGD",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PhasedERM",
     "PhasedSGD",
+    "StructuredGradientDescent",
     "resolve_mechanism",
 ]

@@ -1,0 +1,258 @@
+r"""Moments: release counts, sums and second moments, and solve least-squares AUC in closed form.
+
+Least squares over all positive-negative pairs has the minimiser ``(C+ + C- + m m^T + (alpha/2) I)^{-1} m``, with the
+classes' covariances and the difference ``m`` of their means. With a pooled covariance for both, what is needed is the
+covariance of all rows, one count, and ``m``. Noise is added to few numbers once, and nothing depends on lower bounds
+of the class counts. Sums are taken where they are cheapest: around a released centre, in released white coordinates,
+of rows shortened to a released typical length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+
+from .gradient import total_mu
+from .search import SEARCH_STEPS, private_median
+
+Array = NDArray[np.float64]
+
+_BLOCK = 1 << 15
+_ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
+# Share of mu^2, sensitivity for rows in the unit ball (label changes included), and number of releases.
+_PHASES = {
+    "lengths": (0.05, 1.0, 3 * SEARCH_STEPS),
+    "centre": (0.05, 2.0, 1),
+    "count": (0.02, 1.0, 1),
+    "moments": (0.30, math.sqrt(2), 1),
+    "difference": (0.58, 2.0, 1),
+}
+_FLOOR = 0.5  # eigenvalues are raised by this multiple of the noise's spectral norm
+_SHORT, _LONG = 0.7, 1.3  # rows are shortened to this multiple of the median length
+_AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs noise
+
+
+def moment_noise(n_features: int, mu: float, share: float = 1.0) -> dict[str, dict[str, Any]]:
+    """Return the noise terms of the moments' releases with ``share`` of ``mu^2``."""
+    sizes = {"centre": n_features, "moments": n_features**2, "difference": n_features}
+    return {
+        name: {
+            "distribution": "gaussian",
+            "std": _ROUNDING * sensitivity * math.sqrt(releases / (part * share)) / mu,
+            "sensitivity": sensitivity,
+            "releases": releases,
+            "dimension": sizes.get(name, 1),
+            "added_to": "sum",
+        }
+        for name, (part, sensitivity, releases) in _PHASES.items()
+    }
+
+
+@calibrates("moments")
+def calibrate_moments(
+    bounds: Any, guarantee: Guarantee, parameters: Mapping[str, Any]
+) -> Calibration:
+    """Derive the noise of each release; together they spend ``mu``."""
+    if not hasattr(bounds, "min_positive"):
+        raise ValueError(
+            "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
+        )
+    mu = total_mu(guarantee, "Moments")
+    theorem = f"Gaussian DP composition of released counts and moments, replace-one: mu = {mu:.6g}"
+    return Calibration(theorem, moment_noise(bounds.n_features, mu), 0.0, FLOATING_POINT)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Released white coordinates ``u = matrix (x - centre)``, in which rows are shortened to ``radius``.
+
+    Attributes
+    ----------
+    centre : array of shape (d,)
+        Near the mean of all rows.
+    matrix : array of shape (d, d)
+        Symmetric; the inverse square root of the (raised) covariance.
+    radius : float
+        Length that rows are shortened to.
+    prevalence : float
+        Share of positive records, strictly between 0 and 1.
+    difference : array of shape (d,)
+        Mean of the positive rows minus mean of the negative ones, in white coordinates.
+    """
+
+    centre: Array
+    matrix: Array
+    radius: float
+    prevalence: float
+    difference: Array
+
+    def rows(self, block: Array) -> Array:
+        """Return rows in white coordinates in units of the radius, no longer than 1."""
+        return _shortened((block - self.centre) @ self.matrix, self.radius)
+
+    def to_rows(self, phi: Array) -> Array:
+        """Return the coefficients of mapped rows for coefficients ``phi`` of white ones."""
+        return self.matrix @ phi
+
+    def midpoint(self) -> Array:
+        """Return the point halfway between the class means, in mapped units."""
+        return self.centre + np.linalg.solve(self.matrix, (0.5 - self.prevalence) * self.difference)
+
+    def solution(self, alpha: float) -> Array:
+        """Return the white coefficients that minimise least-squares AUC with this covariance and difference."""
+        p, m = self.prevalence, self.difference
+        size = m.size
+        # 2 C_within + m m^T with C_within = I - p (1 - p) m m^T, which is positive definite for every p.
+        system = 2 * np.eye(size) + (1 - 2 * p * (1 - p)) * np.outer(m, m)
+        system += alpha / 2 * self.matrix @ self.matrix
+        return np.asarray(np.linalg.solve(system, m))
+
+
+class PairRows:
+    """Blocks of the rows of a pairwise objective with labels +1 and -1, to be summed over."""
+
+    def __init__(self, objective: Any) -> None:
+        self.parts = ((objective.positives, 1.0), (objective.negatives, -1.0))
+
+    def sum(self, function: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over all blocks."""
+        totals: list[Any] = []
+        for rows, label in self.parts:
+            for start in range(0, len(rows), _BLOCK):
+                block = rows[start : start + _BLOCK]
+                part = function(block, np.full(len(block), label), np.ones(len(block)))
+                totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else [*part]
+        return tuple(totals)
+
+
+def _lengths(block: Array) -> Array:
+    """Return the rows' norms, rounded up."""
+    round_up = 1 + 8 * block.shape[1] * 2.0**-52
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", block, block)) * round_up)
+
+
+def _shortened(block: Array, radius: float) -> Array:
+    """Return rows in units of the radius, no longer than 1."""
+    return np.asarray(block / np.maximum(_lengths(block), radius)[:, None])
+
+
+def private_frame(
+    objective: Any, bounds: Any, terms: Mapping[str, Any], mu: float, noise: NoiseSource
+) -> Frame:
+    """Release everything in turn; see the module's words.
+
+    Parameters
+    ----------
+    objective : PairwiseObjective
+        Holds the rows.
+    bounds : PairwiseBounds
+        Public facts.
+    terms : mapping
+        Noise terms of :func:`moment_noise`.
+    mu : float
+        The budget of these terms, for the choice of row length.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    rows, n, d = PairRows(objective), bounds.n_samples, bounds.n_features
+    reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
+
+    def typical(place: Callable[[Array], Array], low: float, high: float) -> float:
+        def length(block: Array, y: Array, w: Array) -> Array:
+            return _lengths(place(block))
+
+        return reach * private_median(rows, length, low, high, terms["lengths"]["std"], n, noise)
+
+    def release(name: str, part: Callable[..., tuple[Any, ...]]) -> Array:
+        (total,) = rows.sum(part)
+        return np.asarray(total + noise.gaussian(terms[name]["std"], np.size(total)))
+
+    longest = bounds.row_norm
+    radius = typical(lambda block: block, longest / 256, longest)
+    centre = radius / n * release("centre", lambda x, y, w: (_shortened(x, radius).sum(0),))
+    count = float(release("count", lambda x, y, w: (np.count_nonzero(y > 0),))[0])
+    prevalence = min(max(count / n, 1 / (n + 1)), n / (n + 1))
+
+    radius = typical(lambda block: block - centre, longest / 128, 2 * longest)
+
+    def squares(x: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        short = _shortened(x - centre, radius)
+        return (short.T @ short,)
+
+    (total,) = rows.sum(squares)
+    std = terms["moments"]["std"]
+    draws = noise.gaussian(std, d * d).reshape(d, d)
+    # Isotropic in Frobenius norm: std on the diagonal, std / sqrt(2) beside it.
+    beside = np.triu(draws, 1) / math.sqrt(2)
+    moments = (total + beside + beside.T + np.diag(np.diag(draws))) / n
+    values, vectors = np.linalg.eigh(moments)
+    floor = max(_FLOOR * std / n * math.sqrt(d / 2), 1e-12)
+    raised = np.maximum(values, floor) + floor
+    matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
+
+    radius = typical(lambda block: (block - centre) @ matrix, math.sqrt(d) / 64, 4 * math.sqrt(d))
+    frame = Frame(centre, matrix, radius, prevalence, np.zeros(d))
+    largest = max(prevalence, 1 - prevalence)
+
+    def signed(x: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        # Weights that sum to about 0 over all records: an error in the centre does not matter. None exceeds 1, and a
+        # record that changes its label moves the sum by 1 / largest <= 2 at most.
+        weights = np.where(y > 0, 1 - prevalence, -prevalence) / largest
+        return (weights @ frame.rows(x),)
+
+    scale = largest * radius / (n * prevalence * (1 - prevalence))
+    difference = scale * release("difference", signed)
+    return Frame(centre, matrix, radius, prevalence, difference)
+
+
+@dataclass(frozen=True)
+class Moments:
+    r"""Least-squares AUC from released moments.
+
+    Released are noisy counts of row lengths, the sum of rows, the number of positive records, the second moments of
+    all rows around the released centre, and the signed sum of rows in released white coordinates, each row shortened
+    to a released length.
+
+    Notes
+    -----
+    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one with labels that may change. For rows
+    in the unit ball the sensitivities are 1 (counts), 2 (sums), ``sqrt(2)`` (second moments, Frobenius norm). Public:
+    the number of rows and columns and their bounds. Lower bounds on the class counts are not needed.
+    """
+
+    name: ClassVar[str] = "moments"
+
+    def certify(
+        self,
+        bounds: Any,
+        guarantee: Guarantee,
+        parameters: Mapping[str, Any] | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive the certificate from public facts."""
+        return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
+
+    def release(
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
+    ) -> Array:
+        """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
+        noise, bounds = NoiseSource.of(rng), certificate.bounds
+        mu = total_mu(certificate.guarantee, "Moments")
+        frame = private_frame(objective, bounds, certificate.noise, mu, noise)
+        if record is not None:
+            record["midpoint"] = frame.midpoint()
+            record["prevalence"] = frame.prevalence
+        return frame.to_rows(frame.solution(bounds.alpha))
