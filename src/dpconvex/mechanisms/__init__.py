@@ -5,6 +5,8 @@ from .mechanism import Mechanism, resolve_mechanism
 from .moments import Moments
 from .objective import ObjectivePerturbation
 from .output import OutputPerturbation
+from .pairwise import PairwiseObjectivePerturbation
+from .pairwise_gradient import PairwiseGradientDescent
 from .phased import PhasedERM, PhasedSGD
 from .stochastic import NoisySGD
 from .structured_gradient import StructuredGradientDescent
@@ -16,6 +18,8 @@ __all__ = [
     "NoisySGD",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "PairwiseGradientDescent",
+    "PairwiseObjectivePerturbation",
     "PhasedERM",
     "PhasedSGD",
     "StructuredGradientDescent",

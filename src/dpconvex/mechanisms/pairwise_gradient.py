@@ -1,0 +1,135 @@
+r"""Noisy gradient descent on a pairwise objective, warm-started from released moments.
+
+The first part of the budget goes to the moments mechanism, which gives white coordinates and a start; the rest to
+steps, each of which releases the gradient of the mean over pairs with Gaussian noise of sensitivity ``Gamma``. Rows
+are in the unit ball in these coordinates, so ``D = 2``. Later iterates are averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.pairwise_bounds import PairwiseBounds
+
+from .gradient import total_mu
+from .moments import moment_noise, private_frame
+
+__all__ = ["PairwiseGradientDescent"]
+
+_MOMENT_SHARE = 0.6
+_STEPS = 10
+_AVERAGED = 0.6
+_ROUNDING = 1 + 1e-6
+
+
+@calibrates("auc-gradient")
+def calibrate_pairwise_gradient(
+    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+) -> Calibration:
+    """Derive the noise of the moments and of every step; together they spend ``mu``."""
+    slope = float(bounds.loss.lipschitz)
+    smooth = math.isfinite(float(bounds.loss.smoothness))
+    if not (math.isfinite(slope) and smooth):
+        raise ValueError(
+            f"Gradient descent on pairs needs a smooth loss of bounded slope, and {type(bounds.loss).__name__} is "
+            "not one. Use the moments mechanism, or the logistic or hinge loss."
+        )
+    total = total_mu(guarantee, "Noisy gradient descent on pairs")
+    noise = moment_noise(bounds.n_features, total, _MOMENT_SHARE)
+    steps = parameters["gradient"]["steps"]
+    sensitivity = 2 * slope * bounds.pair_factor
+    noise["gradients"] = {
+        "distribution": "gaussian",
+        "std": _ROUNDING * sensitivity * math.sqrt(steps / (1 - _MOMENT_SHARE)) / total,
+        "sensitivity": sensitivity,
+        "releases": steps,
+        "dimension": bounds.n_features,
+        "added_to": "mean",
+    }
+    theorem = f"Gaussian DP composition of released moments and gradients, replace-one: mu = {total:.6g}"
+    return Calibration(theorem, noise, 0.0, FLOATING_POINT)
+
+
+@dataclass(frozen=True)
+class PairwiseGradientDescent:
+    """Descend along noisy gradients of a mean over pairs, from a start that was released.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Number of gradients; 10 by default.
+
+    Notes
+    -----
+    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one with labels that may change. Public:
+    the number of rows, dimensions, bounds, the loss, and lower bounds on the class counts. Step sizes are public.
+    """
+
+    steps: int | None = None
+    name: ClassVar[str] = "auc-gradient"
+
+    def certify(
+        self,
+        bounds: PairwiseBounds,
+        guarantee: Guarantee,
+        parameters: Mapping[str, Any] | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive the certificate from public facts."""
+        steps = _STEPS if self.steps is None else self.steps
+        if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
+            raise ValueError(
+                "The 'steps' parameter of PairwiseGradientDescent must be None or a positive integer. "
+                f"Got {steps!r} instead."
+            )
+        chosen = {**(parameters or {}), "gradient": {"steps": int(steps)}}
+        return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
+
+    def release(
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
+        noise, bounds = NoiseSource.of(rng), certificate.bounds
+        mu = total_mu(certificate.guarantee, "Noisy gradient descent on pairs")
+        terms = certificate.noise
+        frame = private_frame(objective, bounds, terms, mu * math.sqrt(_MOMENT_SHARE), noise)
+        white = PairwiseObjective(
+            np.concatenate([frame.rows(objective.positives), frame.rows(objective.negatives)]),
+            np.arange(objective.n_rows) < len(objective.positives),
+            bounds.loss,
+            0.0,
+            bounds.min_positive,
+            bounds.min_negative,
+            row_norm=1.0,
+        )
+        ridge = bounds.alpha / frame.radius**2 * frame.matrix @ frame.matrix
+        # Scores of rows in units of the radius; twice the covariance of unit rows bounds the curvature.
+        spread = 4 * float(bounds.loss.smoothness) / max(1.0, bounds.n_features / 2)
+        rate = 1 / (spread + float(np.linalg.norm(ridge, 2)))
+        phi = frame.radius * frame.solution(bounds.alpha)
+        term = terms["gradients"]
+        first_kept = term["releases"] - max(1, round(_AVERAGED * term["releases"]))
+        kept = np.zeros_like(phi)
+        for step in range(term["releases"]):
+            gradient = white.gradient(phi) + noise.gaussian(term["std"], phi.size)
+            phi = phi - rate * (gradient + ridge @ phi)
+            if step >= first_kept:
+                kept += phi
+        if record is not None:
+            record["midpoint"] = frame.midpoint()
+            record["prevalence"] = frame.prevalence
+        return frame.to_rows(kept / (term["releases"] - first_kept) / frame.radius)
