@@ -1,5 +1,6 @@
 """Fits on Dask collections: the coefficients of the in-memory fit, whatever happens to workers."""
 
+import itertools
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +13,6 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
-
-import itertools
 
 import dpconvex.engine.dask as engine  # noqa: E402
 from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
