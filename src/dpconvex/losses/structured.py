@@ -449,7 +449,8 @@ class Bowl(VectorLoss):
     @cached_property
     def pieces(self) -> Pieces:
         """``||u||_1`` as the maximum over sign vectors, in opposite pairs."""
-        signs = 1.0 - 2.0 * ((np.arange(2**self.size)[:, None] >> np.arange(self.size)) & 1)
+        bits = (np.arange(2**self.size)[:, None] >> np.arange(self.size)) & 1
+        signs = np.array(1.0 - 2.0 * bits, dtype=np.float64)
         return arrange(signs, np.zeros(len(signs)), np.zeros(self.size))
 
     def value(self, u: Array, level: Any = None) -> Array:

@@ -179,7 +179,7 @@ class SmoothedProfile(_Smoothed):
     @cached_property
     def approximation_gap(self) -> float:
         """That of the profile."""
-        return self._curve.approximation_gap  # type: ignore[attr-defined, no-any-return]
+        return self._curve.approximation_gap  # type: ignore[attr-defined]
 
     def _position(self, u: Array) -> Array:
         return u @ self.loss.profile_axis[0]

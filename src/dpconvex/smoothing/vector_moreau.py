@@ -1,8 +1,8 @@
 r"""Generalised Moreau envelopes of the l1 norm, for comparison with convolution.
 
 ``e(x) = inf_u ||u||_1 + w phi((x - u) / w)``, which by duality is ``sup <x, y> - w phi*(y)`` over ``||y||_inf <= 1``;
-the maximiser y is the gradient. Such an envelope is convex, ``sqrt(m)``-Lipschitz, ``b / w``-smooth for a b-smooth ``phi``,
-and satisfies ``-w sup phi* <= e - ||.||_1 <= w phi(0)``, the supremum over ``||y|| <= sqrt(m)``.
+the maximiser y is the gradient. Such an envelope is convex, ``sqrt(m)``-Lipschitz, ``b / w``-smooth for a
+b-smooth ``phi``, and satisfies ``-w sup phi* <= e - ||.||_1 <= w phi(0)``, the supremum over ``||y|| <= sqrt(m)``.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class VectorMoreau(VectorLoss):
         free = np.where(clipped, 0.0, u)
         outer = free[:, :, None] * free[:, None, :]
         outer /= (self.width**2 + np.square(free).sum(axis=1))[:, None, None]
-        return s[:, None, None] * (~clipped[:, :, None] * eye - outer)
+        return s[:, None, None] * (np.where(clipped, 0.0, 1.0)[:, :, None] * eye - outer)
 
 
 def moreau_vector(
