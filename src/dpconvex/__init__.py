@@ -3,7 +3,9 @@
 from .estimators import (
     DPLinearSVC,
     DPLogisticRegression,
+    DPMedian,
     DPNewsvendor,
+    DPPiecewiseLinear,
     DPQuantileRegressor,
     DPRobustClassifier,
     DPTiltedClassifier,
@@ -18,7 +20,9 @@ __version__ = "0.1.0"
 __all__ = [
     "DPLinearSVC",
     "DPLogisticRegression",
+    "DPMedian",
     "DPNewsvendor",
+    "DPPiecewiseLinear",
     "DPQuantileRegressor",
     "DPRobustClassifier",
     "DPTiltedClassifier",

@@ -5,12 +5,15 @@ from .model_file import ModelFileError, load_model, save_model
 from .newsvendor import DPNewsvendor
 from .quantile import DPQuantileRegressor
 from .robust import DPRobustClassifier
+from .structured import DPMedian, DPPiecewiseLinear
 from .tilted import DPTiltedClassifier, DPTiltedRegressor
 
 __all__ = [
     "DPLinearSVC",
     "DPLogisticRegression",
+    "DPMedian",
     "DPNewsvendor",
+    "DPPiecewiseLinear",
     "DPQuantileRegressor",
     "DPRobustClassifier",
     "DPTiltedClassifier",
