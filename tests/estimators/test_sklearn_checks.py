@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def public_estimators():
-    """Return every class of ``dpconvex.__all__`` that fits tables; those that fit stacks of matrices cannot be checked."""
+    """Return every class of ``dpconvex.__all__`` that fits tables; stacks of matrices cannot be checked."""
     classes = [getattr(dpconvex, name) for name in dpconvex.__all__]
     fits = [cls for cls in classes if inspect.isclass(cls) and hasattr(cls, "fit")]
     return [cls for cls in fits if not getattr(cls, "takes_matrices", False)]
