@@ -1,13 +1,15 @@
 """Data and a loss become a function of theta, always a MEAN over rows."""
 
 from dpconvex.objectives.adversarial import AdversarialObjective
+from dpconvex.objectives.costly import CostlyAdversaryObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
-from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.objectives.tilted import TiltedObjective
 
 __all__ = [
     "AdversarialObjective",
+    "CostlyAdversaryObjective",
     "EmpiricalObjective",
     "PairwiseObjective",
     "StructuredObjective",
