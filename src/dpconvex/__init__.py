@@ -1,6 +1,7 @@
 """Differentially private convex learning: linear models you may publish."""
 
 from .estimators import (
+    DPAUCClassifier,
     DPLinearSVC,
     DPLogisticRegression,
     DPMedian,
@@ -18,6 +19,7 @@ from .estimators import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "DPAUCClassifier",
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPMedian",

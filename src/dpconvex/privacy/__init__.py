@@ -15,6 +15,7 @@ from .composition import compose_epsilon
 from .guarantees import ApproxDP, GaussianDP, PureDP
 from .ledger import BudgetExceeded, Ledger, LedgerError
 from .noise import NoiseSource
+from .pairwise_bounds import PairwiseBounds
 from .robust_bounds import RobustBounds
 from .structured_bounds import StructuredBounds
 from .tilted_bounds import TiltedBounds
@@ -30,6 +31,7 @@ __all__ = [
     "LedgerError",
     "LinearBounds",
     "NoiseSource",
+    "PairwiseBounds",
     "PureDP",
     "RobustBounds",
     "StructuredBounds",

@@ -1,0 +1,286 @@
+"""Private AUC maximisation over all positive-negative pairs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics import roc_auc_score
+from sklearn.utils import Tags
+
+from dpconvex.objectives import PairwiseObjective
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.pairwise_bounds import PairwiseBounds
+
+from .auc_plan import choose_auc_mechanism, resolve_pair_loss
+from .classification import PrivateLinearClassifier
+from .private_linear import Plan
+from .settings import optional_positive
+
+__all__ = ["DPAUCClassifier"]
+
+
+class DPAUCClassifier(PrivateLinearClassifier):
+    r"""Linear scores that maximise the area under the ROC curve, under differential privacy.
+
+    Minimises ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2``
+    over all pairs of a positive and a negative record, in near-linear time. A constant column cancels in every
+    difference, so no intercept is fitted.
+
+    Parameters
+    ----------
+    loss : str or pairwise loss, default="logistic"
+        "logistic" (base 2), "natural-logistic", "hinge" (smoothed), "squared" or "squared-hinge". The moments
+        mechanism always solves least squares.
+    min_positive, min_negative : int, default=1
+        Public lower bounds on the class counts. Noise of every mechanism but moments shrinks with them; the guarantee
+        holds even if the data have fewer.
+    label_private : bool, default=True
+        Whether a replaced record may change its label. False declares all labels public.
+    epsilon, delta : float, optional
+        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
+    mu : float, optional
+        Budget for Gaussian DP, instead of epsilon and delta.
+    neighbors : {"replace_one"}
+        There is no bound for adding or removing a record; anything else is refused.
+    nominal_samples : None
+        Takes part in other estimators' add-or-remove-one relation only.
+    feature_bounds : pair (low, high), optional
+        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
+    row_norm : float, optional
+        Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
+        bounds).
+    alpha : float, optional
+        Penalty; by default from public facts (0 for moments and gradient descent).
+    bandwidth : float, optional
+        Width over which the hinge's kink is rounded, in units of score differences; 0.5 by default.
+    coef_bound : float, optional
+        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
+    classes : sequence of two labels, optional
+        The label set, if it is not to be read from y; the larger label is the positive one.
+    mechanism : str or Mechanism, default="auto"
+        "moments", "objective", "output", "gradient" (moments followed by noisy steps) or a mechanism object. "auto"
+        takes objective perturbation for pure epsilon, else moments, followed by steps where class counts allow.
+    ledger : Ledger, optional
+        Budget of the data set; charged before noise is drawn.
+    random_state : int, Generator or RandomState, optional
+        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
+    verbose : int, default=0
+        Print progress that depends on public facts only.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Coefficients in the user's units.
+    intercept_ : array of shape (1,)
+        Minus the threshold of `predict`, which the AUC leaves open: halfway between the released class means with
+        moments and gradient descent, else at the public centre of the mapped rows.
+    classes_ : array of two labels
+        The label set.
+    certificate_ : Certificate
+        What is guaranteed, and why.
+    released_ : dict
+        ``midpoint`` of the classes (in the user's units) and ``prevalence``, where they were released.
+
+    Notes
+    -----
+    Privacy: replace-one, the label included unless ``label_private=False``. Public are the shape of X, column names,
+    the label set and all parameters; the class counts are not. The pointwise rival of pairwise learning is
+    :class:`DPLogisticRegression` with ``mechanism="objective"``.
+
+    Examples
+    --------
+    >>> from dpconvex import DPAUCClassifier
+    >>> model = DPAUCClassifier(epsilon=0.5, feature_bounds=(0, 1))
+    >>> model.certify(n_samples=30_000, n_features=20).mechanism
+    'moments'
+    """
+
+    fit_intercept = False  # a constant cancels in every difference
+
+    def __init__(
+        self,
+        loss: Any = "logistic",
+        *,
+        min_positive: int = 1,
+        min_negative: int = 1,
+        label_private: bool = True,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        neighbors: str = "replace_one",
+        nominal_samples: int | None = None,
+        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        row_norm: float | None = None,
+        alpha: float | None = None,
+        bandwidth: float | None = None,
+        coef_bound: float | None = None,
+        classes: Any = None,
+        mechanism: Any = "auto",
+        ledger: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.min_positive = min_positive
+        self.min_negative = min_negative
+        self.label_private = label_private
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.neighbors = neighbors
+        self.nominal_samples = nominal_samples
+        self.feature_bounds = feature_bounds
+        self.row_norm = row_norm
+        self.alpha = alpha
+        self.bandwidth = bandwidth
+        self.coef_bound = coef_bound
+        self.classes = classes
+        self.mechanism = mechanism
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+        owner = type(self).__name__
+        n_classes = len(self.classes_) if n_classes is None else n_classes
+        if n_classes != 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass: "
+                f"{owner} ranks one class above another. Choose the positive class first."
+            )
+        if self.neighbors == "add_or_remove_one":
+            raise ValueError(
+                f"The 'neighbors' parameter of {owner} must be 'replace_one': a mean over pairs is divided by the "
+                "class counts, and no sensitivity is known when a record is added or removed."
+            )
+        facts = self._public_facts(n_samples, n_features)
+        row_map = replace(facts.row_map, influence="shorten")
+        alpha = optional_positive("alpha", self.alpha, owner)
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        bounds = PairwiseBounds(
+            n_samples=facts.n_samples,
+            n_features=row_map.n_features,
+            loss=resolve_pair_loss(self.loss, bandwidth, owner),
+            row_norm=min(row_map.row_norm, row_map.max_norm),
+            diameter=_diameter(row_map),
+            min_positive=self._count("min_positive", facts.n_samples),
+            min_negative=self._count("min_negative", facts.n_samples),
+            label_private=self._label_private(),
+        )
+        mechanism, bounds = choose_auc_mechanism(
+            self.mechanism, bounds, facts.guarantee, alpha, owner
+        )
+        parameters = {
+            **facts.parameters,
+            "n_classes": 2,
+            "label_set": "assumed public" if self.classes is None else "given",
+            "problems": 1,
+        }
+        certificate = mechanism.certify(
+            bounds, facts.guarantee, parameters, seeded=self.random_state is not None
+        )
+        return Plan(mechanism, certificate, row_map, 0.0, 1.0)
+
+    def _count(self, name: str, n_samples: int) -> int:
+        value = getattr(self, name)
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not (whole and 1 <= value <= n_samples):
+            raise ValueError(
+                f"The '{name}' parameter of {type(self).__name__} must be an integer between 1 and the number of "
+                f"rows. Got {value!r} instead."
+            )
+        return int(value)
+
+    def _label_private(self) -> bool:
+        if not isinstance(self.label_private, (bool, np.bool_)):
+            raise TypeError(
+                f"The 'label_private' parameter of {type(self).__name__} must be True or False. "
+                f"Got {self.label_private!r} instead."
+            )
+        return bool(self.label_private)
+
+    def _objective(self, rows: Any, certificate: Certificate) -> PairwiseObjective:
+        if not hasattr(rows, "mapped"):
+            raise TypeError(
+                f"{type(self).__name__} needs its rows in memory: every record meets all of the other class. "
+                "Pass arrays, for instance X.compute()."
+            )
+        bounds = certificate.bounds
+        return PairwiseObjective(
+            rows,
+            None,
+            bounds.loss,
+            bounds.alpha,
+            bounds.min_positive,
+            bounds.min_negative,
+            row_norm=bounds.row_norm,
+        )
+
+    def fit(self, X: Any, y: Any) -> DPAUCClassifier:
+        """Fit privately.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``.
+        y : array of shape (n_samples,)
+            Two labels; the larger one is the positive class.
+
+        Returns
+        -------
+        self
+        """
+        super().fit(X, y)
+        if "midpoint" in self.released_:
+            row_map = self._plan(self.certificate_.bounds.n_samples, self.n_features_in_).row_map
+            scale = np.array(row_map.scale)
+            middle = np.divide(self.released_["midpoint"], scale, where=scale > 0, out=0 * scale)
+            self.released_["midpoint"] = middle + np.array(row_map.shift)
+            self.intercept_ = -self.coef_ @ self.released_["midpoint"]
+        return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the area under the ROC curve of `decision_function`.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Labels, both classes present.
+        sample_weight : array of shape (n_samples,), optional
+            Weights.
+        """
+        positive = np.asarray(y) == self.classes_[1]
+        return float(
+            roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight)
+        )
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        bounds = self.certificate_.bounds
+        labels = "private" if bounds.label_private else "public"
+        return [
+            *super()._summary_facts(),
+            ("class counts", f"at least {bounds.min_positive:,} and {bounds.min_negative:,}"),
+            ("labels", labels),
+        ]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _diameter(row_map: Any) -> float:
+    """Return the largest distance of two mapped rows: of opposite corners, or twice the norm bound.
+
+    Mapped columns contain 0, so a shortened row stays in the box.
+    """
+    if row_map.low is None or row_map.high is None:
+        return 2 * float(row_map.row_norm)
+    widths = (np.array(row_map.high) - np.array(row_map.low)) * np.array(row_map.scale)
+    return min(2 * float(row_map.row_norm), math.sqrt(math.fsum(float(w) ** 2 for w in widths)))
