@@ -106,7 +106,7 @@ def restaurant(splits: int = SPLITS) -> Iterator[Measurement]:
             extra, deviation = mean_and_error(np.array(costs) - base)
             yield Measurement(
                 f"restaurant, penalty {penalty:g}, mu {mu:g}: extra cost",
-                extra / base.mean(),
+                extra / float(base.mean()),
                 bars[mu],
                 detail=f"± {deviation / base.mean():.4f} of {base.mean():.1f}",
             )
