@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.objectives import AdversarialObjective
+from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.robust_bounds import RobustBounds
 from dpconvex.theory import robust_penalty
@@ -75,6 +75,9 @@ class DPRobustClassifier(PrivateLinearClassifier):
         Norm in which the radius is meant: the whole row, or every column.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin, never increasing; the hinge is smoothed with bandwidth 0.5.
+    cost : float, optional
+        With a cost there is no radius: a perturbation v takes ``(cost/2) ||v||^2`` from the adversary's gain, who then
+        solves a strongly concave problem. l2 and replace-one only; at least ``4 loss(0) curvature / alpha``.
     epsilon, delta : float, optional
         Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
     mu : float, optional
@@ -128,6 +131,7 @@ class DPRobustClassifier(PrivateLinearClassifier):
         norm: str = "l2",
         loss: Any = "logistic",
         *,
+        cost: float | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         mu: float | None = None,
@@ -147,6 +151,7 @@ class DPRobustClassifier(PrivateLinearClassifier):
         self.radius = radius
         self.norm = norm
         self.loss = loss
+        self.cost = cost
         self.epsilon = epsilon
         self.delta = delta
         self.mu = mu
@@ -182,6 +187,7 @@ class DPRobustClassifier(PrivateLinearClassifier):
             neighbors=self.neighbors,
             radius=self.radius,
             norm=self.norm,
+            cost=self.cost,
         )
         given = optional_positive("alpha", self.alpha, owner)
         alpha, _ = robust_penalty(bounds, facts.guarantee, parameters, given)
@@ -195,6 +201,8 @@ class DPRobustClassifier(PrivateLinearClassifier):
 
     def _objective(self, rows: Any, certificate: Certificate) -> Any:
         bounds = certificate.bounds
+        if bounds.cost is not None:
+            return CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)
         return AdversarialObjective(
             rows,
             bounds.loss,
@@ -228,4 +236,6 @@ class DPRobustClassifier(PrivateLinearClassifier):
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds
         adversary = f"rows moved by up to {bounds.radius:g} in {bounds.norm} (mapped units)"
+        if bounds.cost is not None:
+            adversary = f"pays {bounds.cost:g} / 2 times the square of a move, at most {bounds.adversary_reach:.3g}"
         return [*super()._summary_facts(), ("adversary", adversary)]

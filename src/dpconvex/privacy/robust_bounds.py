@@ -32,6 +32,10 @@ class RobustBounds(Bounds):
     because the adversary does not move the intercept, ``w <= 1``, and N curves by at most ``1 / width``. The supremum
     is convex in ``||x||`` beyond U, hence attained at U or X.
 
+    With a ``cost`` instead of a radius (:class:`dpconvex.objectives.CostlyAdversaryObjective`) minimisers are not
+    longer than ``R = sqrt(2 c(0) / alpha)`` and no row is moved by more than ``a = slope R / cost`` there; ``cost`` is
+    at least ``2 curvature R^2``, so the smoothness is ``2 curvature sup w (c + (||x|| + 2 a)^2) + slope^2 / cost``.
+
     Parameters
     ----------
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
@@ -42,6 +46,8 @@ class RobustBounds(Bounds):
         Norm in which the radius is meant.
     width : float
         ``N(theta) = sqrt(||theta||_2^2 + width^2) - width``, or the sum of this over coordinates for the l1 norm.
+    cost : float, optional
+        Price of a perturbation, ``(cost/2) ||v||^2``; the radius is then not used and ``norm`` must be ``"l2"``.
 
     Examples
     --------
@@ -61,6 +67,7 @@ class RobustBounds(Bounds):
     radius: float = 0.1
     norm: str = "l2"
     width: float = 0.01
+    cost: float | None = None
 
     def __post_init__(self) -> None:
         self._check_shared()
@@ -90,7 +97,33 @@ class RobustBounds(Bounds):
                 "The 'loss' parameter of RobustBounds must never increase in the margin: else the adversary's best "
                 f"move is another one. Got {type(self.loss).__name__} instead. Use Logistic() or a smoothed Hinge()."
             )
+        if self.cost is not None:
+            self._check_cost(self.cost)
         _ = self.record  # checks the fields that it shares
+
+    def _check_cost(self, cost: float) -> None:
+        allowed = "None or a finite number above 0"
+        check_number("cost", "RobustBounds", cost, allowed, 0, math.inf, low_open=True)
+        if self.norm != "l2":
+            raise ValueError(
+                f"The 'norm' parameter of RobustBounds must be 'l2' with a cost. Got {self.norm!r} instead."
+            )
+        if self.neighbors != "replace_one":
+            raise ValueError(
+                "The 'neighbors' parameter of RobustBounds must be 'replace_one' with a cost: the ball of minimisers "
+                f"is known for a known number of rows only. Got {self.neighbors!r} instead. Use a radius."
+            )
+        least = 2 * float(self.loss.smoothness) * self.minimiser_norm**2 if self.alpha > 0 else 0.0
+        if cost < least:
+            raise ValueError(
+                f"The 'cost' parameter of RobustBounds must be at least {least:.4g} for this alpha, so that the "
+                f"adversary's problem is concave. Got {cost!r} instead. Use a larger cost or alpha."
+            )
+
+    @property
+    def minimiser_norm(self) -> float:
+        """``R = sqrt(2 c(0) / alpha)``: no minimiser is longer, for any adversary who may leave rows alone and none."""
+        return math.sqrt(2 * float(self.loss.value(1.0, 0.0)) / self.alpha)
 
     @property
     def record(self) -> LinearBounds:
@@ -113,7 +146,9 @@ class RobustBounds(Bounds):
 
     @property
     def adversary_reach(self) -> float:
-        """``a = radius sup ||grad N||``: how far the adversary moves a row, in Euclidean norm."""
+        """``a = radius sup ||grad N||`` or ``slope R / cost``: how far a row is moved, in Euclidean norm."""
+        if self.cost is not None:
+            return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
         return self.radius * (math.sqrt(self.n_features) if self.norm == "linf" else 1.0)
 
     @property
@@ -122,20 +157,48 @@ class RobustBounds(Bounds):
         longest = min(self.row_norm, self.max_norm) + self.adversary_reach
         return float(self.loss.lipschitz) * math.hypot(self.fit_intercept, longest)
 
+    def gradient_sum_sensitivity(self) -> float:
+        r"""Return how far the SUM of gradients at one fixed theta can move when one record changes.
+
+        Replace-one: ``slope max(2 sqrt(c + U^2) + (1 - w_min) a, sqrt(c + (U + a)^2))`` and at most ``2 L``, with
+        ``w_min = min(1, U / X)`` the smallest weight. Why: the difference ``s y x - s' y' x' - (s - s') radius grad N``
+        of two gradients is convex in the slopes ``0 <= s <= w slope`` and ``0 <= s' <= w' slope`` (signs turned), so it
+        is largest at a corner: both at their largest, where the adversary's parts cancel but for the weights, or one
+        of them 0. With a cost, where the adversary's part is no multiple of the slope, ``2 L``.
+        """
+        both = 2 * self.lipschitz
+        if self.neighbors == "add_or_remove_one":
+            return self.lipschitz
+        if self.cost is not None:
+            return both
+        least_weight = min(1.0, self.row_norm / self.max_norm)
+        record = self.record.row_norm_with_intercept
+        steep = float(self.loss.lipschitz) * (
+            2 * record + (1 - least_weight) * self.adversary_reach
+        )
+        return min(both, max(steep, self.lipschitz))
+
     @property
     def smoothness(self) -> float:
         """``curvature sup w (c + (||x|| + a)^2) + slope radius / width``."""
         limit, largest, reach = self.row_norm, self.max_norm, self.adversary_reach
+        if self.cost is not None:
+            reach *= 2
         factor = self.fit_intercept + (min(limit, largest) + reach) ** 2
         if largest > limit:
             factor = max(factor, limit / largest * (self.fit_intercept + (largest + reach) ** 2))
+        if self.cost is not None:
+            return (
+                2 * float(self.loss.smoothness) * factor
+                + float(self.loss.lipschitz) ** 2 / self.cost
+            )
         bend = float(self.loss.lipschitz) * self.radius / self.width
         return float(self.loss.smoothness) * factor + bend
 
     @property
     def rank(self) -> int:
         """All coefficients: the adversary's part of a gradient turns with theta."""
-        return self.dimension if self.radius > 0 else 1
+        return self.dimension if self.radius > 0 or self.cost is not None else 1
 
 
 _KINDS["RobustBounds"] = RobustBounds  # type: ignore[assignment]

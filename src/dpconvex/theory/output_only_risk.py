@@ -96,22 +96,35 @@ def robust_penalty(
     """
     unit = _noise_per_sensitivity(bounds, guarantee, parameters)
     alphas = _ALPHAS if alpha is None else np.array([alpha])
-    stds = unit * np.array(
-        [replace(bounds, alpha=float(a)).minimiser_sensitivity() for a in alphas]
-    )
+    known = [_with_alpha(bounds, float(a)) for a in alphas]
+    feasible = np.array([facts is not None for facts in known])
+    if not feasible.any():
+        replace(bounds, alpha=float(alphas[-1]))  # raises, and says what is wrong
+    alphas = alphas[feasible]
+    facts_of = [facts for facts in known if facts is not None]
+    stds = unit * np.array([facts.minimiser_sensitivity() for facts in facts_of])
     risks = _excess(bounds, alphas, stds, np.full(alphas.size, math.inf), CURVATURE, 2.0)
     d = bounds.n_features
     growth = d * 2 * _DENSITY_AT_2 if bounds.norm == "linf" else math.sqrt(d) / 2
-    risks = risks + _MEAN_SLOPE * bounds.radius * growth * stds
+    reach = np.array([bounds.radius if f.cost is None else f.adversary_reach for f in facts_of])
+    risks = risks + _MEAN_SLOPE * reach * growth * stds
     index = int(np.argmin(risks))
     return (_rounded(float(alphas[index])) if alpha is None else alpha), float(risks[index])
+
+
+def _with_alpha(bounds: RobustBounds, alpha: float) -> RobustBounds | None:
+    """Return the facts with this penalty, or None where a cost is too small for it."""
+    try:
+        return replace(bounds, alpha=alpha)
+    except ValueError:
+        return None
 
 
 def _noise_per_sensitivity(
     bounds: Any, guarantee: Guarantee, parameters: Mapping[str, Any]
 ) -> float:
     """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
-    facts = replace(bounds, alpha=1.0)
+    facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
     calibration = calibrate("output", facts, guarantee, parameters)
     term = calibration.noise["release"]
     size = term.get("std", term.get("scale", 0.0) * math.sqrt(bounds.dimension + 1))
