@@ -137,10 +137,8 @@ def slope(loss: Any, y: float, z: float) -> float:
         value = loss.first
         for j in range(loss.knots.size):
             distance = u - loss.knots[j]
-            if distance > 0:
-                value += loss.slopes[j]
-            elif distance < 0:
-                value -= loss.slopes[j]
+            # Without a branch: which side a record is on cannot be predicted.
+            value += loss.slopes[j] * (np.float64(distance > 0) - np.float64(distance < 0))
     elif loss.formula == 2:
         value = loss.first
         for j in range(loss.knots.size):
