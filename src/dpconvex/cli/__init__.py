@@ -1,4 +1,4 @@
-"""The command line: fit, predict, certify, verify, bounds, ledger, demo."""
+"""The command line: fit, predict, certify, verify, report, bounds, ledger, demo."""
 
 from __future__ import annotations
 

@@ -47,6 +47,9 @@ def fit(
         Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")
     ] = None,
     dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write a report for people (HTML).")
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
@@ -56,7 +59,9 @@ def fit(
     """
     find_task(task)
     table_format(data)
-    _check_output(out)
+    check_output(out, "model")
+    if report is not None:
+        check_output(report, "report")
     bounds = read_bounds(feature_bounds)
     columns = bounds.columns(target)
     model = _build(
@@ -69,11 +74,17 @@ def fit(
     from dpconvex.estimators.model_file import save_model
 
     save_model(model, out, columns=columns)
+    if report is not None:
+        from dpconvex.report import write_report
+
+        with progress("Writing the report"):
+            write_report(model, report)
     if json_:
         print_json(
             {
                 "model": str(out),
                 "task": task,
+                "report": None if report is None else str(report),
                 "feature_names": columns.names,
                 **coefficients(model),
                 "certificate": json.loads(model.certificate_.to_json()),
@@ -84,6 +95,8 @@ def fit(
     screen.print(certificate_table(model.certificate_))
     screen.print(coefficient_table(model))
     screen.print(f"Written to {out}", markup=False)
+    if report is not None:
+        screen.print(f"Report written to {report}", markup=False)
     if model.ledger is not None:
         screen.print(f"Ledger: {model.ledger.remaining()}", markup=False)
 
@@ -133,11 +146,11 @@ def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any)
     )
 
 
-def _check_output(path: Path) -> None:
-    """Raise before the budget is charged if the model could not be written."""
+def check_output(path: Path, what: str) -> None:
+    """Raise before the budget is charged if a file could not be written."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"The model cannot be written to {str(path)!r}.")
+        raise InputError(f"The {what} cannot be written to {str(path)!r}.")
 
 
 def open_ledger(path: Path, dataset: str) -> Any:

@@ -1,4 +1,4 @@
-"""``dpconvex predict`` and ``dpconvex verify``."""
+"""``dpconvex predict``, ``dpconvex verify`` and ``dpconvex report``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpconvex.privacy.certificate import FORMAT as CERTIFICATE_FORMAT
 from dpconvex.privacy.certificate import Certificate, CertificateError
 
 from .errors import VERIFICATION, InputError, reports_errors
-from .fit import JsonOption
+from .fit import JsonOption, check_output
 from .tables import read_features, table_format, write_predictions
 from .words import certificate_table, console, print_json, progress
 
@@ -29,6 +29,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command()(predict)
     app.command()(verify)
+    app.command()(report)
 
 
 @reports_errors
@@ -88,6 +89,28 @@ def verify(
     screen.print(certificate_table(certificate))
     if certificate.sampler.startswith("seeded"):
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")
+
+
+@reports_errors
+def report(
+    model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
+    out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
+    json_: JsonOption = False,
+) -> None:
+    """Write a report on a model for people: what was released, and what an attacker can learn.
+
+    Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
+    file without scripts that refers to no other file.
+    """
+    check_output(out, "report")
+    content = read_model(_existing(model))
+    from dpconvex.report import write_report
+
+    write_report(content.estimator, out)
+    if json_:
+        print_json({"report": str(out)})
+    else:
+        console().print(f"Report written to {out}", markup=False)
 
 
 def _verified(path: Path) -> tuple[str, Certificate]:
