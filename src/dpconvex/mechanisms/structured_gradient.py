@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
 from dpconvex.privacy.guarantees import Guarantee, check_number
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
@@ -133,10 +134,11 @@ class StructuredGradientDescent:
         std, bounds = certificate.noise["gradients"]["std"], certificate.bounds
         theta = np.zeros(bounds.dimension)
         kept, first_kept = np.zeros_like(theta), steps - max(1, round(AVERAGED * steps))
-        for step in range(steps):
-            total = objective.gradient_sum(theta) + noise.gaussian(std, theta.size)
-            # An implicit step on the penalty: stable whatever alpha and the rate.
-            theta = (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
-            if step >= first_kept:
-                kept += theta
+        with single_threaded_blas():  # the products are small: threads would wait for each other
+            for step in range(steps):
+                total = objective.gradient_sum(theta) + noise.gaussian(std, theta.size)
+                # An implicit step on the penalty: stable whatever alpha and the rate.
+                theta = (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
+                if step >= first_kept:
+                    kept += theta
         return kept / (steps - first_kept)

@@ -1,0 +1,275 @@
+"""Smoothed losses of residual vectors: closed forms and rules against brute force, and the lemmas they must satisfy."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear
+from dpconvex.smoothing import (
+    ExponentialKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    SmoothedMax,
+    SmoothedProfile,
+    convolve_vector,
+    moreau_vector,
+)
+from dpconvex.smoothing.marginals import ExponentialMarginal, marginal
+
+LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
+FAN = PiecewiseLinear([[0.0, 0.0], [1.0, 0.0], [0.3, 1.0], [-1.0, 0.4]], [0.1, 0.0, 0.2, -0.1])
+TWO = PiecewiseLinear([[1.0, 0.5], [-0.5, 1.0]], [0.2, 0.0])
+LINES = PiecewiseLinear([[1.0, 2.0], [-1.0, -2.0], [3.0, 6.0]], [0.0, 0.5, -1.0])
+H = 0.4
+SMOOTHED = [
+    convolve_vector(L1Norm(1), LogisticKernel(), H),
+    convolve_vector(L1Norm(3), GaussianKernel(3), H),
+    convolve_vector(L1Norm(2), LaplacianKernel(2), H),
+    convolve_vector(L1Norm(2), ExponentialKernel(2), H),
+    convolve_vector(L1Norm(3), ExponentialKernel(3), H),
+    convolve_vector(L1WithLink(2, Logistic()), GaussianKernel(2), H),
+    convolve_vector(L1WithLink(2, Huber(0.7)), GaussianKernel(), H),
+    convolve_vector(TWO, GaussianKernel(2), H),
+    convolve_vector(LINES, ExponentialKernel(2), H),
+    convolve_vector(LARGEST, GaussianKernel(3), H),
+    convolve_vector(FAN, GaussianKernel(2), H),
+    convolve_vector(Bowl(1), GaussianKernel(1), H),
+    convolve_vector(Bowl(2), GaussianKernel(2), H),
+    convolve_vector(Bowl(3), GaussianKernel(3), H),
+    moreau_vector(L1Norm(3), "energy", 1.0, H),
+    moreau_vector(L1Norm(3), "hellinger", 2.0, H),
+]
+
+
+def label(loss):
+    kernel = type(getattr(loss, "kernel", None)).__name__
+    return f"{type(loss).__name__}-{type(loss.loss).__name__}-{loss.outputs}-{kernel}"
+
+
+def sample(loss, n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    level = np.abs(rng.normal(size=n)) if loss.uses_level else None
+    return rng.normal(size=(n, loss.outputs)) * 0.8, level
+
+
+@pytest.mark.parametrize("loss", SMOOTHED, ids=label)
+def test_derivatives_belong_to_the_value(loss):
+    u, level = sample(loss)
+    step, eye = 1e-4, np.eye(loss.outputs)
+    slopes = [
+        (loss.value(u + step * e, level) - loss.value(u - step * e, level)) / (2 * step)
+        for e in eye
+    ]
+    bends = [
+        (loss.gradient(u + step * e, level) - loss.gradient(u - step * e, level)) / (2 * step)
+        for e in eye
+    ]
+    gradient, hessian = loss.derivatives(u, level)
+    np.testing.assert_allclose(gradient, loss.gradient(u, level), rtol=0, atol=1e-12)
+    # The Hessian of an envelope, and of Huber's link, jumps; a few records sit on a jump.
+    jumps = not hasattr(loss, "kernel") or isinstance(loss.link, Huber)
+    wrong = np.abs(np.stack(slopes, axis=1) - gradient).max(axis=1) > 2e-7
+    wrong |= np.abs(np.stack(bends, axis=2) - hessian).max(axis=(1, 2)) > 1e-5
+    assert wrong.mean() <= (0.02 if jumps else 0)
+
+
+@pytest.mark.parametrize("loss", SMOOTHED, ids=label)
+def test_declared_constants_hold(loss):
+    u, level = sample(loss, 3000, seed=1)
+    u[:1500] *= 0.05  # near the kinks, where the curvature is
+    inner = loss.outputs - (loss.link is not None)
+    slopes = loss.gradient(u, level)[:, :inner]
+    eigenvalues = np.linalg.eigvalsh(loss.hessian(u, level)[:, :inner, :inner])
+    assert np.linalg.norm(slopes, axis=1).max() <= loss.lipschitz * (1 + 1e-12)
+    assert eigenvalues.max() <= loss.smoothness * (1 + 1e-12)
+    assert eigenvalues.min() >= -1e-9
+    if isinstance(loss.loss, L1Norm):
+        assert eigenvalues.max() >= 0.95 * loss.smoothness  # the constant is attained
+        assert np.linalg.norm(slopes, axis=1).max() >= 0.9 * loss.lipschitz
+
+
+@pytest.mark.parametrize("loss", [s for s in SMOOTHED if hasattr(s, "kernel")], ids=label)
+def test_convolution_lies_above_by_at_most_its_gap(loss):
+    # Lemma 3.1, part 3.
+    u, level = sample(loss, 2000, seed=2)
+    gap = loss.value(u, level) - loss.loss.value(u, level)
+    assert gap.min() >= -1e-12
+    assert gap.max() <= loss.approximation_gap * (1 + 1e-12)
+
+
+def brute_force(loss, u, level=None, points=161, reach=7.0):
+    """``E g(u + H v)`` for the Gaussian kernel in R^m by a fine tensor sum; kinks cost about 1e-4."""
+    axis = np.linspace(-reach, reach, points)
+    weight = np.exp(-0.5 * axis**2)
+    grids = np.meshgrid(*[axis] * loss.outputs, indexing="ij")
+    v = np.stack([grid.ravel() for grid in grids], axis=1)
+    w = np.prod(np.meshgrid(*[weight / weight.sum()] * loss.outputs, indexing="ij"), axis=0).ravel()
+    return np.array([w @ loss.value(row + H * v, level) for row in u])
+
+
+@pytest.mark.parametrize(
+    "loss", [L1Norm(2), TWO, Bowl(1), Bowl(2), LARGEST], ids=lambda x: type(x).__name__
+)
+def test_gaussian_kernel_against_a_tensor_sum(loss):
+    u = np.random.default_rng(3).normal(size=(6, loss.outputs)) * 0.5
+    points = 81 if loss.outputs == 3 else 401
+    level = 0.6 if loss.uses_level else None
+    smooth = convolve_vector(loss, GaussianKernel(loss.outputs), H)
+    found = smooth.value(u, None if level is None else np.full(6, level))
+    np.testing.assert_allclose(found, brute_force(loss, u, level, points), atol=2e-3 / points * 81)
+
+
+def test_exponential_kernel_in_the_plane():
+    # Polar coordinates: radius Gamma(2), uniform angle.
+    radius, weights = np.polynomial.laguerre.laggauss(60)
+    angle = np.linspace(0, 2 * np.pi, 2000, endpoint=False)
+    direction = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    u = np.array([[0.1, -0.3], [0.7, 0.2]])
+    smooth = convolve_vector(L1Norm(2), ExponentialKernel(2), H)
+    for row, value in zip(u, smooth.value(u), strict=True):
+        means = [np.abs(row + H * r * direction).sum(axis=1).mean() for r in radius]
+        assert value == pytest.approx(np.dot(weights * radius, means), abs=2e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_marginal_of_the_exponential_kernel(size):
+    law = ExponentialMarginal(size)
+    t = np.linspace(0, 60, 200_001)
+    density = law.pdf(t)
+    step = t[1]
+    assert law.pdf(0.0) == pytest.approx(law.peak, rel=1e-12)
+    assert 2 * step * (density.sum() - density[0] / 2) == pytest.approx(1, abs=1e-6)
+    assert 2 * step * (t**2 @ density) == pytest.approx(law.second_moment, rel=1e-6)
+    for start in (0.0, 0.6, 3.0):
+        beyond = t > start - step / 2
+        tail = step * (density[beyond].sum() - 0.5 * law.pdf(start))
+        assert law.cdf(-start) == pytest.approx(tail, abs=1e-6)
+        assert law.gap(start) == pytest.approx(
+            2 * step * ((t[beyond] - start) @ density[beyond]), abs=1e-6
+        )
+    assert size > 1 or law.gap(0.7) == pytest.approx(math.exp(-0.7), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel", [GaussianKernel(2), LaplacianKernel(2), ExponentialKernel(2)], ids=repr
+)
+def test_curvature_constant_of_a_maximum_for_every_kernel(kernel):
+    # <e, g_h'' e> <= W_e p / h, by second differences of a fine sum over the plane.
+    slopes = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    axis = np.linspace(-12, 12, 181)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    weight = kernel.pdf(grid)
+    weight /= weight.sum()
+    largest = 0.0
+    for angle in np.linspace(0, np.pi, 5):
+        e = np.array([np.cos(angle), np.sin(angle)])
+        width = np.ptp(slopes @ e)
+        for u in ([0.0, 0.0], [1.0, 1.0], [3.0, 3.0], [0.0, 2.0]):
+            values = [
+                weight @ ((np.array(u) + t * e + grid) @ slopes.T).max(axis=1)
+                for t in (-0.5, 0.0, 0.5)
+            ]
+            bend = (values[0] - 2 * values[1] + values[2]) / 0.25
+            bound = width * marginal(kernel).peak
+            assert bend <= bound * 1.03
+            largest = max(largest, bend / bound)
+    assert largest > 0.5
+
+
+def test_rule_errs_by_less_than_it_states(monkeypatch):
+    from dpconvex.smoothing import multivariate
+
+    for loss, kernel in (
+        (LARGEST, GaussianKernel(3)),
+        (FAN, GaussianKernel(2)),
+        (Bowl(3), GaussianKernel(3)),
+    ):
+        smooth = convolve_vector(loss, kernel, H)
+        u, level = sample(smooth, 1000, seed=4)
+        u[::2] *= 0.2
+        found = smooth.gradient(u, level)
+        with monkeypatch.context() as patch:
+            patch.setattr(multivariate, "_NODES", 40)
+            patch.setattr(multivariate, "_PANEL", 2.0)
+            fine = smooth.gradient(u, level)
+        error = np.linalg.norm(found - fine, axis=1).max()
+        assert error <= smooth.gradient_error + 2e-14
+        assert smooth.gradient_error < 1e-9
+        # A coarse rule is caught by the same comparison.
+        with monkeypatch.context() as patch:
+            patch.setattr(multivariate, "_NODES", 4)
+            coarse = smooth.gradient(u, level)
+        assert np.linalg.norm(coarse - fine, axis=1).max() > 1e-7
+
+
+def test_choice_of_formula():
+    assert isinstance(convolve_vector(TWO, LogisticKernel(), H), SmoothedProfile)
+    assert isinstance(convolve_vector(LARGEST, GaussianKernel(), H), SmoothedMax)
+    assert LARGEST.pieces.stretch == pytest.approx(1)
+    assert Bowl(2).pieces.stretch == pytest.approx(1)
+    assert Bowl(3).pieces.stretch == pytest.approx(math.sqrt(4 / 3))
+
+
+def test_lemmas_of_the_l1_norm():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(300, 3))
+    mu = 0.3
+    # Lemma 4.1: the integrand of the gap is positive exactly where some |v_j| exceeds |x_j| / mu.
+    v = rng.normal(size=(300, 3)) * 3
+    gain = np.abs(x + mu * v).sum(1) + np.abs(x - mu * v).sum(1) - 2 * np.abs(x).sum(1)
+    assert np.array_equal(gain > 1e-12, (np.abs(v) > np.abs(x) / mu).any(axis=1))
+    # Lemma 4.2: that set grows with mu.
+    wider = np.abs(x + 0.5 * v).sum(1) + np.abs(x - 0.5 * v).sum(1) - 2 * np.abs(x).sum(1)
+    assert np.all(wider[gain > 1e-12] > 1e-12)
+    assert (wider > 1e-12).sum() > (gain > 1e-12).sum()
+    # Lemma 4.3: away from the kinks the gap is exponentially small in (x / mu)^2.
+    smooth = convolve_vector(L1Norm(3), GaussianKernel(3), mu)
+    gap = smooth.value(x) - np.abs(x).sum(1)
+    bound = math.sqrt(2 / math.pi) * mu * np.exp(-((x / mu) ** 2) / 2).sum(1)
+    assert np.all(gap <= bound)
+    far = np.array([[10 * mu, -9 * mu, 8 * mu]])
+    assert smooth.value(far) - np.abs(far).sum() < 1e-14
+    # Lemma 3.1, part 4: the kernel is symmetric, so v and -v may be paired.
+    np.testing.assert_allclose(smooth.value(x), smooth.value(-x), rtol=1e-14)
+
+
+@pytest.mark.parametrize("potential", ["energy", "huber", "hellinger"])
+def test_moreau_envelopes(potential):
+    # Lemma 4.6: from below or above by the stated amounts, gradient from the minimiser.
+    width, curvature = 0.7, 1.8
+    envelope = moreau_vector(L1Norm(2), potential, curvature, width)
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(12, 2))
+    grid = np.linspace(-4, 4, 401)
+    u = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    phi = {
+        "energy": lambda r: curvature * r**2 / 2,
+        "huber": lambda r: np.where(r <= 1, curvature * r**2 / 2, curvature * r - curvature / 2),
+        "hellinger": lambda r: curvature * np.sqrt(1 + r**2),
+    }[potential]
+    for row, value in zip(x, envelope.value(x), strict=True):
+        costs = np.abs(u).sum(1) + width * phi(np.linalg.norm(row - u, axis=1) / width)
+        assert value == pytest.approx(costs.min(), abs=1e-3)
+        assert value <= costs.min() + 1e-12
+    low, high = envelope.gap_range
+    gap = envelope.value(x) - np.abs(x).sum(1)
+    assert np.all((gap >= low - 1e-12) & (gap <= high + 1e-12))
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="must be Gaussian for pieces"):
+        convolve_vector(LARGEST, LaplacianKernel(3), H)
+    with pytest.raises(ValueError, match="dim=1"):
+        convolve_vector(L1Norm(3), GaussianKernel(2), H)
+    with pytest.raises(ValueError, match="'bandwidth'"):
+        convolve_vector(L1Norm(3), GaussianKernel(3), 0.0)
+    with pytest.raises(TypeError, match="'kernel'"):
+        convolve_vector(L1Norm(3), "gaussian", 1.0)
+    with pytest.raises(TypeError, match="'loss'"):
+        convolve_vector(Huber(1.0), GaussianKernel(), 1.0)
+    with pytest.raises(ValueError, match="at least sqrt"):
+        moreau_vector(L1Norm(4), "hellinger", 1.0)
+    with pytest.raises(ValueError, match="'potential'"):
+        moreau_vector(L1Norm(4), "entropy", 1.0)
