@@ -152,7 +152,7 @@ def test_noise_of_every_step_has_the_certified_scale():
     rows = MemoryRows(np.zeros((n, 3)), np.ones(n), RowMap(3, 1.0, fit_intercept=False), threads=1)
     objective = EmpiricalObjective(rows, Absolute(), 0.0)
     rng = np.random.default_rng()
-    for size, steps in ((1, 1), (1, 4), (2, 1), (2, 4)):
+    for size, steps in ((1, 4), (2, 3)):
         mechanism = NoisySGD(steps=steps, batch_size=size, step_size=1.0, average=0.0)
         certificate = mechanism.certify(bounds, ApproxDP(1.0, 1e-2), seeded=True)
         std = certificate.noise["gradients"]["std"] * np.sqrt(steps) / size

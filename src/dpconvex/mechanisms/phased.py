@@ -246,7 +246,7 @@ class PhasedERM(_Phased):
     Parameters
     ----------
     step_size : float, optional
-        ``step`` in mapped units, ``min(4 / sqrt(n), 2 mu / sqrt(d)) / L`` by default.
+        ``step`` in mapped units, ``min(4 / sqrt(n), 2 mu / (3 sqrt(d))) / L`` by default.
     phases : int, optional
         Number of phases; by default until a phase has 8 records left.
     decay : float, default=4
@@ -277,7 +277,7 @@ class PhasedERM(_Phased):
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         mu = total_mu(guarantee, "PhasedERM")
-        rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / math.sqrt(bounds.dimension))
+        rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension)))
         return rate / bounds.lipschitz
 
     def _solve(
@@ -350,7 +350,7 @@ class PhasedSGD(_Phased):
     Parameters
     ----------
     step_size : float, optional
-        ``step`` in mapped units, by default ``min(4 / sqrt(n), mu / sqrt(d)) / L``, at most what keeps steps
+        ``step`` in mapped units, by default ``min(4 / sqrt(n), mu / (3 sqrt(d))) / L``, at most what keeps steps
         contractive, ``2 decay / (smoothness + alpha)``.
     phases : int, optional
         Number of phases; by default until a phase has 8 records left.
@@ -384,7 +384,7 @@ class PhasedSGD(_Phased):
         if self.step_size is not None:
             return self.step_size
         mu = total_mu(guarantee, "PhasedSGD")
-        rate = min(4 / math.sqrt(bounds.n_samples), mu / math.sqrt(bounds.dimension))
+        rate = min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension)))
         return rate / bounds.lipschitz
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:

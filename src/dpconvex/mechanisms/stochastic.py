@@ -125,8 +125,8 @@ class NoisySGD:
     sampling : {"fixed", "poisson"}
         Exactly ``batch_size`` distinct records, or every record independently with probability ``batch_size / n``.
     step_size : float, optional
-        In mapped units; by default ``2 / sqrt(steps (L^2 / batch_size + d std^2 / batch_size^2))``.
-    average : float, default=0.5
+        In mapped units; by default ``0.5 / sqrt(steps (L^2 / batch_size + d std^2 / batch_size^2))``.
+    average : float, default=0.75
         Share of the iterates, the last ones, that are averaged; 0 for the last iterate.
     noise : {"accounted", "published"}
         The smallest noise that the accounting certifies, or ``std^2 = 8 L^2 ln(1/delta) / epsilon^2`` as printed for
@@ -153,7 +153,7 @@ class NoisySGD:
     batch_size: int = 1
     sampling: str = "fixed"
     step_size: float | None = None
-    average: float = 0.5
+    average: float = 0.75
     noise: str = "accounted"
     name: ClassVar[str] = "sgd"
 
@@ -186,7 +186,7 @@ class NoisySGD:
             std = _noise_std(bounds, budget, chosen)
         if self.step_size is None:
             square = bounds.lipschitz**2 / size + bounds.dimension * std**2 / size**2
-            chosen["step_size"] = 2 / math.sqrt(steps * square)
+            chosen["step_size"] = 0.5 / math.sqrt(steps * square)
         else:
             allowed = "None or a finite number above 0"
             chosen["step_size"] = check_number(
