@@ -313,24 +313,16 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
         if data["version"] == _version() and not data["omitted"]:
             found, expected = (
                 json.loads(item.to_json())
-                for item in (certificate, model.certify(bounds.n_samples, width))
+                for item in (
+                    certificate,
+                    model.certify(bounds.n_samples, width, **_outputs(bounds)),
+                )
             )
             for plain in (found, expected):
                 del plain["digest"], plain["sampler"]  # a seed is not saved
             wrong = sorted(name for name in expected if not _same(found[name], expected[name]))
         else:
-            facts = model._public_facts(bounds.n_samples, width)
-            pairs = {
-                "guarantee": (certificate.guarantee, facts.guarantee),
-                "n_samples": (bounds.n_samples, facts.n_samples),
-                "neighbors": (certificate.neighbors, model.neighbors),
-                "fit_intercept": (bounds.fit_intercept, bool(model.fit_intercept)),
-                "row_norm": (bounds.row_norm, facts.row_map.row_norm),
-                **{
-                    name: (certificate.parameters.get(name), value)
-                    for name, value in facts.parameters.items()
-                },
-            }
+            pairs = _stated_facts(model, certificate, width)
             wrong = sorted(
                 name for name, (found, value) in pairs.items() if not _same(found, value)
             )
@@ -342,6 +334,31 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
         raise ModelFileError(
             f"The model's certificate does not follow from its parameters: check {wrong}."
         )
+
+
+def _outputs(bounds: Any) -> dict[str, int]:
+    """Return the number of outputs per record, where records are matrices, for ``certify``."""
+    outputs = getattr(bounds.loss, "outputs", None)
+    return {} if outputs is None else {"n_outputs": outputs}
+
+
+def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str, tuple[Any, Any]]:
+    """Return, by name, what the certificate says and what the parameters say."""
+    bounds = certificate.bounds
+    facts = model._public_facts(bounds.n_samples, width)
+    pairs = {
+        "guarantee": (certificate.guarantee, facts.guarantee),
+        "n_samples": (bounds.n_samples, facts.n_samples),
+        "neighbors": (certificate.neighbors, model.neighbors),
+        **{
+            name: (certificate.parameters.get(name), value)
+            for name, value in facts.parameters.items()
+        },
+    }
+    if hasattr(facts, "row_map"):
+        pairs["fit_intercept"] = (bounds.fit_intercept, bool(model.fit_intercept))
+        pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
+    return pairs
 
 
 def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss
+from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss, positive_count
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -33,6 +33,15 @@ Array = NDArray[np.float64]
 _MECHANISMS = ("auto", "objective", "gradient")
 
 
+@dataclass(frozen=True)
+class RecordFacts:
+    """The checked settings of an estimator: budget, public number of records, parameters to state."""
+
+    guarantee: Guarantee
+    n_samples: int
+    parameters: dict[str, Any]
+
+
 class StructuredModel(BaseEstimator):
     """What the estimators of this module share; subclasses say which loss (``_loss``)."""
 
@@ -44,35 +53,45 @@ class StructuredModel(BaseEstimator):
     def _loss(self, outputs: int) -> VectorLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> tuple[Any, Certificate]:
-        """Decide everything from public facts."""
+    def _public_facts(self, n_samples: int, n_features: int) -> RecordFacts:
+        """Check the settings that both estimators have; raises before data are read or budget is spent."""
         owner = type(self).__name__
-        sizes = {"n_samples": n_samples, "n_features": n_features, "n_outputs": n_outputs}
-        for name, value in sizes.items():
+        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(
                     f"The '{name}' parameter of {owner}.certify must be a positive integer. Got {value!r} instead."
                 )
-        guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
         norm = optional_positive("operator_norm", self.operator_norm, owner)
         if norm is None:
             raise ValueError(
                 f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
             )
-        bounds = StructuredBounds(
+        return RecordFacts(
+            guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
             n_samples=resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner),
+            parameters={
+                "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
+                "operator_norm": norm,
+            },
+        )
+
+    def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> tuple[Any, Certificate]:
+        """Decide everything from public facts."""
+        owner = type(self).__name__
+        facts = self._public_facts(n_samples, n_features)
+        bounds = StructuredBounds(
+            n_samples=facts.n_samples,
             n_features=int(n_features),
-            loss=self._loss(int(n_outputs)),
-            operator_norm=norm,
+            loss=self._loss(positive_count(n_outputs, "n_outputs", f"{owner}.certify")),
+            operator_norm=facts.parameters["operator_norm"],
             neighbors=self.neighbors,
         )
-        parameters = {
-            "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
-            "operator_norm": norm,
-        }
-        mechanism, bounds, chosen = self._choose(bounds, guarantee, owner)
+        mechanism, bounds, chosen = self._choose(bounds, facts.guarantee, owner)
         certificate = mechanism.certify(
-            bounds, guarantee, {**parameters, **chosen}, seeded=self.random_state is not None
+            bounds,
+            facts.guarantee,
+            {**facts.parameters, **chosen},
+            seeded=self.random_state is not None,
         )
         return mechanism, certificate
 
