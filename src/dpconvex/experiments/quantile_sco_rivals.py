@@ -24,7 +24,7 @@ __all__ = ["RIVALS", "Problem", "dp_sgd", "empirical_sgd", "moreau_sgd", "phased
 
 Array = NDArray[np.float64]
 
-_CHUNK = 65536
+_CHUNK = 1 << 17
 
 
 @dataclass(frozen=True)

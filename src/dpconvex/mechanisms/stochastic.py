@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 _OWNER = "NoisySGD"
 _NOISE = ("accounted", "published")
 _MOST_WORK = 2e9  # numbers touched by default: about half a minute on one core
-_CHUNK = 65536
+_CHUNK = 1 << 17  # sampled records at a time: enough to make calls cheap, few enough for the cache
 
 
 def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
@@ -262,9 +262,9 @@ class _Run:
         return total / kept
 
     def _take(self, steps: int, total: Array) -> None:
-        """Take steps in chunks, so that sampled indices stay in cache."""
+        """Take steps in chunks of about as many sampled records."""
         single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
-        chunk = max(1, _CHUNK // (self.theta.size if single else self.size))
+        chunk = max(1, _CHUNK // self.size)
         while steps > 0:
             count = min(chunk, steps)
             self._single(count, total) if single else self._batches(count, total)
