@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,12 +13,25 @@ from rich.table import Table
 
 import dpconvex
 
-from .errors import reports_errors
+from .errors import InputError, reports_errors
 from .fit import JsonOption
 from .words import certificate_table, console, guarantee_in_words, print_json, progress
 
 ROWS, QUANTILE = 20_000, 0.75
 EPSILONS = (0.25, 1.0, 4.0)
+DAYS = 5_000
+BOUNDS = """\
+# What is known without the data.
+[features]
+temperature = [-20, 40]
+price = [0, 10]
+
+[target]
+demand = [0, 150]
+
+[categories]
+city = ["berlin", "paris"]
+"""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,9 +42,16 @@ def add_to(app: typer.Typer) -> None:
 @reports_errors
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the generated data, never of the noise.")] = 0,
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Write sales.csv and bounds.toml into this folder to try, and stop."),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit private models to generated demand and show the certificate and the cost of privacy."""
+    if files is not None:
+        _write_files(files, seed, json_)
+        return
     from dpconvex.datasets import make_newsvendor
 
     sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
@@ -80,6 +101,30 @@ def demo(
         f"{guarantee_in_words(model.certificate_.guarantee)} for everyone in the data. "
         "The other fits are shown to compare; together they would cost more."
     )
+
+
+def _write_files(folder: Path, seed: int, json_: bool) -> None:
+    """Write a generated table and its bounds, and never over a file that is there."""
+    table, bounds = folder / "sales.csv", folder / "bounds.toml"
+    if not folder.is_dir():
+        raise InputError(f"{str(folder)!r} is not a folder.")
+    for path in (table, bounds):
+        if path.exists():
+            raise InputError(f"There is a file {str(path)!r} already. It is kept.")
+    rng = np.random.default_rng(seed)
+    temperature, price = rng.normal(15, 8, DAYS), rng.uniform(1, 9, DAYS)
+    city = rng.choice(["berlin", "paris", "rome"], DAYS)
+    demand = 40 + 1.5 * temperature - 3 * price + 10 * (city == "paris") + rng.normal(0, 6, DAYS)
+    lines = ["day,temperature,price,city,demand"]
+    columns = zip(temperature, price, city, demand, strict=True)
+    lines += [f"{day},{t:.2f},{p:.2f},{c},{y:.1f}" for day, (t, p, c, y) in enumerate(columns)]
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    bounds.write_text(BOUNDS, encoding="utf-8")
+    if json_:
+        print_json({"data": str(table), "bounds": str(bounds)})
+        return
+    console().print(f"Written to {table}: {DAYS:,} generated days", markup=False)
+    console().print(f"Written to {bounds}: their public bounds", markup=False)
 
 
 def _private(sample: Any, epsilon: float) -> tuple[np.ndarray, Any, float]:
