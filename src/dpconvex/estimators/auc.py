@@ -235,12 +235,14 @@ class DPAUCClassifier(PrivateLinearClassifier):
         self
         """
         super().fit(X, y)
-        if "midpoint" in self.released_:
+        released: dict[str, Any] = dict(self.released_)
+        if "midpoint" in released:
             row_map = self._plan(self.certificate_.bounds.n_samples, self.n_features_in_).row_map
             scale = np.array(row_map.scale)
-            middle = np.divide(self.released_["midpoint"], scale, where=scale > 0, out=0 * scale)
-            self.released_["midpoint"] = middle + np.array(row_map.shift)
-            self.intercept_ = -self.coef_ @ self.released_["midpoint"]
+            middle = np.divide(released["midpoint"], scale, where=scale > 0, out=0 * scale)
+            released["midpoint"] = middle + np.array(row_map.shift)
+            self.intercept_ = -self.coef_ @ released["midpoint"]
+            self.released_ = released
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

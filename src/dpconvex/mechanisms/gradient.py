@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
@@ -348,12 +349,5 @@ class _Descent:
         """Return the sum of the gradients' moving part, slopes within half the range of 0."""
         theta = coordinates.to_rows(phi)
         loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
-        # Not self: engines may send the function to other machines, and the noise stays here.
-        middle, margin = self.middle, self.margin
-
-        def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
-            slopes = loss.gradient(y, z)
-            return (w * (slopes - middle * y if margin else slopes + middle),)
-
-        (total,) = self.rows.combine(theta, multiples)
+        (total,) = self.rows.combine(theta, WeightedSlope(loss, self.middle))
         return np.asarray(coordinates.matrix @ np.asarray(total))

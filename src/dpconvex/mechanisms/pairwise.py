@@ -53,7 +53,9 @@ def calibrate_pairwise_objective(
             "objective": {"distribution": "gaussian", "std": std, "added_to": "mean"},
             "release": {"distribution": "gaussian", "std": release, "added_to": "coefficients"},
         }
-        theorem = "Gaussian objective perturbation of pairs, replace-one, Rényi profile in trace form"
+        theorem = (
+            "Gaussian objective perturbation of pairs, replace-one, Rényi profile in trace form"
+        )
     elif isinstance(guarantee, (PureDP, ApproxDP)):
         epsilon = guarantee.epsilon_bound
         scale = pairwise_laplace_scale(keep * epsilon, *facts, dimension)

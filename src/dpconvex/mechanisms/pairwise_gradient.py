@@ -56,7 +56,9 @@ def calibrate_pairwise_gradient(
         "dimension": bounds.n_features,
         "added_to": "mean",
     }
-    theorem = f"Gaussian DP composition of released moments and gradients, replace-one: mu = {total:.6g}"
+    theorem = (
+        f"Gaussian DP composition of released moments and gradients, replace-one: mu = {total:.6g}"
+    )
     return Calibration(theorem, noise, 0.0, FLOATING_POINT)
 
 

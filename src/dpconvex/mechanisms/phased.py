@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import exact_gaussian_std
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number, per_problem
 from dpconvex.privacy.noise import EXACT, NoiseSource
 
 from .gradient import total_mu
@@ -208,6 +208,7 @@ def calibrate_phased_erm(
     ``L step_i + t step_i n_i`` without a penalty, t the tolerance on the norm of the gradient.
     """
     _check(bounds, "PhasedERM")
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
     settings = parameters["phased-erm"]
     parts = []
     for phase in phases_of(bounds.n_samples, settings):
@@ -318,6 +319,7 @@ def calibrate_phased_sgd(
     so every average of iterates, moves by at most ``2 L e``.
     """
     _check(bounds, "PhasedSGD")
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
     settings = parameters["phased-sgd"]
     curvature = bounds.smoothness + bounds.alpha
     if not math.isfinite(curvature):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number, per_problem
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
 
@@ -84,6 +84,7 @@ def calibrate_sgd(
             f"NoisySGD needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
             "Use Huber(width) in its place."
         )
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
     settings = parameters["sgd"]
     sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     steps = _check_count("steps", settings["steps"])

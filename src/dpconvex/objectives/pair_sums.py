@@ -187,9 +187,7 @@ def logistic_cross(
     from .pair_cells import evaluate, near_values
 
     limit = _LARGEST_FLOOR / 4
-    first, second = (
-        _Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives)
-    )
+    first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
     _, transform = _basis()
     blocks = _blocks("curvature")
 

@@ -236,7 +236,9 @@ def pairwise_scale(epsilon: float, delta: float, sensitivity: float, kappa: floa
     target = delta * _RESERVE
     if pairwise_delta(epsilon, 1e-12, kappa) > target:
         raise _refuse(epsilon, kappa)
-    return sensitivity * smallest_safe(lambda std: pairwise_delta(epsilon, 1 / std, kappa) <= target)
+    return sensitivity * smallest_safe(
+        lambda std: pairwise_delta(epsilon, 1 / std, kappa) <= target
+    )
 
 
 def pairwise_laplace_scale(

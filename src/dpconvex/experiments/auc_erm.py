@@ -1,0 +1,150 @@
+r"""The AUC paper's two algorithms, with printed and with sound constants, for comparison.
+
+Printed constants use the class counts of the data and ignore that a label may change: they protect a replacement that
+keeps the label, with public counts, and nothing more. Not for private data. Sound constants are those of
+:class:`~dpconvex.privacy.PairwiseBounds`, with public lower bounds on the counts. Its Algorithm 3, pointwise logistic
+regression, is :class:`~dpconvex.DPLogisticRegression` with ``mechanism="objective"``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.losses import PairLogistic
+from dpconvex.mechanisms import OutputPerturbation, PairwiseObjectivePerturbation
+from dpconvex.objectives import PairwiseObjective
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.privacy.pairwise_bounds import PairwiseBounds
+from dpconvex.solvers import default_solver
+
+__all__ = [
+    "PENALTIES",
+    "algorithm_1",
+    "algorithm_2",
+    "printed_objective_noise",
+    "printed_output_scale",
+    "sound",
+]
+
+Array = NDArray[np.float64]
+
+#: The penalties that the paper tunes over.
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+
+
+def printed_output_scale(
+    epsilon: float,
+    slope: float,
+    diameter: float,
+    penalty: float,
+    positive: int,
+    negative: int,
+    delta: float = 0.0,
+) -> float:
+    """Return Algorithm 1's noise: ``2 D B (1/n+ + 1/n-) / (epsilon lambda)``, times ``sqrt(2 log(1.25/delta))``."""
+    scale = 2 * diameter * slope * (1 / positive + 1 / negative) / (epsilon * penalty)
+    return scale if delta == 0 else scale * math.sqrt(2 * math.log(1.25 / delta))
+
+
+def printed_objective_noise(
+    epsilon: float,
+    delta: float,
+    loss: Any,
+    diameter: float,
+    penalty: float,
+    positive: int,
+    negative: int,
+) -> tuple[float, float]:
+    """Return Algorithm 2's noise (scale or standard deviation) and the penalty after its correction."""
+    n, pairs = positive + negative, positive * negative
+    change = loss.smoothness * diameter**2
+    left = epsilon - n * math.log1p(change / (pairs * penalty))
+    if left <= 0:
+        left = epsilon / 2
+        penalty = change / (pairs * math.expm1(epsilon / (2 * n)))
+    size = n * loss.lipschitz * diameter / (pairs * left)
+    if delta == 0:
+        return 2 * size, penalty
+    return size * (2 * math.sqrt(2 * math.log(1 / delta)) + math.sqrt(2 * left)), penalty
+
+
+def _minimise(X: Array, y: Array, penalty: float, linear: Array, loss: Any) -> Array:
+    objective = PairwiseObjective(X, y, loss, penalty, linear=linear)
+    tolerance = 1e-8 * (objective.gradient_bound + float(np.linalg.norm(linear)))
+    return default_solver(X.shape[1]).solve(objective, np.zeros(X.shape[1]), tolerance).point
+
+
+def _draw(scale: float, delta: float, size: int, rng: np.random.Generator) -> Array:
+    direction = rng.standard_normal(size)
+    if delta > 0:
+        return scale * direction
+    return direction / np.linalg.norm(direction) * rng.gamma(size, scale)
+
+
+def algorithm_1(
+    X: Array,
+    y: Array,
+    *,
+    epsilon: float,
+    delta: float,
+    diameter: float,
+    penalty: float,
+    rng: np.random.Generator,
+) -> Array:
+    """Output perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
+    loss, counts = PairLogistic("2"), (int(y.sum()), int((~y).sum()))
+    scale = printed_output_scale(epsilon, loss.lipschitz, diameter, penalty, *counts, delta)
+    point = _minimise(X, y, penalty, np.zeros(X.shape[1]), loss)
+    return point + _draw(scale, delta, X.shape[1], rng)
+
+
+def algorithm_2(
+    X: Array,
+    y: Array,
+    *,
+    epsilon: float,
+    delta: float,
+    diameter: float,
+    penalty: float,
+    rng: np.random.Generator,
+) -> Array:
+    """Objective perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
+    loss, counts = PairLogistic("2"), (int(y.sum()), int((~y).sum()))
+    scale, penalty = printed_objective_noise(epsilon, delta, loss, diameter, penalty, *counts)
+    return _minimise(X, y, penalty, _draw(scale, delta, X.shape[1], rng), loss)
+
+
+def sound(
+    algorithm: int,
+    objective: PairwiseObjective,
+    bounds: PairwiseBounds,
+    epsilon: float,
+    delta: float,
+    seed: int | None,
+) -> Array:
+    """Run the paper's Algorithm 1 or 2 with sound constants; ``bounds`` holds the penalty that was tuned.
+
+    Like the printed Algorithm 2, a penalty too small for the curvature is raised until half of epsilon is left.
+    """
+    guarantee: Guarantee = ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
+    mechanism: Any = OutputPerturbation() if algorithm == 1 else PairwiseObjectivePerturbation()
+    if algorithm == 2:
+        most = epsilon / 2 if delta == 0 else epsilon / (8 * math.log(1 / delta))
+        least = bounds.alpha * bounds.curvature_ratio / min(most, 0.5)
+        bounds = replace(bounds, alpha=max(bounds.alpha, least))
+    certificate = mechanism.certify(bounds, guarantee, seeded=seed is not None)
+    problem = PairwiseObjective(
+        np.concatenate([objective.positives, objective.negatives]),
+        np.arange(objective.n_rows) < len(objective.positives),
+        bounds.loss,
+        bounds.alpha,
+        bounds.min_positive,
+        bounds.min_negative,
+        row_norm=bounds.row_norm,
+    )
+    return np.asarray(mechanism.release(problem, certificate, seed))
