@@ -60,6 +60,22 @@ def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
         assert certificate.noise[name]["std"] > 1.5 * single.noise[name]["std"]
 
 
+@pytest.mark.parametrize("mechanism", ["sgd", "phased-erm", "phased-sgd"])
+def test_stochastic_mechanisms_learn_and_share_the_budget(mechanism, two_classes, three_classes):
+    X, y = two_classes
+    model = DPLogisticRegression(
+        epsilon=8.0, feature_bounds=(-1, 1), mechanism=mechanism, random_state=0
+    )
+    assert model.fit(X, y).score(X, y) > 0.7
+    model.certificate_.verify()
+    X, y = three_classes
+    model = DPLinearSVC(
+        epsilon=8.0, feature_bounds=(-1.5, 1.5), mechanism=mechanism, random_state=0
+    )
+    model.fit(X, y).certificate_.verify()
+    assert model.certificate_.parameters["problems"] == 3
+
+
 def test_budget_of_one_problem_composes_back():
     """Basic composition for epsilon and delta, root of squares for mu: k parts never exceed the whole."""
     for problems in (1, 2, 7):

@@ -167,7 +167,8 @@ class DPLogisticRegression(PrivateLinearClassifier):
     classes : sequence, optional
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient" or a mechanism object; "auto" takes the smallest predicted risk.
+        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
+        one of the first three with the smallest predicted risk.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -292,7 +293,8 @@ class DPLinearSVC(PrivateLinearClassifier):
     classes : sequence, optional
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient" or a mechanism object; "auto" takes the smallest predicted risk.
+        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
+        one of the first three with the smallest predicted risk.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional

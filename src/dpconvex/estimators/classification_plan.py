@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from dpconvex.mechanisms import (
 )
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.theory import penalty_for, predicted_gradient_risk
 
 
@@ -72,7 +73,21 @@ def _gradient(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
     return ClassifierChoice(mechanism, bounds, risk, parameters)
 
 
-_PLANNERS = {"objective": _penalised, "output": _penalised, "gradient": _gradient}
+def _stochastic(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
+    bounds = replace(request.bounds, loss=request.smooth_loss, alpha=request.alpha or 0.0)
+    settings = mechanism.settings(bounds, per_problem(request.guarantee, request.problems))
+    parameters = {"problems": request.problems, mechanism.name: settings}
+    return ClassifierChoice(mechanism, bounds, math.inf, parameters)
+
+
+_PLANNERS = {
+    "objective": _penalised,
+    "output": _penalised,
+    "gradient": _gradient,
+    "sgd": _stochastic,
+    "phased-erm": _stochastic,
+    "phased-sgd": _stochastic,
+}
 
 
 def choose_classifier_mechanism(

@@ -55,8 +55,8 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
     kernel : str or Kernel, default="logistic"
         Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.
     mechanism : str or Mechanism, default="auto"
-        How noise is added: "objective", "output", "gradient" or a mechanism object; "auto" takes the one with the
-        smallest predicted risk, from public facts.
+        How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
+        "auto" takes the one of the first three with the smallest predicted risk, from public facts.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
