@@ -1,4 +1,4 @@
-"""The command line: fit, predict, certify, verify, report, bounds, ledger, demo."""
+"""The command line: fit, predict, certify, verify, report, bounds, ledger, demo, audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from . import bounds, budget, demo, fit, models
+from . import audit, bounds, budget, demo, fit, models, plan
 from .errors import say_warning
 
 app = typer.Typer(
@@ -23,7 +23,9 @@ fit.add_to(app)
 models.add_to(app)
 bounds.add_to(app)
 budget.add_to(app)
+plan.add_to(app)
 demo.add_to(app)
+audit.add_to(app)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -6,6 +6,7 @@ from .output_bounds import TableRow, excess_risk_bound, solver_iterations, table
 from .output_only_risk import robust_penalty, tilted_penalty
 from .output_presets import OutputPreset, OutputProblem, output_preset
 from .output_risk import linear_preset, output_prescription, predicted_output_excess
+from .planner import Forecast, RiskPlan, plan
 from .quantile_presets import QuantilePreset, theorem_3_6
 from .quantile_risk import Prescription, objective_prescription
 from .sgd_presets import (
@@ -18,11 +19,13 @@ from .sgd_presets import (
 )
 
 __all__ = [
+    "Forecast",
     "OutputPreset",
     "OutputProblem",
     "PhasedPreset",
     "Prescription",
     "QuantilePreset",
+    "RiskPlan",
     "SGDPreset",
     "TableRow",
     "contractive_bandwidth",
@@ -34,6 +37,7 @@ __all__ = [
     "penalty_for",
     "phased_erm_preset",
     "phased_sgd_preset",
+    "plan",
     "predicted_gradient_excess",
     "predicted_gradient_risk",
     "predicted_output_excess",

@@ -55,7 +55,7 @@ def penalty_for(
     """
     alphas = _ALPHAS if alpha is None else np.array([alpha])
     stds = np.array([_noise(mechanism, bounds, guarantee, parameters, float(a)) for a in alphas])
-    risks = _excess(bounds, alphas, stds, after_solving=mechanism == "output")
+    risks = _excess(bounds, alphas, *stds.T)
     best = int(np.argmin(risks))
     if not math.isfinite(risks[best]):
         raise ValueError(
@@ -89,32 +89,36 @@ def _noise(
     guarantee: Guarantee,
     parameters: Mapping[str, Any],
     alpha: float,
-) -> float:
-    """Return the noise per coordinate, of the mean gradient or of the coefficients; infinite where none suffices."""
+) -> tuple[float, float]:
+    """Return the noise per coordinate of the mean gradient and of the coefficients; infinite where none suffices."""
     try:
         noise = calibrate(mechanism, replace(bounds, alpha=alpha), guarantee, parameters).noise
     except ValueError:
-        return math.inf
-    term = noise["objective" if mechanism == "objective" else "release"]
-    size = term.get("std", term.get("scale", 0.0) * math.sqrt(bounds.dimension + 1))
-    return float(size) / (bounds.n_samples if mechanism == "objective" else 1)
+        return math.inf, math.inf
+
+    def size(name: str) -> float:
+        term = noise.get(name, {})
+        return float(term.get("std", term.get("scale", 0.0) * math.sqrt(bounds.dimension + 1)))
+
+    return size("objective") / bounds.n_samples, size("release")
 
 
 def _excess(
-    bounds: LinearBounds, alphas: np.ndarray, stds: np.ndarray, after_solving: bool
+    bounds: LinearBounds, alphas: np.ndarray, gradient_stds: np.ndarray, release_stds: np.ndarray
 ) -> np.ndarray:
     """Return the predicted excess risk for each penalty, as a geometric mean over feature spreads."""
     influence = min(bounds.row_norm, bounds.max_norm)
     moments = _SPREADS * influence**2 / bounds.n_features
-    alpha, std, v = alphas[:, None], stds[:, None], moments[None, :]
+    alpha, v = alphas[:, None], moments[None, :]
+    std, release = gradient_stds[:, None], release_stds[:, None]
     size = _MARGIN_VARIANCE / (bounds.n_features * v)  # squared coefficient of one feature
 
     def error(v: np.ndarray, size: np.ndarray | float) -> np.ndarray:
         bias = v * alpha**2 * size / (CURVATURE * v + alpha) ** 2
-        spread = v * std**2 if after_solving else v * std**2 / (CURVATURE * v + alpha) ** 2
-        return bias + spread
+        spread = std**2 / (CURVATURE * v + alpha) ** 2 + release**2
+        return bias + v * spread
 
     with np.errstate(invalid="ignore", over="ignore"):
         total = bounds.n_features * error(v, size) + error(np.ones_like(v), 1.0)
         risk = np.exp(np.log(CURVATURE / 2 * total).mean(axis=1))
-    return np.where(np.isfinite(stds), risk, np.inf)
+    return np.where(np.isfinite(gradient_stds + release_stds), risk, np.inf)

@@ -44,12 +44,13 @@ def predicted_output_excess(
     dimension: int,
     feature_moment: float,
     residual_scale: Any,
+    sampling: float = 0.0,
 ) -> Array:
     r"""Return the predicted excess risk relative to the optimal risk of the reference population.
 
     A coordinate with second moment ``v`` has curvature ``H = v phi(z) / sqrt(s^2 + e)``, ``z`` the normal quantile of
-    `quantile` and ``e = sum_j v_j alpha^2 theta_j^2 / (H_j + alpha)^2`` the squared bias of the penalty, found by
-    iteration; the noise then adds ``sum_j v_j coefficient_std^2``.
+    `quantile` and ``e = sum_j v_j (alpha^2 theta_j^2 + sampling v_j) / (H_j + alpha)^2`` the squared bias of the
+    penalty and the cost of sampling, found by iteration; the noise then adds ``sum_j v_j coefficient_std^2``.
 
     Parameters
     ----------
@@ -63,6 +64,8 @@ def predicted_output_excess(
         Second moment of one mapped feature.
     residual_scale : float
         ``s``.
+    sampling : float, optional
+        Variance of the mean slope, ``quantile (1 - quantile) / n`` for n rows; 0 leaves it out.
     """
     alpha, std, s = np.broadcast_arrays(alpha, coefficient_std, residual_scale)
     z = float(ndtri(quantile))
@@ -72,7 +75,7 @@ def predicted_output_excess(
     for _ in range(12):
         density = height / np.sqrt(s * s + bias)
         bias = sum(
-            count * v * (alpha**2 / dimension) / (v * density + alpha) ** 2
+            count * v * (alpha**2 / dimension + sampling * v) / (v * density + alpha) ** 2
             for count, v in zip(counts, moments, strict=True)
         )
     noise = sum(count * v for count, v in zip(counts, moments, strict=True)) * std**2

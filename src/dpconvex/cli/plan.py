@@ -1,0 +1,243 @@
+"""``dpconvex plan``: the accuracy to expect of a private fit, and the rows it needs, before any data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from dpconvex.estimators.settings import resolve_guarantee
+from dpconvex.theory import RiskPlan
+from dpconvex.theory import plan as predict_risk
+
+from .errors import InputError, reports_errors
+from .fit import JsonOption
+from .options import BUDGET
+from .words import console, guarantee_in_words, print_json, progress
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(plan)
+
+
+def _option(text: str, group: str | None = None) -> Any:
+    return typer.Option(help=text, rich_help_panel=group, show_default=False)
+
+
+@reports_errors
+def plan(
+    rows: Annotated[int, _option("Number of rows you have, or expect.")],
+    features: Annotated[
+        int, _option("Number of columns, indicators of categories counted one by one.")
+    ],
+    task: Annotated[str, _option("quantile (default), newsvendor or logistic.")] = "quantile",
+    epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
+    delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
+    mu: Annotated[float | None, _option("Budget of Gaussian DP instead.", BUDGET)] = None,
+    neighbors: Annotated[
+        str, _option("replace_one (default) or add_or_remove_one.", BUDGET)
+    ] = "replace_one",
+    quantile: Annotated[float | None, _option("Quantile level; 0.5 by default.")] = None,
+    underage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too few.")] = None,
+    overage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too many.")] = None,
+    accuracy: Annotated[
+        float | None, _option("Excess risk you want, to find the rows it needs; 0.05 by default.")
+    ] = None,
+    residual_scale: Annotated[
+        float | None,
+        _option("Public guess: standard deviation of residuals over half the target's range."),
+    ] = None,
+    feature_spread: Annotated[
+        float | None, _option("Public guess: standard deviation of a column over its bound.")
+    ] = None,
+    row_norm: Annotated[
+        float | None, _option("Bound on a row's influence, in mapped units.")
+    ] = None,
+    plot: Annotated[
+        Path | None, _option("Draw accuracy against epsilon to this file (png, svg, pdf).")
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
+
+    No file is read. Predictions hold for a population whose columns and residuals are spread as you guess; without
+    guesses, for an average over plausible ones.
+    """
+    level = _level(task, quantile, underage_cost, overage_cost)
+    if plot is not None:
+        _check_picture(plot)
+    guarantee = resolve_guarantee(epsilon, delta, mu, "plan")
+    with progress("Predicting"):
+        outlook = predict_risk(
+            "quantile" if task == "newsvendor" else task,
+            rows,
+            features,
+            guarantee,
+            quantile=level,
+            neighbors=neighbors,
+            row_norm=row_norm,
+            residual_scale=residual_scale,
+            feature_spread=feature_spread,
+            wanted=0.05 if accuracy is None else accuracy,
+        )
+        if plot is not None:
+            draw(outlook, plot)
+    if json_:
+        print_json(_as_data(outlook, plot))
+        return
+    screen = console()
+    screen.print(_table(outlook))
+    screen.print(f"Excess risk: {outlook.quantity}.", markup=False)
+    if plot is not None:
+        screen.print(f"Picture: {plot}", markup=False)
+
+
+def _level(
+    task: str, quantile: float | None, underage: float | None, overage: float | None
+) -> float:
+    """Return the quantile level; a newsvendor's follows from its costs."""
+    if task not in ("quantile", "newsvendor", "logistic"):
+        raise InputError(
+            f"The task of plan must be one of ['quantile', 'newsvendor', 'logistic']. Got {task!r} instead."
+        )
+    foreign = [
+        flag
+        for flag, value, owner in (
+            ("--quantile", quantile, "quantile"),
+            ("--underage-cost", underage, "newsvendor"),
+            ("--overage-cost", overage, "newsvendor"),
+        )
+        if value is not None and task != owner
+    ]
+    if foreign:
+        raise InputError(f"The task {task} has no option {', '.join(foreign)}.")
+    if task != "newsvendor":
+        return 0.5 if quantile is None else quantile
+    costs = [1.0 if cost is None else cost for cost in (underage, overage)]
+    if not all(math.isfinite(cost) and cost > 0 for cost in costs):
+        raise InputError("The costs of a newsvendor must be finite numbers above 0.")
+    return costs[0] / (costs[0] + costs[1])
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix.lower() not in PICTURES:
+        raise InputError(
+            f"The picture must be one of {list(PICTURES)}. Got {path.suffix!r} instead."
+        )
+    if not path.parent.is_dir():
+        raise InputError(f"The picture cannot be written to {str(path)!r}.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError("A picture needs matplotlib. Install it, or leave out --plot.") from None
+
+
+def _table(outlook: RiskPlan) -> Table:
+    promise = guarantee_in_words(outlook.guarantee)
+    title = f"{outlook.n_samples:,} rows, {outlook.n_features} columns, {promise}"
+    table = Table(title=title)
+    table.add_column("mechanism")
+    table.add_column("excess risk", justify="right")
+    table.add_column(f"rows for {outlook.wanted:g}", justify="right")
+    for forecast in (*outlook.forecasts, outlook.without_privacy):
+        name = "without privacy" if forecast.mechanism == "none" else forecast.mechanism
+        needed = forecast.samples_needed
+        table.add_row(
+            name,
+            f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run",
+            "beyond a billion" if needed is None else f"{needed:,}",
+        )
+    return table
+
+
+def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, Any]:
+    def plain(forecast: Any) -> dict[str, Any]:
+        risk = forecast.excess_risk
+        return {
+            "mechanism": forecast.mechanism,
+            "excess_risk": risk if math.isfinite(risk) else None,
+            "samples_needed": forecast.samples_needed,
+        }
+
+    return {
+        "task": outlook.task,
+        "rows": outlook.n_samples,
+        "features": outlook.n_features,
+        "guarantee": outlook.guarantee.to_dict(),
+        "neighbors": outlook.neighbors,
+        "quantity": outlook.quantity,
+        "wanted": outlook.wanted,
+        "forecasts": [plain(forecast) for forecast in outlook.forecasts],
+        "without_privacy": plain(outlook.without_privacy),
+        "plot": None if plot is None else str(plot),
+    }
+
+
+def draw(outlook: RiskPlan, path: Path) -> None:
+    """Draw predicted excess risk against the budget for several numbers of rows, the user's own marked.
+
+    Parameters
+    ----------
+    outlook : RiskPlan
+        The predictions.
+    path : Path
+        Where to write the picture; the ending says in which format.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]
+    budgets = np.geomspace(own / 20, own * 20, 21)
+    figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
+    colours = dict(
+        zip(("gradient", "objective", "output"), ("#1b6ca8", "#c8553d", "#588157"), strict=True)
+    )
+    curves = outlook.curve(budgets)
+    for name, risks in curves.items():
+        shown = np.isfinite(risks)
+        axes.plot(budgets[shown], risks[shown], color=colours[name], linewidth=2, label=name)
+    best = outlook.best
+    for factor, style in ((0.1, ":"), (10, "--")):
+        count = max(10, round(outlook.n_samples * factor))
+        other = replace(outlook, n_samples=count).curve(budgets)[best.mechanism]
+        shown = np.isfinite(other)
+        axes.plot(
+            budgets[shown], other[shown], color=colours[best.mechanism], linewidth=1.2, linestyle=style,
+            label=f"{best.mechanism}, {count:,} rows",
+        )  # fmt: skip
+    axes.axhline(outlook.without_privacy.excess_risk, color="0.4", linewidth=1)
+    axes.annotate(
+        "without privacy", (budgets[-1], outlook.without_privacy.excess_risk), color="0.3",
+        ha="right", va="bottom", xytext=(0, 2), textcoords="offset points",
+    )  # fmt: skip
+    if math.isfinite(best.excess_risk):
+        axes.plot(own, best.excess_risk, "o", color="black", markersize=8, zorder=5)
+        axes.annotate(
+            f"you: {outlook.n_samples:,} rows", (own, best.excess_risk), xytext=(8, -14),
+            textcoords="offset points", fontweight="bold",
+        )  # fmt: skip
+    handles, labels = axes.get_legend_handles_labels()
+    if outlook.wanted is not None:
+        axes.axhline(outlook.wanted, color="black", linewidth=0.8, linestyle=(0, (6, 4)))
+        handles.append(Line2D([], [], color="black", linewidth=0.8, linestyle=(0, (6, 4))))
+        labels.append(f"wanted: {outlook.wanted:g}")
+    axes.set(xscale="log", yscale="log", ylabel="predicted excess risk")
+    axes.set_xlabel("mu" if hasattr(outlook.guarantee, "mu") else "epsilon")
+    axes.set_title(f"{outlook.task}, {outlook.n_features} columns, {outlook.n_samples:,} rows")
+    lowest, highest = axes.get_ylim()
+    axes.set_ylim(lowest, min(highest, 30.0))  # beyond it a constant prediction does better
+    axes.grid(alpha=0.25)
+    axes.legend(handles, labels, fontsize=8, loc="upper right")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,103 @@
+r"""Predicted excess risk of penalised, perturbed logistic regression in a reference population, by quadrature.
+
+Features are normal with standard deviation ``spread``, the best margins ``m`` normal with mean 1 (the intercept) and
+variance 2. The penalised minimiser shrinks the intercept by ``a0`` and the coefficients by ``a1``, which solve
+
+    E[(sigma(m^) - sigma(m))] + alpha a0 = 0,    E[(sigma(m^) - sigma(m)) f] + alpha a1 ||theta||^2 = 0,
+
+``f = m - 1`` and ``m^ = a0 + a1 f``. Noise and sampling then spread ``m^`` by a normal error, and the excess risk is
+the mean Kullback-Leibler divergence between the two predictions: unlike a quadratic it does not blow up with the error.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
+from numpy.typing import NDArray
+from scipy.special import expit
+
+__all__ = ["MARGIN_VARIANCE", "logistic_excess"]
+
+Array = NDArray[np.float64]
+
+MARGIN_VARIANCE = 2.0
+_NODES, _WEIGHTS = hermegauss(31)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_FEATURES = math.sqrt(MARGIN_VARIANCE) * _NODES
+_BEST = expit(1 + _FEATURES)
+
+
+def logistic_excess(
+    n_samples: int,
+    n_features: int,
+    spread: float,
+    alpha: float = 0.0,
+    gradient_std: float = 0.0,
+    release_std: float = 0.0,
+    reached: float = 1.0,
+) -> float:
+    """Return the predicted excess of the mean logistic loss over the best linear model's.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Rows, and columns without the intercept.
+    spread : float
+        Standard deviation of one mapped feature.
+    alpha : float
+        Penalty.
+    gradient_std, release_std : float
+        Standard deviation of the noise per coordinate of the MEAN gradient, and of the released coefficients.
+    reached : float
+        Share of the gradient noise's effect that the minimiser shows; below 1 for a descent that stops early.
+
+    Returns
+    -------
+    float
+        In nats per record; sampling error included.
+
+    Examples
+    --------
+    >>> round(logistic_excess(100_000, 9, 0.25) * 2 * 100_000 / 10, 1)
+    1.0
+    """
+    v = spread**2
+    size = MARGIN_VARIANCE / v  # squared norm of the coefficients
+    a0, a1 = _shrink(alpha, size)
+    predicted = expit(a0 + a1 * _FEATURES)
+    curvature = float(_WEIGHTS @ (predicted * (1 - predicted)))
+    slopes = float(_WEIGHTS @ (_BEST * (1 - _BEST) + (predicted - _BEST) ** 2)) / n_samples
+    error = 0.0
+    for moment, count in ((1.0, 1), (v, n_features)):
+        response = reached * gradient_std**2 + moment * slopes
+        error += count * moment * (response / (curvature * moment + alpha) ** 2 + release_std**2)
+    spread_out = a0 + a1 * _FEATURES[:, None] + math.sqrt(error) * _NODES[None, :]
+    divergence = _entropy_gap(_BEST[:, None], spread_out)
+    return float(_WEIGHTS @ divergence @ _WEIGHTS)
+
+
+def _shrink(alpha: float, size: float) -> tuple[float, float]:
+    """Solve for the factors by which the penalty shrinks intercept and coefficients, by damped Newton steps."""
+    if alpha == 0:
+        return 1.0, 1.0
+    point = np.array([0.5, 0.5])
+    design = np.stack([np.ones_like(_FEATURES), _FEATURES])
+    penalty = alpha * np.array([1.0, size])
+    for _ in range(100):
+        predicted = expit(point @ design)
+        gradient = design @ (_WEIGHTS * (predicted - _BEST)) + penalty * point
+        hessian = (design * (_WEIGHTS * predicted * (1 - predicted))) @ design.T + np.diag(penalty)
+        step = np.linalg.solve(hessian, gradient)
+        point = point - step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-12:
+            break
+    return float(point[0]), float(point[1])
+
+
+def _entropy_gap(best: Array, margins: Array) -> Array:
+    """Return the divergence of predictions with these margins from the best probabilities."""
+    loss = np.logaddexp(0.0, -margins) + (1 - best) * margins
+    entropy = -best * np.log(best) - (1 - best) * np.log1p(-best)
+    return np.asarray(loss - entropy)
