@@ -2,10 +2,11 @@ r"""Predicted risk of structured losses from public facts, and the defaults that
 
 Data are replaced by a reference population in units of the operator norm U: coefficients with ``theta_j^2 = 1/2``;
 normal residuals of standard deviation ``s``; matrices with independent entries of second moment
-``U^2 / (sqrt(d) + sqrt(m))^2``, so that their norm is about U, except in one direction where it is ``U^2 / 8``. For
-coefficients in error by ``Delta`` every residual is normal with variance ``s^2 + e``, ``e = sum_j v_j Delta_j^2``, and
-the risk of a homogeneous loss is ``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in direction j.
-``s`` is not public: the defaults minimise a mean logarithm over ``s`` from U/20 to U/2.
+``U^2 / (sqrt(d) + sqrt(m))^2``, so that their norm is about U, except in one direction, that of their mean, where the
+moment is ``U^2 / 8`` and the coefficient, a sum over columns, has the square ``d / 10``. For coefficients in error by
+``Delta`` every residual is normal with variance ``s^2 + e``, ``e = sum_j v_j Delta_j^2``, and the risk of a homogeneous
+loss is ``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in direction j. ``s`` is not public: the
+defaults minimise a mean logarithm over ``s`` from U/20 to U/2.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ def _height(loss: Any) -> float:
     return float((smooth.value(origin) - loss.value(origin))[0])
 
 
-def _moments(bounds: StructuredBounds) -> tuple[Array, Array]:
-    """Return second moments of the reference matrices in units of U^2, and how many directions have each."""
+def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
+    """Return moment in units of U^2, squared coefficient and number of the two kinds of directions."""
     d, m = bounds.n_features, bounds.loss.outputs
     usual = 1 / (math.sqrt(d) + math.sqrt(m)) ** 2
-    return np.array([max(_LONG, usual), usual]), np.array([1.0, d - 1.0])
+    return [(max(_LONG, usual), max(_SQUARE, d / 10), 1.0), (usual, _SQUARE, d - 1.0)]
 
 
 def _mean(excess: Array) -> Array:
@@ -143,17 +144,16 @@ def structured_objective_choice(
     scales = _SCALES
     second = marginal(kernel).second_moment
     base = scales**2 + second * (widths[:, None, None] / unit) ** 2
-    moments, counts = _moments(bounds)
     height = _height(bounds.loss)
     # In units of U the loss has curvature c v / S and gradients of size U: alpha and noise follow.
     penalty, noise = penalty * unit, noise * 1.0
     error = np.zeros(np.broadcast_shapes(base.shape, penalty.shape))
     for _ in range(12):
         stiff = height / np.sqrt(base + error)
-        error = sum(
-            count * v * (penalty**2 * _SQUARE + noise**2) / (v * stiff + penalty) ** 2
-            for count, v in zip(counts, moments, strict=True)
-        )
+        error = np.zeros_like(error)
+        for v, square, count in _directions(bounds):
+            gap = penalty**2 * square + noise**2
+            error = error + count * v * gap / (v * stiff + penalty) ** 2
     score = _mean(np.sqrt(1 + error / scales**2) - 1)
     score = np.where(usable, score, np.inf)
     i, j = np.unravel_index(int(np.argmin(score)), score.shape)
@@ -202,19 +202,22 @@ def descent_choice(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -
     unit = bounds.operator_norm
     mu = total_mu(guarantee, "StructuredGradientDescent")
     noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)
-    moments, counts = _moments(bounds)
+    directions = _directions(bounds)
     height = _height(bounds.loss)
     first = steps - max(1, round(AVERAGED * steps))
     rates = _RATES[:, None]
-    error = np.full((len(_RATES), len(_SCALES)), float(counts @ moments) * _SQUARE / 4)
+    start = sum(count * v * square for v, square, count in directions)
+    error = np.full((len(_RATES), len(_SCALES)), start / 4)
     for _ in range(8):
         stiff = height / np.sqrt(_SCALES**2 + error)
         total = np.zeros_like(error)
-        for v, count in zip(moments, counts, strict=True):
+        for v, square, count in directions:
             bias, variance = _averaged(1 - np.minimum(rates * v * stiff, 1.9), steps, first)
-            stable = rates * v * stiff <= 1.9
-            part = bias**2 * _SQUARE + variance * (rates * noise) ** 2
-            total = total + count * v * np.where(stable, part, 4 * _SQUARE)
+            stable = (
+                rates * v * height / _SCALES <= 1.9
+            )  # at the optimum, where curvature is largest
+            part = bias**2 * square + variance * (rates * noise) ** 2
+            total = total + count * v * np.where(stable, part, 4 * square)
         error = total
     score = _mean(np.sqrt(1 + error / _SCALES**2) - 1)
     best = int(np.argmin(score))
