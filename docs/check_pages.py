@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -57,11 +58,12 @@ class _Reader(HTMLParser):
             self.problems.append(f"closes <{tag}> that is not open")
 
 
-def anchors(text: str) -> set[str]:
+@lru_cache(maxsize=200)
+def anchors(text: str) -> frozenset[str]:
     """Return the ids of a page."""
     reader = _Reader()
     reader.feed(text)
-    return set(reader.ids)
+    return frozenset(reader.ids)
 
 
 def problems(path: Path, alone: bool = False) -> list[str]:

@@ -123,10 +123,15 @@ def _select(
             likely = np.maximum(likely - _CAUTION * np.sqrt(likely), 0.0)
             rare = np.minimum(rare + _CAUTION * np.sqrt(rare + 1.0), runs)
             scale = evaluation_runs / runs
-            low = clopper_pearson_lower(likely * scale, evaluation_runs, error)
-            high = clopper_pearson_upper(rare * scale, evaluation_runs, error)
+            # At most all runs, also where the quotient was rounded up.
+            likely, rare = (np.minimum(hits * scale, evaluation_runs) for hits in (likely, rare))
+            low = clopper_pearson_lower(likely, evaluation_runs, error)
+            high = clopper_pearson_upper(rare, evaluation_runs, error)
             # Where nothing is proved, the event with the largest gap is the one to report.
-            ratio = _excess(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / runs
+            ratio = (
+                _excess(low, high, *profile)[0].max(axis=-1)
+                + 1e-9 * (likely - rare) / evaluation_runs
+            )
             index = int(np.argmax(ratio))
             if ratio[index] > best[0]:
                 event = _Event(statistic, float(thresholds[index]), above, likely_first)

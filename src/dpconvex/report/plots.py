@@ -223,3 +223,15 @@ def effect_chart(
     body.append(_line(across(0.0), top, across(0.0), bottom, "axis"))
     body.append(_text(left + inside / 2, bottom + 42, label, "label"))
     return _svg(title, description, bottom + 54, body)
+
+
+_STYLE = (
+    "text { font: 12px sans-serif; fill: #1c1c1e } .label, .legend { fill: #5b5f66 } .grid { stroke: #e6e8ec } "
+    ".axis { stroke: #8b9098 } .whisker { stroke: #1c1c1e }"
+)
+
+
+def standalone(svg: str) -> str:
+    """Return a picture as a file of its own: with the style that a report keeps in its head."""
+    head, rest = svg.split("\n", 1)
+    return f'{head}\n<style>{_STYLE}</style>\n<rect width="100%" height="100%" fill="white"/>\n{rest}\n'
