@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["combine_mapped", "map_block", "map_margins", "margins_with_error"]
+__all__ = ["map_block", "margins_with_error"]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -83,104 +83,6 @@ def map_block(
                     out[i, j + lead] *= factor
             else:
                 weights[i] = factor
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def map_margins(
-    raw: Any,
-    start: int,
-    low: Any,
-    high: Any,
-    shift: Any,
-    scale: Any,
-    row_norm: float,
-    shorten: bool,
-    measure: bool,
-    constant: float,
-    theta: Any,
-    margins: Any,
-    weights: Any,
-    factors: Any,
-) -> None:
-    """Margins, weights and shortening factors of mapped rows, without storing the rows.
-
-    ``margins[i] = constant + factors[i] * sum_j x_ij theta_j``. With ``measure=False`` the bounds
-    already say that no row is longer than `row_norm`, and weights and factors are left alone.
-    """
-    columns = raw.shape[1]
-    round_up = 1.0 + (columns + 4) * 2.3e-16
-    limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
-    scaled = theta * scale
-    for i in range(margins.size):
-        source = raw[start + i]
-        total = 0.0
-        if measure:
-            square = 0.0
-            for j in range(columns):
-                value = np.float64(source[j])
-                value = value if value > low[j] else low[j]
-                value = value if value < high[j] else high[j]
-                value = (value - shift[j]) * scale[j]
-                total += value * theta[j]
-                square += value * value
-            weights[i] = 1.0
-            factors[i] = 1.0
-            if square > limit:
-                factor = min(1.0, row_norm / (math.sqrt(square) * round_up))
-                if shorten:
-                    factors[i] = factor
-                    total *= factor
-                else:
-                    weights[i] = factor
-        else:
-            for j in range(columns):
-                value = np.float64(source[j])
-                value = value if value > low[j] else low[j]
-                value = value if value < high[j] else high[j]
-                total += (value - shift[j]) * scaled[j]
-        margins[i] = constant + total
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def combine_mapped(
-    raw: Any, start: int, low: Any, high: Any, shift: Any, scale: Any, multiples: Any, out: Any
-) -> None:
-    """Add ``sum_i multiples[i] * x_i`` over mapped rows to `out`, without storing the rows."""
-    rows, columns = multiples.size, raw.shape[1]
-    full = rows - rows % 4
-    # Four rows at a time: bounds and sums are loaded once for all of them.
-    for i in range(0, full, 4):
-        row0 = raw[start + i]
-        row1 = raw[start + i + 1]
-        row2 = raw[start + i + 2]
-        row3 = raw[start + i + 3]
-        m0, m1, m2, m3 = multiples[i], multiples[i + 1], multiples[i + 2], multiples[i + 3]
-        for j in range(columns):
-            below, above, centre = low[j], high[j], shift[j]
-            value = np.float64(row0[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total = (value - centre) * m0
-            value = np.float64(row1[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total += (value - centre) * m1
-            value = np.float64(row2[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total += (value - centre) * m2
-            value = np.float64(row3[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total += (value - centre) * m3
-            out[j] += total * scale[j]
-    for i in range(full, rows):
-        source = raw[start + i]
-        for j in range(columns):
-            value = np.float64(source[j])
-            value = value if value > low[j] else low[j]
-            value = value if value < high[j] else high[j]
-            out[j] += (value - shift[j]) * scale[j] * multiples[i]
 
 
 # No fastmath here: the error terms below vanish if the compiler may reorder sums.

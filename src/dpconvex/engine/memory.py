@@ -6,7 +6,8 @@ import copy
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,22 @@ BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more c
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
 LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
+
+
+class _Survey(NamedTuple):
+    """What rows need beyond scale and shift.
+
+    Attributes
+    ----------
+    plain : array of bool
+        Which tiles need neither clipping nor a shift; empty: not known, so none.
+    weights, factors : array or None
+        Influence weights, or factors by which rows are shortened; None stands for ones.
+    """
+
+    plain: npt.NDArray[np.bool_]
+    weights: Array | None
+    factors: Array | None
 
 
 class MemoryRows:
@@ -100,15 +117,17 @@ class MemoryRows:
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
         self._columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
-        self._by_columns = bool(raw.flags.f_contiguous and not raw.flags.c_contiguous)
+        self._by_columns = abs(raw.strides[0]) < abs(raw.strides[1])
         self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
+        self._keep = keep
+        self._surveyed: _Survey | None = None
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
-        return {**vars(self), "_kept": None, "_keeping": None}
+        return {**vars(self), "_kept": None, "_surveyed": None, "_keeping": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _keeping=threading.Lock())
@@ -169,7 +188,8 @@ class MemoryRows:
     def combine(self, theta: Array, function: MarginFunction) -> tuple[Any, ...]:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
 
-        Large C-ordered data is read once and mapped on the fly, which is faster than `sum`.
+        Large data is read once and mapped on the fly, which is faster than `sum`; where the function
+        has an attribute ``sigmoid`` (see `dpconvex.objectives.slopes`), by one compiled kernel.
 
         Parameters
         ----------
@@ -184,63 +204,150 @@ class MemoryRows:
         tuple
             ``sum_i m_i x~_i`` and the further sums.
         """
-        if self._small or self._by_columns or not self._raw.flags.c_contiguous:
+        if self._small:
 
             def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
                 multiples, *extra = function(y, block @ theta, w)
                 return multiples @ block, *extra
 
             return self.sum(part)
-        from dpconvex.engine.mapping import combine_mapped, map_margins
-
         lead = int(self.row_map.fit_intercept)
         constant = float(theta[0]) if lead else 0.0
-        slopes = np.ascontiguousarray(theta[lead:])
+        slopes = np.ascontiguousarray(theta[lead:], dtype=np.float64)
+        sigmoid = getattr(function, "sigmoid", None)
+        if sigmoid is None:
+            return self._combine_blocks(constant, slopes, function)
+        return self._combine_sigmoids(constant, slopes, sigmoid)
+
+    def _combine_sigmoids(self, constant: float, slopes: Array, sigmoid: Any) -> tuple[Any, ...]:
+        """Combine with slopes that the compiled kernel computes itself."""
+        from dpconvex.engine.fused import sigmoid_gradient
+
+        survey = self._survey()
+        lead = int(self.row_map.fit_intercept)
+        edges = np.minimum(np.arange(self._blocks + 1) * self.block_rows, self.n_rows)
+        nothing = np.empty(0)
+        given = survey.weights if self._weights is None else self._weights
+
+        def run(span: tuple[int, int]) -> list[Any]:
+            total = np.zeros(self.dim)
+            constant_sum = sigmoid_gradient(
+                self._raw,
+                self._targets,
+                edges[span[0] : span[1] + 1],
+                *self._columns,
+                survey.plain,
+                nothing if given is None else given,
+                nothing if survey.factors is None else survey.factors,
+                self._by_columns,
+                self._tile,
+                constant,
+                slopes,
+                *sigmoid,
+                total[lead:],
+            )
+            if lead:
+                total[0] = constant_sum
+            return [total]
+
+        return self._sum_runs(run)
+
+    def _combine_blocks(self, constant: float, slopes: Array, function: Any) -> tuple[Any, ...]:
+        """Combine with slopes from a Python function, which is called on large blocks."""
+        from dpconvex.engine.fused import combine_rows, row_margins
+
+        survey = self._survey()
+        lead = int(self.row_map.fit_intercept)
         low, high, shift, scale = self._columns
-        shorten = self.row_map.influence == "shorten"
-        # Where the bounds alone keep rows short, norms need not be computed.
-        measure = not self.row_map.max_norm * (1 + 1e-12) <= self.row_map.row_norm
-        given = self._weights
+        scaled = slopes * scale
+        ones = np.ones(self.block_rows)
+        given = survey.weights if self._weights is None else self._weights
 
         def run(span: tuple[int, int]) -> list[Any]:
             margins = np.empty(self.block_rows)
-            weights, factors = np.ones(self.block_rows), np.ones(self.block_rows)
             total = np.zeros(self.dim)
             totals: list[Any] = []
             for index in range(*span):
                 start = index * self.block_rows
                 y = self._targets[start : start + self.block_rows]
-                z, w, f = margins[: y.size], weights[: y.size], factors[: y.size]
-                map_margins(
+                rows = slice(start, start + y.size)
+                z, w = margins[: y.size], ones[: y.size] if given is None else given[rows]
+                tiles = slice(start // self._tile, (start + y.size - 1) // self._tile + 1)
+                plain = bool(survey.plain.size and survey.plain[tiles].all())
+                row_margins(self._raw, start, low, high, shift, scaled, plain, self._by_columns, z)
+                if survey.factors is not None:
+                    z *= survey.factors[rows]
+                z += constant
+                multiples, *extra = function(y, z, w)
+                partial = np.zeros(self.dim)
+                if lead:
+                    partial[0] = multiples.sum()
+                if survey.factors is not None:
+                    multiples = multiples * survey.factors[rows]
+                multiples = np.ascontiguousarray(multiples, dtype=np.float64)
+                combine_rows(
                     self._raw,
                     start,
                     low,
                     high,
                     shift,
-                    scale,
-                    self.row_map.row_norm,
-                    shorten,
-                    measure,
-                    constant,
-                    slopes,
-                    z,
-                    w,
-                    f,
+                    plain,
+                    self._by_columns,
+                    multiples,
+                    partial[lead:],
                 )
-                if given is not None:
-                    w = given[start : start + self.block_rows]
-                multiples, *extra = function(y, z, w)
-                partial = np.zeros(self.dim)
-                if lead:
-                    partial[0] = multiples.sum()
-                if shorten and measure:
-                    multiples = multiples * f
-                combine_mapped(self._raw, start, low, high, shift, scale, multiples, partial[lead:])
+                partial[lead:] *= scale
                 total += partial
                 totals = accumulate([totals, extra]) if totals else list(extra)
             return [total, *totals]
 
         return self._sum_runs(run)
+
+    def _survey(self) -> _Survey:
+        """Return what the rows need beyond scale and shift; found out once, in one pass."""
+        if self._surveyed is None:
+            # Where the bounds alone keep rows short, norms need not be computed.
+            measure = not self.row_map.max_norm * (1 + 1e-12) <= self.row_map.row_norm
+            shorten = self.row_map.influence == "shorten"
+            measure = measure and (shorten or self._weights is None)
+            plain, factors = np.empty(0, dtype=np.bool_), np.empty(0)
+            if measure or self._keep:
+                plain, factors = self._survey_rows(measure)
+            found = factors if measure and bool((factors < 1.0).any()) else None
+            self._surveyed = _Survey(plain, None if shorten else found, found if shorten else None)
+        return self._surveyed
+
+    def _survey_rows(self, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
+        from dpconvex.engine.fused import survey_rows
+
+        tiles = -(-self.n_rows // self._tile)
+        plain = np.zeros(tiles, dtype=np.bool_)
+        factors = np.empty(self.n_rows if measure else 0)
+        edges = np.linspace(0, tiles, min(tiles, RUNS) + 1).astype(int).tolist()
+
+        def run(span: tuple[int, int]) -> None:
+            survey_rows(
+                self._raw,
+                span[0] * self._tile,
+                min(span[1] * self._tile, self.n_rows),
+                *self._columns,
+                self.row_map.row_norm,
+                measure,
+                self._by_columns,
+                self._tile,
+                plain,
+                factors,
+            )
+
+        spans = list(itertools.pairwise(edges))
+        list(map(run, spans) if self.threads <= 1 else worker_pool(self.threads).map(run, spans))
+        return plain, factors
+
+    @cached_property
+    def _tile(self) -> int:
+        from dpconvex.engine.fused import tile_rows
+
+        return tile_rows(self.row_map.n_features, self._by_columns)
 
     def _sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
         edges = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened import WidenedLoss
 
 __all__ = ["EmpiricalObjective", "Rows"]
@@ -194,8 +195,7 @@ class EmpiricalObjective:
         """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
         self._counter.passes += self._share
-        loss = self.loss
-        (total,) = self.rows.combine(theta, lambda y, z, w: (w * loss.gradient(y, z),))
+        (total,) = self.rows.combine(theta, WeightedSlope(self.loss))
         return self._finish_gradient(total, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:

@@ -1,0 +1,82 @@
+"""Weighted slopes of a loss, as engines sum them: a function of arrays, and plain numbers where that is possible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.losses import Logistic
+from dpconvex.smoothing import LogisticKernel
+from dpconvex.smoothing.convolution import ConvolvedLoss
+
+__all__ = ["Sigmoid", "WeightedSlope"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Sigmoid(NamedTuple):
+    """A slope that is a constant plus sigmoids, as numbers for compiled loops.
+
+    ``c(u) = first + sum_k jumps_k / (1 + exp(-rate (u - knots_k)))`` with u the residual of a target clamped to
+    ``±limit``, or the margin.
+    """
+
+    residual: bool
+    limit: float
+    rate: float
+    first: float
+    knots: Array
+    jumps: Array
+
+
+@dataclass(frozen=True)
+class WeightedSlope:
+    """The function ``(y, z, w) -> (w * (loss'(y, z) + offset),)``; for margin losses ``- offset * y``.
+
+    Parameters
+    ----------
+    loss : Loss
+        Pointwise loss.
+    offset : float, default=0
+        What is taken off the slope c' of the loss as a function of residual or margin.
+    """
+
+    loss: Any
+    offset: float = 0.0
+
+    def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
+        """Return the weighted slopes of a block."""
+        slopes = self.loss.gradient(y, z)
+        if self.offset:
+            slopes = (
+                slopes + self.offset if self.loss.kind == "residual" else slopes - self.offset * y
+            )
+        return (w * slopes,)
+
+    @cached_property
+    def sigmoid(self) -> Sigmoid | None:
+        """The same as numbers, or None for a slope of another shape."""
+        loss, limit = self.loss, math.inf
+        if hasattr(loss, "clamp"):
+            loss, limit = loss.loss, float(loss.limit)
+        residual = loss.kind == "residual"
+        # By exact type: a subclass may compute something else.
+        if type(loss) is Logistic:
+            return Sigmoid(residual, limit, 1.0, -1.0 - self.offset, np.zeros(1), np.ones(1))
+        if type(loss) is ConvolvedLoss and type(loss.kernel) is LogisticKernel:
+            kinks = loss.loss.kinks
+            assert kinks is not None, "checked at construction"
+            return Sigmoid(
+                residual,
+                limit,
+                1.0 / loss.bandwidth,
+                kinks.slopes[0] - self.offset,
+                np.array(kinks.knots),
+                2.0 * np.array(kinks.weights),
+            )
+        return None

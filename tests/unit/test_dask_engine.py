@@ -1,0 +1,202 @@
+"""Fused kernels and the Dask engine against plain formulas, on tiny data."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.spill import SpillFile
+from dpconvex.losses import Hinge, Huber, Logistic, Pinball
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
+from dpconvex.solvers.clamped import ClampedTarget
+
+SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.3)
+LOSSES = [
+    SMOOTH,
+    ClampedTarget(SMOOTH, 0.4),
+    convolve(Hinge(), LogisticKernel(), 0.5),
+    Logistic(),
+    convolve(Pinball(0.2), GaussianKernel(), 0.3),
+    Huber(0.5),
+]
+MAPS = {
+    "plain": RowMap.from_bounds(7, (-9.0, 9.0)),
+    "clipped": RowMap.from_bounds(7, (-1.0, 1.5)),
+    "shifted": RowMap.from_bounds(7, (0.5, 2.0)),
+    "weighted": RowMap.from_bounds(7, (-2.0, 2.0), row_norm=0.9),
+    "shortened": RowMap(7, 1.5),
+    "no intercept": RowMap.from_bounds(7, (-2.0, 2.0), fit_intercept=False),
+}
+
+
+def make_rows(row_map, order, dtype, loss, threads=2, n=40_000):
+    rng = np.random.default_rng(3)
+    X = np.array(rng.normal(size=(n, 7)), dtype=dtype, order=order)
+    y = rng.normal(size=n) if loss.kind == "residual" else rng.choice([-1.0, 1.0], n)
+    # Not kept in mapped form, and more than a block: the path of data that is large.
+    rows = MemoryRows(X, y, row_map, threads=threads, keep=False)
+    assert not rows._small
+    return rows
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__ + loss.kind)
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(("order", "dtype"), [("C", "float64"), ("F", "float64"), ("C", "float32")])
+@pytest.mark.parametrize("surveyed", [False, True])
+def test_fused_gradient_is_the_sum_over_mapped_rows(loss, name, order, dtype, surveyed):
+    rows = make_rows(MAPS[name], order, dtype, loss)
+    rows._keep = surveyed
+    theta = np.linspace(-1, 1, rows.dim)
+    block, y, w = rows.mapped()
+    expected = (w * loss.gradient(y, block @ theta)) @ block
+    (fused,) = rows.combine(theta, WeightedSlope(loss))
+    allowance = 1e-13 * np.abs(block).sum(axis=0)
+    assert (np.abs(fused - expected) <= allowance).all()
+
+
+@pytest.mark.parametrize("loss", [SMOOTH, Logistic()], ids=["residual", "margin"])
+def test_offset_and_own_weights(loss):
+    rows = make_rows(MAPS["weighted"], "C", "float64", loss)
+    other = rows.reweighted(lambda block, w: 0.25 + 0.5 * w)
+    block, y, w = rows.mapped()
+    theta = np.linspace(-1, 1, rows.dim)
+    slopes = loss.gradient(y, block @ theta)
+    slopes = slopes + 0.2 if loss.kind == "residual" else slopes - 0.2 * y
+    expected = ((0.25 + 0.5 * w) * slopes) @ block
+    for function in (WeightedSlope(loss, 0.2), lambda *given: WeightedSlope(loss, 0.2)(*given)):
+        np.testing.assert_allclose(other.combine(theta, function)[0], expected, rtol=1e-11)
+
+
+def test_threads_do_not_change_a_bit():
+    theta = np.linspace(-1, 1, 8)
+    for function in (WeightedSlope(SMOOTH), lambda y, z, w: (w * np.tanh(z - y),)):
+        sums = [
+            make_rows(MAPS["weighted"], "C", "float64", SMOOTH, threads).combine(theta, function)[0]
+            for threads in (1, 3)
+        ]
+        np.testing.assert_array_equal(*sums)
+
+
+def test_missing_values_fall_on_the_lower_bound():
+    X = np.zeros((40_000, 7))
+    X[5, 2] = np.nan
+    X[6, 3] = np.inf
+    filled = X.copy()
+    filled[5, 2], filled[6, 3] = -2.0, 2.0
+    theta = np.linspace(-1, 1, 8)
+    sums = [
+        MemoryRows(table, np.ones(40_000), MAPS["weighted"], keep=keep).combine(
+            theta, WeightedSlope(SMOOTH)
+        )[0]
+        for table in (X, filled)
+        for keep in (False, True)
+    ]
+    for other in sums[1:]:
+        np.testing.assert_allclose(other, sums[0], rtol=1e-12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.lists(st.floats(-1e308, 1e308), min_size=1, max_size=40), st.floats(1e-3, 1e3))
+def test_compiled_sigmoid_is_right_to_rounding(arguments, rate):
+    from dpconvex.engine.fused import _add_sigmoids
+
+    with np.errstate(over="ignore"):
+        u = np.concatenate([arguments, np.linspace(-50, 50, 1001) / rate])
+        expected = 0.3 + 0.7 * expit((u - 0.25) * rate)
+    out = np.full(2 * u.size, 0.3)
+    powers = np.empty(u.size, dtype=np.int64)
+    _add_sigmoids(u, 0.25, rate, 0.7, powers, powers.view(np.float64), out)
+    # Certificates allow for 16 roundings of the largest slope; the argument itself is rounded alike.
+    np.testing.assert_allclose(out[: u.size], expected, rtol=0, atol=4 * 2.0**-53)
+
+
+def test_certified_bounds_hold_for_the_fused_gradient():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40_000, 7)), rng.normal(size=40_000)
+    rows = MemoryRows(X, y, MAPS["shifted"], keep=False)
+    objective = EmpiricalObjective(rows, convolve(Pinball(0.7), LogisticKernel(), 1e-3), 1e-3)
+    theta = rng.normal(size=8)
+    exact, error = objective.refined_gradient(theta)
+    distance = np.linalg.norm(objective.gradient(theta) - exact)
+    assert distance <= objective.rounding_allowance(theta) + error
+
+
+def test_spill_file_is_bounded_and_gives_back_what_it_took():
+    file = SpillFile(3 * 65536)
+    first = file.write(np.arange(6000, dtype=np.float32).reshape(-1, 3))
+    second = file.write(np.array([1, 2], dtype=np.int64))
+    np.testing.assert_array_equal(first.open(), np.arange(6000, dtype=np.float32).reshape(-1, 3))
+    np.testing.assert_array_equal(second.open(), [1, 2])
+    assert file.write(np.zeros(100_000)) is None
+    assert file.write(np.array(["text"])) is None
+    assert file.used <= file.limit
+
+
+class TestDaskRows:
+    @pytest.fixture
+    def pair(self):
+        da = pytest.importorskip("dask.array")
+        from dpconvex.engine.dask import DaskTable
+
+        rng = np.random.default_rng(5)
+        X, y = rng.normal(size=(1000, 7)), rng.normal(size=1000)
+        table = DaskTable(da.from_array(X, chunks=(301, 4)), da.from_array(y, chunks=77), "test")
+        return table, MemoryRows(X, y, MAPS["weighted"], 0.5, 2.0)
+
+    def test_offers_what_memory_rows_offer(self, pair):
+        table, memory = pair
+        rows = table.rows(MAPS["weighted"], None, 0.5, 2.0)
+        theta = np.linspace(-1, 1, 8)
+        assert (rows.n_rows, rows.dim) == (1000, 8)
+        assert rows.mean_target_size == pytest.approx(memory.mean_target_size, rel=1e-14)
+        for one, other in (
+            (rows, memory),
+            (rows.reweighted(_halved), memory.reweighted(_halved)),
+        ):
+            for call in (
+                lambda data: data.combine(theta, WeightedSlope(SMOOTH)),
+                lambda data: data.sum(lambda block, y, w: (block.T @ (block * w[:, None]), y @ w)),
+                lambda data: data.subsample(50).mapped(),
+                lambda data: data.take(np.array([999, 3, 500, 3])).mapped(),
+            ):
+                for mine, theirs in zip(call(one), call(other), strict=True):
+                    np.testing.assert_allclose(mine, theirs, rtol=1e-11, atol=1e-11)
+
+    def test_data_does_not_travel_with_functions(self, pair):
+        table, _ = pair
+        rows = table.rows(MAPS["weighted"])
+        sent = pickle.dumps(rows)
+        assert len(sent) < 2000
+        assert pickle.loads(sent).n_rows == 1000
+
+    def test_passes_are_repeated_when_workers_are_lost(self, monkeypatch):
+        import dask
+
+        from dpconvex.engine.dask import _compute
+
+        class KilledWorker(Exception):
+            pass
+
+        failures = iter([KilledWorker(), KilledWorker()])
+        compute = dask.compute
+
+        def flaky(*tasks, **options):
+            for failure in failures:
+                raise failure
+            return compute(*tasks, **options)
+
+        monkeypatch.setattr(dask, "compute", flaky)
+        assert _compute([dask.delayed(3)]) == [3]
+        failures = iter([KilledWorker()] * 9)
+        with pytest.raises(KilledWorker):
+            _compute([dask.delayed(3)])
+
+
+def _halved(block, w):
+    return 0.5 * w
