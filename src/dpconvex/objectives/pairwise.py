@@ -160,7 +160,8 @@ class PairwiseObjective:
             ahead, behind, cross = self._curvatures(s, t)
             hessian = (self.positives * ahead[:, None]).T @ self.positives - cross - cross.T
             hessian += (self.negatives * behind[:, None]).T @ self.negatives
-            hessian /= self.divisor
+            values, vectors = np.linalg.eigh((hessian + hessian.T) / (2 * self.divisor))
+            hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
         hessian[np.diag_indices_from(hessian)] += self.alpha
         return hessian
 
@@ -171,22 +172,28 @@ class PairwiseObjective:
             parts = logistic_cross(s, self.positives, t, self.negatives)
             ahead, behind, cross = (self.loss.scale * part for part in parts)
             return ahead, behind, cross
-        ahead = piece_sums(s, t, pieces, "curvature")
-        behind = piece_sums(t, s, pieces, "curvature", mirrored=True)
+        # Row sums, column sums and products from the same windows: a pair on a knot counts in all or in none.
         order = np.argsort(s)
-        running = np.concatenate([np.zeros((1, self.dim)), np.cumsum(self.positives[order], 0)])
-        ordered = s[order]
+        ordered, rows = s[order], self.positives[order]
+        running = np.concatenate([np.zeros((1, self.dim)), np.cumsum(rows, axis=0)])
+        edges, behind = np.zeros(s.size + 1), np.zeros(t.size)
         cross = np.zeros((self.dim, self.dim))
         for start in range(0, t.size, _BLOCK):
-            block, rows = t[start : start + _BLOCK], self.negatives[start : start + _BLOCK]
-            below = np.zeros(block.size, dtype=np.int64)
+            stop = min(start + _BLOCK, t.size)
+            below = np.zeros(stop - start, dtype=np.int64)
             for k, (_, _, c2) in enumerate(pieces.coefficients):
-                above = np.full(block.size, ordered.size)
+                above = np.full(stop - start, s.size)
                 if k < len(pieces.knots):
-                    above = np.searchsorted(ordered, block + pieces.knots[k], side="right")
+                    above = np.searchsorted(ordered, t[start:stop] + pieces.knots[k], side="right")
                 if c2:
-                    cross += 2 * c2 * (running[above] - running[below]).T @ rows
+                    np.add.at(edges, below, 2 * c2)
+                    np.add.at(edges, above, -2 * c2)
+                    behind[start:stop] += 2 * c2 * (above - below)
+                    window = running[above] - running[below]
+                    cross += 2 * c2 * window.T @ self.negatives[start:stop]
                 below = above
+        ahead = np.empty(s.size)
+        ahead[order] = np.cumsum(edges)[:-1]
         return ahead, behind, cross
 
     def rounding_allowance(self, w: npt.ArrayLike) -> float:
