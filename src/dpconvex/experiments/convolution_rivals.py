@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,52 +24,6 @@ from dpconvex.privacy.sampling import sampled_multiplier
 __all__ = ["moreau_gradient", "moreau_sgd", "noisy_sgd"]
 
 Array = NDArray[np.float64]
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> Any:
-    import numba
-
-    @numba.njit(cache=False)
-    def run(
-        A: Any, Y: Any, slopes: Any, offsets: Any,
-        steps: int, rate: float, std: float, radius: float, seed: int,
-    ) -> Any:  # fmt: skip
-        np.random.seed(seed)  # noqa: NPY002 (the generator of compiled loops)
-        n, m, d = A.shape
-        theta, total = np.zeros(d), np.zeros(d)
-        u, slope = np.zeros(m), np.zeros(m)
-        for _ in range(steps):
-            i = np.random.randint(n)  # noqa: NPY002
-            for j in range(m):
-                u[j] = Y[i, j]
-                for k in range(d):
-                    u[j] -= A[i, j, k] * theta[k]
-            if len(slopes) == 0:
-                for j in range(m):
-                    slope[j] = np.sign(u[j])
-            else:
-                best = -np.inf
-                for p in range(len(slopes)):
-                    value = offsets[p]
-                    for j in range(m):
-                        value += slopes[p, j] * u[j]
-                    if value > best:
-                        best = value
-                        slope[:] = slopes[p]
-            square = 0.0
-            for k in range(d):
-                gradient = std * np.random.standard_normal()  # noqa: NPY002
-                for j in range(m):
-                    gradient -= A[i, j, k] * slope[j]
-                theta[k] -= rate * gradient
-                square += theta[k] * theta[k]
-            if square > radius * radius:
-                theta *= radius / math.sqrt(square)
-            total += theta
-        return total / steps
-
-    return run
 
 
 @lru_cache(maxsize=512)
@@ -108,15 +61,9 @@ def noisy_sgd(
     Returns
     -------
     array of shape (d,)
-
-    Examples
-    --------
-    >>> from dpconvex.datasets import make_structured_median
-    >>> data = make_structured_median(50, rng=0)
-    >>> records = StructuredRecords(data.X, data.y, 1.0)
-    >>> noisy_sgd(records, L1Norm(3), epsilon=1.0, delta=1e-5, radius=2.0, rng=0).shape
-    (5,)
     """
+    from dpconvex.experiments.convolution_loop import run_single
+
     n, d = records.n_rows, records.dim
     lipschitz = records.operator_norm * loss.lipschitz
     std = 2 * lipschitz * _multiplier(1 / n, n * n, epsilon, delta)
@@ -126,7 +73,7 @@ def noisy_sgd(
         slopes, offsets = np.array(loss.slopes), np.array(loss.offsets)
     seed = int(np.random.default_rng(rng).integers(2**31))
     arrays = (records.matrices, records.targets, slopes, offsets)
-    return np.asarray(_compiled()(*arrays, n * n, rate, std, radius, seed))
+    return np.asarray(run_single(*arrays, n * n, rate, std, radius, seed))
 
 
 def moreau_gradient(loss: L1Norm | PiecewiseLinear, u: Array, smoothness: float) -> Array:

@@ -6,7 +6,8 @@ product over groups of differences of normal distribution functions,
 
     E max = L + int_L^U (1 - F(s)) ds,
 
-where below L and above U nothing is left to within 1e-16. Derivatives in ``t`` are integrals of the same products.
+where only the tails of the normal law beyond ``reach`` are left out. Derivatives in ``t`` are integrals of the same
+products.
 Imported lazily: numba takes a while to load.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from scipy.special import ndtr
 
 __all__ = ["expected_max"]
 
@@ -32,6 +34,32 @@ def _cdf(x: float) -> float:
 @numba.njit(inline="always")
 def _pdf(x: float) -> float:
     return _PEAK * math.exp(-0.5 * x * x)
+
+
+# Distribution function and density on a grid; between its points Taylor's series of degree 5, good to 1e-16, costs a
+# fraction of the error function.
+_GRID, _LARGEST = 64.0, 9
+_POINTS = np.arange(-_LARGEST * 64, _LARGEST * 64 + 1) / _GRID
+_CDF_TABLE = ndtr(_POINTS)
+_PDF_TABLE = _PEAK * np.exp(-0.5 * _POINTS**2)
+
+
+@numba.njit(inline="always")
+def _both(x: float) -> tuple[float, float]:
+    """Return distribution function and density at ``|x| < 9``."""
+    index = math.floor(x * _GRID + 0.5)
+    a = index / _GRID
+    e = x - a
+    place = index + _LARGEST * 64
+    peak = _PDF_TABLE[place]
+    a2 = a * a
+    h2 = a2 - 1.0  # Hermite polynomials: the derivatives of the density
+    h3 = a * (a2 - 3.0)
+    h4 = a2 * (a2 - 6.0) + 3.0
+    h5 = a * (a2 * (a2 - 10.0) + 15.0)
+    slope = 1.0 + e * (-a + e * (h2 / 2 + e * (-h3 / 6 + e * (h4 / 24 - e * h5 / 120))))
+    area = 1.0 + e * (-a / 2 + e * (h2 / 6 + e * (-h3 / 24 + e * (h4 / 120 - e * h5 / 720))))
+    return _CDF_TABLE[place] + peak * e * area, peak * slope
 
 
 @numba.njit(nogil=True, cache=True)
@@ -147,19 +175,20 @@ def expected_max(
                     above, density, turn = 1.0, 0.0, 0.0
                     if rise[k] > 0.0:
                         r = ((s - high[k]) / rise[k] - t[i, k]) / h
-                        if r < reach:  # beyond it the distribution function is 1
-                            above = _cdf(r)
-                            if order > 0:
-                                density = _pdf(r)
-                                turn = r * density
+                        if r <= -reach:
+                            above = 0.0
+                        elif r < reach:  # beyond it the distribution function is 1
+                            above, density = _both(r)
+                            turn = r * density
                     if fall[k] > 0.0:
                         r = ((low[k] - s) / fall[k] - t[i, k]) / h
-                        if r > -reach:
-                            above -= _cdf(r)
-                            if order > 0:
-                                edge = _pdf(r)
-                                density -= edge
-                                turn -= r * edge
+                        if r >= reach:
+                            above -= 1.0
+                        elif r > -reach:
+                            below, edge = _both(r)
+                            above -= below
+                            density -= edge
+                            turn -= r * edge
                     mass[c] = above
                     slope[c] = density / h
                     bend[c] = turn / (h * h)
