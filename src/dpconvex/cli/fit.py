@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dpconvex.estimators.model_file import Columns
+
 from .bounds_file import BoundsFile, read_bounds
 from .errors import InputError
 from .options import TASKS, build, find_task, with_model_options
@@ -24,6 +26,7 @@ from .words import (
 
 TaskOption = Annotated[str, typer.Option(help=f"What to fit: {', '.join(TASKS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+ENGINE = "Engine"
 BOUNDS_HELP = "TOML file with public bounds and categories; see `dpconvex bounds init`."
 
 
@@ -36,7 +39,9 @@ def add_to(app: typer.Typer) -> None:
 @with_model_options
 def fit(
     settings: dict[str, Any],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    data: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file; with --engine dask a pattern of files.")
+    ],
     feature_bounds: Annotated[Path, typer.Option(help=BOUNDS_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
     task: TaskOption = "quantile",
@@ -50,6 +55,23 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="Where to write a report for people (HTML).")
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE),
+    ] = "memory",
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a Dask scheduler whose workers see the files.", rich_help_panel=ENGINE
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory for --engine dask, like 2GB; half of the machine's by default.",
+            rich_help_panel=ENGINE,
+        ),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
@@ -59,6 +81,10 @@ def fit(
     """
     find_task(task)
     table_format(data)
+    if engine not in ("memory", "dask"):
+        raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
+    if engine == "memory" and (scheduler is not None or memory_limit is not None):
+        raise InputError("--scheduler and --memory-limit go with --engine dask.")
     check_output(out, "model")
     if report is not None:
         check_output(report, "report")
@@ -67,10 +93,13 @@ def fit(
     model = _build(
         task, settings, bounds, ledger=None if ledger is None else open_ledger(ledger, dataset)
     )
-    with progress(f"Reading {data.name}"):
-        X, y = read_training(data, columns, labels=TASKS[task].labels)
-    with progress("Fitting"):
-        model.fit(X, y.to_numpy())
+    if engine == "dask":
+        _fit_pieces(model, data, columns, TASKS[task].labels, scheduler, memory_limit)
+    else:
+        with progress(f"Reading {data.name}"):
+            X, y = read_training(data, columns, labels=TASKS[task].labels)
+        with progress("Fitting"):
+            model.fit(X, y.to_numpy())
     from dpconvex.estimators.model_file import save_model
 
     save_model(model, out, columns=columns)
@@ -128,6 +157,41 @@ def certify(
         typer.echo(certificate.to_json())
     else:
         console().print(certificate_table(certificate))
+
+
+def _fit_pieces(
+    model: Any,
+    data: Path,
+    columns: Columns,
+    labels: bool,
+    scheduler: str | None,
+    memory_limit: str | None,
+) -> None:
+    """Fit on files that are read piece by piece, in every pass over the data."""
+    try:
+        import dask.dataframe  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
+        ) from None
+    from dpconvex.engine.dask import watching
+    from dpconvex.engine.threads import available_cores
+
+    from .partitions import (
+        dask_engine,
+        matching_files,
+        memory_bytes,
+        plan_pieces,
+        read_partitions,
+    )
+
+    plan = plan_pieces(matching_files(data), columns, memory_bytes(memory_limit), available_cores())
+    with (
+        dask_engine(scheduler, plan.threads),
+        progress("Reading") as say,
+        watching(lambda done, total: say(f"Pass over the data: {done} of {total} parts")),
+    ):
+        model.fit(*read_partitions(plan, columns, labels))
 
 
 def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any) -> Any:

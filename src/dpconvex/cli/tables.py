@@ -43,16 +43,38 @@ def read_training(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return features and target of a table; a target of labels is whole numbers or text."""
     table = _read(path, [*columns.features, *columns.categories, columns.target])
-    target = _labels(table, columns.target) if labels else _numbers(table, columns.target)
+    target = label_column(table, columns.target) if labels else _numbers(table, columns.target)
     return _encode(table, columns), target
+
+
+def encode_piece(table: pl.DataFrame, columns: Columns, labels: str | None) -> tuple[Any, Any]:
+    """Return features and target of a piece of a table as arrays, float32 where all numbers are.
+
+    ``labels`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
+    """
+    import polars as pl
+
+    single = not columns.categories and all(
+        table.schema[name] == pl.Float32 for name in columns.features
+    )
+    encoded = _encode(table, columns)
+    if single:  # nothing is lost on the way back, and half of the memory is saved
+        encoded = encoded.cast(pl.Float32)
+    features = encoded.to_numpy(order="c")
+    if labels is None:
+        return features, _numbers(table, columns.target).to_numpy()
+    target = label_column(table, columns.target)
+    if labels == "text":
+        return features, target.cast(pl.String).to_numpy().astype(object)
+    return features, target.to_numpy()
 
 
 def read_types(path: Path) -> dict[str, str]:
     """Return the columns' names and types ("number" or "text"), and nothing else."""
     import polars as pl
 
-    lazy, names = _open(path)
-    with _without_values(path):
+    lazy, names = open_table(path)
+    with without_values(path):
         if table_format(path) == "parquet":
             schema = lazy.collect_schema()
             return {name: "number" if _is_number(schema[name]) else "text" for name in names}
@@ -76,7 +98,7 @@ def write_predictions(predictions: Any, path: Path) -> None:
         table.write_parquet(path)
 
 
-def _open(path: Path) -> tuple[pl.LazyFrame, list[str]]:
+def open_table(path: Path) -> tuple[pl.LazyFrame, list[str]]:
     """Return the table and the names of its columns that can be used."""
     import polars as pl
 
@@ -84,7 +106,7 @@ def _open(path: Path) -> tuple[pl.LazyFrame, list[str]]:
     if not path.is_file():
         raise InputError(f"The data file {str(path)!r} is not a file.")
     path = path.resolve()
-    with _without_values(path):
+    with without_values(path):
         if kind == "parquet":
             lazy = pl.scan_parquet(path, glob=False)
             return lazy, lazy.collect_schema().names()
@@ -124,12 +146,12 @@ def _looks_like_number(text: str) -> bool:
 
 def _read(path: Path, wanted: list[str]) -> pl.DataFrame:
     """Return the wanted columns; missing ones are named, because the user named them."""
-    lazy, names = _open(path)
+    lazy, names = open_table(path)
     absent = [name for name in wanted if name not in names]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         raise InputError(f"The data file has no column {absent[0]!r}{more}.")
-    with _without_values(path):
+    with without_values(path):
         table = lazy.select(wanted).collect()
     if table.height == 0:
         raise InputError("The data file has no rows.")
@@ -141,7 +163,7 @@ def _encode(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
 
     encoded = [_numbers(table, name) for name in columns.features]
     for name, items in columns.categories.items():
-        with _without_values(None):
+        with without_values(None):
             text = table[name].cast(pl.String).str.strip_chars()
             encoded += [
                 (text == item).fill_null(False).cast(pl.Float64).alias(f"{name}={item}")
@@ -157,7 +179,7 @@ def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
     column = table[name]
     if column.dtype != pl.String and not _is_number(column.dtype):
         raise InputError(f"The column {name!r} must hold numbers.")
-    with _without_values(None):
+    with without_values(None):
         if column.dtype == pl.String:
             column = column.str.strip_chars()
         numbers = column.cast(pl.Float64, strict=False).alias(name)
@@ -170,11 +192,11 @@ def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
     return numbers
 
 
-def _labels(table: pl.DataFrame, name: str) -> pl.Series:
+def label_column(table: pl.DataFrame, name: str) -> pl.Series:
     """Return a column of labels: whole numbers where all of them are, else text."""
     import polars as pl
 
-    with _without_values(None):
+    with without_values(None):
         text = table[name].cast(pl.String).str.strip_chars()
         whole = text.cast(pl.Int64, strict=False)
         missing = text.null_count() > 0 or bool((text == "").any())
@@ -190,7 +212,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _without_values(path: Path | None) -> Iterator[None]:
+def without_values(path: Path | None) -> Iterator[None]:
     """Replace a reader's error, which may quote data, by one that does not."""
     import polars as pl
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,13 @@ def console() -> Console:
 
 
 @contextlib.contextmanager
-def progress(message: str) -> Iterator[None]:
-    """Show that something is under way, on stderr and only to people; public facts only."""
-    with Console(stderr=True).status(escape(message)):
-        yield
+def progress(message: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is under way, on stderr and only to people; public facts only.
+
+    Gives a function that changes the message.
+    """
+    with Console(stderr=True).status(escape(message)) as status:
+        yield lambda changed: status.update(escape(changed))
 
 
 def print_json(content: Any) -> None:

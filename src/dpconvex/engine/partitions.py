@@ -90,7 +90,11 @@ def as_features(part: Any) -> npt.NDArray[Any]:
         text = [kind for kind in part.dtypes if getattr(kind, "kind", "O") not in "biufO"]
         if text:
             raise TypeError("not numbers")
-        values = part.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+        dtype = np.float32 if single else np.float64
+        if all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in part.dtypes):
+            values = part.to_numpy()
+        else:  # missing values of other types become NaN
+            values = part.to_numpy(dtype=dtype, na_value=np.nan)
     else:
         values = np.asarray(part)
         single = values.dtype == np.float32

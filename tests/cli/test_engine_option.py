@@ -1,0 +1,106 @@
+"""``dpconvex fit --engine dask``: the same table in pieces, the same checks, the same certificate."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from command_line import sales_csv
+
+pytest.importorskip("dask.dataframe")
+
+from dpconvex.cli import partitions
+from dpconvex.cli.bounds_file import read_bounds
+from dpconvex.cli.errors import InputError
+from dpconvex.cli.tables import read_training
+
+MEMORY = 1 << 30
+
+
+@pytest.fixture
+def pieces(folder, monkeypatch):
+    """Three CSV and three Parquet files of the sales table, cut into small pieces."""
+    monkeypatch.setattr(partitions, "FEWEST_BYTES", 2000)
+    monkeypatch.setattr(partitions, "MOST_ROWS", 60)
+    monkeypatch.setattr(partitions, "COPIES", 50_000)
+    table = pl.read_csv(folder.path / "sales.csv")
+    for number, part in enumerate((table[:150], table[150:151], table[151:])):
+        part.write_csv(folder.path / f"part{number}.csv")
+        part.write_parquet(folder.path / f"part{number}.parquet", row_group_size=50)
+    return folder
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("labels", [False, True])
+def test_pieces_are_the_table(pieces, ending, labels):
+    columns = read_bounds(pieces.path / "bounds.toml").columns(None)
+    if labels:
+        columns = type(columns)(("temperature",), {}, "city")
+    files = partitions.matching_files(pieces.path / f"part*.{ending}")
+    plan = partitions.plan_pieces(files, columns, MEMORY, 2)
+    assert len(plan.pieces) > 4
+    X, y = partitions.read_partitions(plan, columns, labels)
+    expected_X, expected_y = read_training(pieces.path / "sales.csv", columns, labels)
+    assert list(X.columns) == columns.names
+    np.testing.assert_array_equal(X.compute().to_numpy(), expected_X.to_numpy())
+    np.testing.assert_array_equal(y.compute().to_numpy(), expected_y.to_numpy())
+
+
+def test_labels_are_whole_only_if_all_pieces_are(tmp_path):
+    for number, labels in enumerate((["1", "2"], ["1", "x"])):
+        pl.DataFrame({"a": [0.0, 1.0], "t": labels}).write_parquet(tmp_path / f"{number}.parquet")
+    columns = partitions.Columns(("a",), {}, "t")
+    for pattern, expected in (("*.parquet", ["1", "2", "1", "x"]), ("0.parquet", [1, 2])):
+        files = partitions.matching_files(tmp_path / pattern)
+        plan = partitions.plan_pieces(files, columns, MEMORY, 1)
+        assert partitions.read_partitions(plan, columns, True)[1].compute().tolist() == expected
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_fit_on_a_pattern_has_the_certificate_of_the_whole(pieces, ending):
+    options = ["--feature-bounds", "bounds.toml", "--epsilon", "2", "--json"]
+    whole = pieces.run("fit", "sales.csv", *options, "--out", "whole.json")
+    parts = pieces.run(
+        "fit", f"part*.{ending}", *options, "--out", "parts.json", "--engine", "dask"
+    )
+    assert (whole.exit_code, parts.exit_code) == (0, 0), parts.output
+    first, second = json.loads(whole.stdout), json.loads(parts.stdout)
+    assert first["certificate"] == second["certificate"]
+    assert first["feature_names"] == second["feature_names"]
+    assert "Pass over the data" not in parts.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["sales.csv", "--engine", "spark"], "memory or dask"),
+        (["sales.csv", "--scheduler", "tcp://localhost:1"], "go with --engine dask"),
+        (["none*.csv", "--engine", "dask"], "There is no file"),
+        (["sales.csv", "--engine", "dask", "--memory-limit", "lots"], "memory limit"),
+        (["gap.csv", "--engine", "dask"], "must hold finite numbers only"),
+        (["quoted.csv", "--engine", "dask"], "line break"),
+    ],
+)
+def test_refusals_quote_no_data(pieces, options, message):
+    content = sales_csv(30)
+    (pieces.path / "gap.csv").write_text(content + "31,12345.67,,berlin,4\n")
+    (pieces.path / "quoted.csv").write_text(content + '31,12345.67,2,"ber\nlin,4\n')
+    result = pieces.run("fit", *options, "--feature-bounds", "bounds.toml", "--out", "m.json")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "12345" not in result.output
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_memory_limit_bounds_pieces_and_threads(tmp_path):
+    rows = 40_000
+    pl.DataFrame({"a": np.zeros(rows), "t": np.zeros(rows)}).write_parquet(
+        tmp_path / "t.parquet", row_group_size=rows
+    )
+    columns = partitions.Columns(("a",), {}, "t")
+    needed = 8 * 2 * partitions.COPIES * rows
+    files = [tmp_path / "t.parquet"]
+    assert partitions.plan_pieces(files, columns, 16 * needed, 4).threads == 4
+    assert partitions.plan_pieces(files, columns, 4 * needed, 4).threads == 1
+    with pytest.raises(InputError, match="memory limit"):
+        partitions.plan_pieces(files, columns, 2 * needed, 4)
