@@ -1,6 +1,6 @@
 """AUC maximisation: time of the sums over all pairs, and AUC against the paper's algorithms with sound constants.
 
-Data: ijcnn1, satimage (raw bytes, labels 1-3 against the rest) and http, without tuning. Public lower bounds on the class
+Data: ijcnn1, satimage (raw bytes, labels 1-3 against the rest) and http, without tuning. Public lower bounds on class
 counts are rounded down from what is known of the data: 4,000 and 40,000; 2,000 and 1,500; 2,000 and 500,000. The
 paper's penalty is the best of its grid at epsilon 0.1, found without privacy; it is given the same lower bounds.
 """
@@ -50,7 +50,7 @@ class Problem:
             "min_positive": positive,
             "min_negative": negative,
         }
-        plan = self.model(mechanism="objective", alpha=1e6)._plan(*self.X.shape, 2)
+        plan = self.model(mechanism="output")._plan(*self.X.shape, 2)
         self.bounds = replace(plan.certificate.bounds, loss=PairLogistic("2"))
         rows = MemoryRows(self.X, np.where(self.y, 1.0, -1.0), plan.row_map)
         self.scale = np.array(plan.row_map.scale)

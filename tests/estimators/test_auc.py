@@ -40,7 +40,7 @@ def test_every_combination_learns_or_says_why_not(data, loss, mechanism, budget)
     epsilon = {} if gaussian else {"epsilon": 5.0}
     model = DPAUCClassifier(loss, mechanism=mechanism, **epsilon, **budget, **COMMON)
     if refused:
-        with pytest.raises(ValueError, match="Use|use|Give"):
+        with pytest.raises(ValueError, match=r"Use|use|Give"):
             model.fit(X, y)
         return
     model.fit(X, y)

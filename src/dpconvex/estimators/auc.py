@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
+from dpconvex.mechanisms.pairwise import LONGEST
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
@@ -52,7 +53,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         Public bounds of the columns, scalars or one value per column; values beyond are clipped.
     row_norm : float, optional
         Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
-        bounds).
+        bounds). If it is None, objective perturbation finds a typical length privately where n allows.
     alpha : float, optional
         Penalty; by default from public facts (0 for moments and gradient descent).
     bandwidth : float, optional
@@ -83,7 +84,8 @@ class DPAUCClassifier(PrivateLinearClassifier):
     certificate_ : Certificate
         What is guaranteed, and why.
     released_ : dict
-        ``midpoint`` of the classes (in the user's units) and ``prevalence``, where they were released.
+        ``midpoint`` of the classes (in the user's units), ``prevalence`` and ``row_length`` (in mapped units), where
+        they were released.
 
     Notes
     -----
@@ -171,14 +173,16 @@ class DPAUCClassifier(PrivateLinearClassifier):
             min_negative=self._count("min_negative", facts.n_samples),
             label_private=self._label_private(),
         )
-        mechanism, bounds = choose_auc_mechanism(
-            self.mechanism, bounds, facts.guarantee, alpha, owner
+        find_length = self.row_norm is None and row_map.low is not None
+        mechanism, bounds, own = choose_auc_mechanism(
+            self.mechanism, bounds, facts.guarantee, alpha, find_length, owner
         )
         parameters = {
             **facts.parameters,
             "n_classes": 2,
             "label_set": "assumed public" if self.classes is None else "given",
             "problems": 1,
+            **own,
         }
         certificate = mechanism.certify(
             bounds, facts.guarantee, parameters, seeded=self.random_state is not None
@@ -217,7 +221,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             bounds.alpha,
             bounds.min_positive,
             bounds.min_negative,
-            row_norm=bounds.row_norm,
+            row_norm=certificate.parameters.get(LONGEST, bounds.row_norm),
         )
 
     def fit(self, X: Any, y: Any) -> DPAUCClassifier:

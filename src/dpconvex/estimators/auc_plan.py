@@ -15,6 +15,7 @@ from dpconvex.mechanisms import (
     PairwiseGradientDescent,
     PairwiseObjectivePerturbation,
 )
+from dpconvex.mechanisms.pairwise import LONGEST
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.guarantees import GaussianDP
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
@@ -27,6 +28,7 @@ _WIDTH = 0.5  # of the hinge's rounded kink, in units of the score difference
 _SCORE_NOISE = (
     0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
 )
+_COUNTABLE = 600  # rows times epsilon from which on a count of half the rows is telling
 _STEPS_PAY = 0.05  # relative noise of the mean gradient below which steps improve on the moments
 
 
@@ -89,9 +91,17 @@ def default_penalty(bounds: PairwiseBounds, guarantee: Any) -> float:
 
 
 def choose_auc_mechanism(
-    mechanism: Any, bounds: PairwiseBounds, guarantee: Any, alpha: float | None, owner: str
-) -> tuple[Any, PairwiseBounds]:
-    """Return the mechanism and the facts it certifies.
+    mechanism: Any,
+    bounds: PairwiseBounds,
+    guarantee: Any,
+    alpha: float | None,
+    find_length: bool,
+    owner: str,
+) -> tuple[Any, PairwiseBounds, dict[str, Any]]:
+    """Return the mechanism, the facts it certifies, and parameters of its own.
+
+    With ``find_length`` and no alpha given, objective perturbation first finds a typical length of rows, if the budget
+    suffices to count half of the rows; bounds and alpha are then in units of that length.
 
     ``"auto"``: with pure epsilon objective perturbation (output perturbation if the loss has no bounded slope);
     otherwise the moments, followed by steps on the pairwise loss where the class counts are known to be so large that
@@ -129,10 +139,16 @@ def choose_auc_mechanism(
             f"The 'mechanism' parameter of {owner} must be one of {list(_MECHANISMS)} or a mechanism object of these "
             f"kinds. Got {mechanism!r} instead."
         )
+    own: dict[str, Any] = {}
+    if isinstance(found, PairwiseObjectivePerturbation) and find_length and alpha is None:
+        epsilon = float(getattr(guarantee, "epsilon_bound", 0.0))
+        if bounds.n_samples * epsilon >= _COUNTABLE:
+            own[LONGEST] = bounds.row_norm
+            bounds = replace(bounds, row_norm=1.0, diameter=2.0)
     penalised = isinstance(found, (OutputPerturbation, PairwiseObjectivePerturbation))
     if alpha is None:
         alpha = default_penalty(bounds, guarantee) if penalised else 0.0
-    return found, replace(bounds, alpha=alpha)
+    return found, replace(bounds, alpha=alpha), own
 
 
 def _steps_pay(bounds: PairwiseBounds, guarantee: Any) -> bool:

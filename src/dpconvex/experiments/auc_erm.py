@@ -97,7 +97,7 @@ def algorithm_1(
     rng: np.random.Generator,
 ) -> Array:
     """Output perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
-    loss, counts = PairLogistic("2"), (int(y.sum()), int((~y).sum()))
+    loss, counts = PairLogistic("2"), (int(np.sum(y)), int(np.sum(np.logical_not(y))))
     scale = printed_output_scale(epsilon, loss.lipschitz, diameter, penalty, *counts, delta)
     point = _minimise(X, y, penalty, np.zeros(X.shape[1]), loss)
     return point + _draw(scale, delta, X.shape[1], rng)
@@ -114,7 +114,7 @@ def algorithm_2(
     rng: np.random.Generator,
 ) -> Array:
     """Objective perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
-    loss, counts = PairLogistic("2"), (int(y.sum()), int((~y).sum()))
+    loss, counts = PairLogistic("2"), (int(np.sum(y)), int(np.sum(np.logical_not(y))))
     scale, penalty = printed_objective_noise(epsilon, delta, loss, diameter, penalty, *counts)
     return _minimise(X, y, penalty, _draw(scale, delta, X.shape[1], rng), loss)
 

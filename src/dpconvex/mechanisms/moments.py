@@ -97,7 +97,7 @@ class Frame:
 
     def rows(self, block: Array) -> Array:
         """Return rows in white coordinates in units of the radius, no longer than 1."""
-        return _shortened((block - self.centre) @ self.matrix, self.radius)
+        return shortened((block - self.centre) @ self.matrix, self.radius)
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows for coefficients ``phi`` of white ones."""
@@ -134,15 +134,15 @@ class PairRows:
         return tuple(totals)
 
 
-def _lengths(block: Array) -> Array:
+def row_lengths(block: Array) -> Array:
     """Return the rows' norms, rounded up."""
     round_up = 1 + 8 * block.shape[1] * 2.0**-52
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", block, block)) * round_up)
 
 
-def _shortened(block: Array, radius: float) -> Array:
+def shortened(block: Array, radius: float) -> Array:
     """Return rows in units of the radius, no longer than 1."""
-    return np.asarray(block / np.maximum(_lengths(block), radius)[:, None])
+    return np.asarray(block / np.maximum(row_lengths(block), radius)[:, None])
 
 
 def private_frame(
@@ -168,7 +168,7 @@ def private_frame(
 
     def typical(place: Callable[[Array], Array], low: float, high: float) -> float:
         def length(block: Array, y: Array, w: Array) -> Array:
-            return _lengths(place(block))
+            return row_lengths(place(block))
 
         return reach * private_median(rows, length, low, high, terms["lengths"]["std"], n, noise)
 
@@ -178,14 +178,14 @@ def private_frame(
 
     longest = bounds.row_norm
     radius = typical(lambda block: block, longest / 256, longest)
-    centre = radius / n * release("centre", lambda x, y, w: (_shortened(x, radius).sum(0),))
+    centre = radius / n * release("centre", lambda x, y, w: (shortened(x, radius).sum(0),))
     count = float(release("count", lambda x, y, w: (np.count_nonzero(y > 0),))[0])
     prevalence = min(max(count / n, 1 / (n + 1)), n / (n + 1))
 
     radius = typical(lambda block: block - centre, longest / 128, 2 * longest)
 
     def squares(x: Array, y: Array, w: Array) -> tuple[Any, ...]:
-        short = _shortened(x - centre, radius)
+        short = shortened(x - centre, radius)
         return (short.T @ short,)
 
     (total,) = rows.sum(squares)

@@ -1,7 +1,8 @@
 r"""Objective perturbation of pairwise objectives: one record meets all records of the other class.
 
 The Hessian changes by a matrix of full rank when one record changes, but of small trace. Noise enters the objective as
-``F(w) + <b, w>``: F is a mean over pairs, and so is the sensitivity of its gradient.
+``F(w) + <b, w>``: F is a mean over pairs, and so is the sensitivity of its gradient. Public bounds on the length of
+rows are often loose, and noise is proportional to it: a tenth of the budget can find a typical length first.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds, pairwise_laplace_scale, pairwise_scale
 
+from .moments import PairRows, row_lengths, shortened
 from .objective import RELEASE_SHARE, check_smooth
+from .search import SEARCH_STEPS, private_median
 
-__all__ = ["PairwiseObjectivePerturbation"]
+__all__ = ["LONGEST", "PairwiseObjectivePerturbation"]
+
+LONGEST = "longest_row"  # public bound on rows whose typical length is found privately
+_SEARCH_SHARE = 0.1
 
 
 @calibrates("auc-objective")
@@ -32,7 +38,8 @@ def calibrate_pairwise_objective(
     r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
 
     Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
-    those of :class:`~dpconvex.privacy.pairwise_bounds.PairwiseBounds`.
+    those of :class:`~dpconvex.privacy.pairwise_bounds.PairwiseBounds`. Where a typical length of rows is found first,
+    10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
     """
     check_smooth(bounds)
     if not math.isfinite(float(bounds.loss.lipschitz)):
@@ -41,7 +48,9 @@ def calibrate_pairwise_objective(
             "lipschitz=inf. Use the moments mechanism, output perturbation, or the logistic or hinge loss."
         )
     facts = (bounds.gradient_sensitivity, bounds.curvature_ratio)
-    dimension, keep = bounds.dimension, 1 - RELEASE_SHARE
+    search = _SEARCH_SHARE if LONGEST in parameters else 0.0
+    dimension, keep = bounds.dimension, 1 - RELEASE_SHARE - search
+    noise: dict[str, dict[str, Any]] = {}
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
         std = pairwise_scale(keep * epsilon, keep * delta, *facts)
@@ -49,7 +58,10 @@ def calibrate_pairwise_objective(
         tolerance = bounds.solver_tolerance(std * (math.sqrt(dimension) + 9))
         mu = gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
         release = exact_gaussian_std(mu, 2 * tolerance / bounds.alpha, dimension)
-        noise = {
+        if search:
+            counts = math.sqrt(SEARCH_STEPS) / gaussian_mu(search * epsilon, search * delta)
+            noise["lengths"] = {"distribution": "gaussian", "std": counts, "added_to": "count"}
+        noise |= {
             "objective": {"distribution": "gaussian", "std": std, "added_to": "mean"},
             "release": {"distribution": "gaussian", "std": release, "added_to": "coefficients"},
         }
@@ -62,7 +74,10 @@ def calibrate_pairwise_objective(
         # A Gamma(d) variable exceeds 2 d + 80 with probability below 1e-17.
         tolerance = bounds.solver_tolerance(scale * (2 * dimension + 80))
         release = 2 * tolerance / (bounds.alpha * RELEASE_SHARE * epsilon)
-        noise = {
+        if search:
+            counts = SEARCH_STEPS / (search * epsilon)
+            noise["lengths"] = {"distribution": "l2-laplace", "scale": counts, "added_to": "count"}
+        noise |= {
             "objective": {"distribution": "l2-laplace", "scale": scale, "added_to": "mean"},
             "release": {
                 "distribution": "l2-laplace",
@@ -76,8 +91,8 @@ def calibrate_pairwise_objective(
             f"Objective perturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
             "Give epsilon and delta, or use output perturbation, gradient or moments."
         )
-    for term in noise.values():
-        term["dimension"] = dimension
+    for name, term in noise.items():
+        term["dimension"] = SEARCH_STEPS if name == "lengths" else dimension
     return Calibration(theorem, noise, tolerance, FLOATING_POINT)
 
 
@@ -92,6 +107,9 @@ class PairwiseObjectivePerturbation:
 
     Notes
     -----
+    With ``longest_row`` among the certificate's parameters, rows are shortened to a released typical length, and the
+    bounds and alpha are in units of it.
+
     Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one with
     labels that may change. Public: the number of rows, dimensions, bounds, alpha, the loss, and lower bounds on the
     class counts.
@@ -127,8 +145,39 @@ class PairwiseObjectivePerturbation:
         else:
             tilt = noise.l2_laplace(terms["objective"]["scale"], size)
         solver = self.solver or default_solver(size)
+        unit = 1.0
+        if "lengths" in terms:
+            unit = self._typical_length(objective, certificate, noise)
+            objective = objective.with_rows(lambda block: shortened(block, unit), 1.0)
+            if record is not None:
+                record["row_length"] = unit
         tilted = objective.with_linear(tilt)
         point = solver.solve(tilted, np.zeros(size), certificate.solver_tolerance).point
         if terms["release"]["distribution"] == "gaussian":
-            return noise.add_gaussian(point, terms["release"]["std"])
-        return noise.add_l2_laplace(point, terms["release"]["scale"])
+            return noise.add_gaussian(point, terms["release"]["std"]) / unit
+        return noise.add_l2_laplace(point, terms["release"]["scale"]) / unit
+
+    @staticmethod
+    def _typical_length(objective: Any, certificate: Certificate, noise: NoiseSource) -> float:
+        """Release a length near the median of the rows'."""
+        term, longest = certificate.noise["lengths"], certificate.parameters[LONGEST]
+        return private_median(
+            PairRows(objective),
+            lambda block, y, w: row_lengths(block),
+            longest / 256,
+            longest,
+            term.get("std", term.get("scale")),
+            certificate.bounds.n_samples,
+            noise if "std" in term else _LaplaceCounts(noise),
+        )
+
+
+class _LaplaceCounts(NoiseSource):
+    """Laplace noise where the search for a median asks for Gaussian noise."""
+
+    def __init__(self, source: NoiseSource) -> None:
+        self.seeded, self.generator = source.seeded, source.generator
+
+    def gaussian(self, std: float, size: int) -> NDArray[np.float64]:
+        """Return Laplace noise of scale ``std``; in one dimension the l2-Laplace law."""
+        return self.l2_laplace(std, size)

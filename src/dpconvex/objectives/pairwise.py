@@ -105,6 +105,14 @@ class PairwiseObjective:
         other.linear = np.array(linear, dtype=np.float64)
         return other
 
+    def with_rows(self, function: Any, row_norm: float) -> PairwiseObjective:
+        """Return the same objective of other rows, ``function(rows)`` of each class, no longer than ``row_norm``."""
+        other = copy.copy(self)
+        other.positives = np.ascontiguousarray(function(self.positives))
+        other.negatives = np.ascontiguousarray(function(self.negatives))
+        other.row_norm = row_norm
+        return other
+
     def with_loss(self, loss: Any) -> PairwiseObjective:
         """Return the same objective with another loss."""
         other = copy.copy(self)
