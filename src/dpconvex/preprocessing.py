@@ -1,0 +1,491 @@
+r"""Preprocessing that says what it costs: public maps for free, private bounds and moments for a budget.
+
+A scaler that looks at the data releases something about it. :class:`PublicScaler` looks at nothing but the number of
+columns. :class:`DPQuantileBounds` and :class:`DPMoments` look, pay, and charge a ledger. All are scikit-learn
+transformers; what they learn ends with ``_`` and may be published.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpconvex.estimators.settings import resolve_bounds, resolve_guarantee
+from dpconvex.privacy.calibration import exact_gaussian_std, gaussian_mu
+from dpconvex.privacy.certificate import CertificateError
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.noise import EXACT, FLOATING_POINT, SEEDED, NoiseSource
+
+__all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
+
+Array = NDArray[np.float64]
+
+# Rows times epsilon beyond a quantile: exp(-20) outweighs a search range a million times too wide.
+_HOLD = 40.0
+_SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
+_ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
+
+
+@dataclass(frozen=True)
+class PreprocessingCertificate:
+    """What a paid transformer promises, from public facts.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        The promise.
+    mechanism : str
+        ``"quantile-bounds"`` or ``"moments"``.
+    n_samples, n_features : int
+        Public size of the data.
+    noise : dict
+        How it is kept: the epsilon of each of the exponential mechanisms, or the noise's standard deviation.
+    sampler : str
+        Where randomness comes from.
+    neighbors : str
+        Always ``"replace_one"``.
+    """
+
+    guarantee: Guarantee
+    mechanism: str
+    n_samples: int
+    n_features: int
+    noise: dict[str, float]
+    sampler: str
+    neighbors: str = "replace_one"
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at which (epsilon, delta)-DP follows."""
+        return self.guarantee.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta at which (epsilon, delta)-DP follows."""
+        return self.guarantee.delta(epsilon)
+
+    def verify(self) -> None:
+        """Derive the noise again from the public facts, and raise CertificateError if it differs."""
+        derive = {"quantile-bounds": _quantile_noise, "moments": _moment_noise}[self.mechanism]
+        if self.noise != derive(self.guarantee, self.n_features):
+            raise CertificateError("The certificate's 'noise' does not follow from its guarantee.")
+
+
+def _quantile_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
+    """Return the epsilon of each of ``2 d`` exponential mechanisms that together keep a guarantee.
+
+    Pure: ``epsilon / (2 d)``. Otherwise each is ``mu / sqrt(2 d)``-GDP, which epsilon-DP is when
+    ``exp(epsilon) / (1 + exp(epsilon)) = Phi(mu / (2 sqrt(2 d)))``. The larger of both counts under (epsilon, delta).
+    """
+    releases = 2 * n_features
+    if isinstance(guarantee, PureDP):
+        return {"epsilon": guarantee.epsilon_bound / releases}
+    half = _mu(guarantee) / math.sqrt(releases) / 2
+    each = float(log_ndtr(half) - log_ndtr(-half))
+    if not isinstance(guarantee, GaussianDP):
+        each = max(each, guarantee.epsilon_bound / releases)
+    return {"epsilon": each}
+
+
+def _moment_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
+    r"""Return the noise on sums and second moments of rows in the unit ball, released together.
+
+    Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
+    ``t = x . y``, which is largest at ``t = -1/2``: ``3 / sqrt(2)``.
+    """
+    if isinstance(guarantee, PureDP):
+        raise ValueError(
+            "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
+        )
+    size = n_features + n_features * (n_features + 1) // 2
+    sensitivity = _ROUNDING * 3 / math.sqrt(2)
+    return {"std": exact_gaussian_std(_mu(guarantee), sensitivity, size)}
+
+
+def _mu(guarantee: Guarantee) -> float:
+    if isinstance(guarantee, GaussianDP):
+        return guarantee.mu
+    return gaussian_mu(guarantee.epsilon_bound, guarantee.delta(math.inf))
+
+
+def _pair(name: str, bounds: Any, columns: int, owner: str) -> tuple[Array, Array]:
+    found = resolve_bounds(name, bounds, columns, owner)
+    if found is None:
+        raise ValueError(
+            f"The '{name}' parameter of {owner} must be a pair (low, high). Got None instead. "
+            "Write what is known without the data."
+        )
+    return found
+
+
+class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """What the transformers share: reading rows."""
+
+    def _rows(self, X: Any, reset: bool) -> Array:
+        if not reset:
+            check_is_fitted(self)
+        return np.asarray(
+            validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
+        )
+
+
+class _PaidTransformer(_Transformer):
+    """What the paid transformers share: a certificate and a ledger."""
+
+    _mechanism: str
+    _sampler: str
+
+    def certify(self, n_samples: int, n_features: int) -> PreprocessingCertificate:
+        """Return the certificate of a fit, before any data.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Public size of the data.
+        """
+        owner = type(self).__name__
+        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(
+                    f"The '{name}' parameter of {owner}.certify must be a positive integer. Got {value!r} instead."
+                )
+        guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
+        derive = _quantile_noise if self._mechanism == "quantile-bounds" else _moment_noise
+        self._check(int(n_features))
+        return PreprocessingCertificate(
+            guarantee,
+            self._mechanism,
+            int(n_samples),
+            int(n_features),
+            derive(guarantee, int(n_features)),
+            self._sampler if self.random_state is None else SEEDED,
+        )
+
+    def _check(self, columns: int) -> None:
+        """Raise if a setting cannot be used."""
+
+    def _charge(self, certificate: PreprocessingCertificate) -> None:
+        """Charge the ledger, durably, before noise is drawn."""
+        if self.ledger is not None:
+            self.ledger.charge(
+                certificate.guarantee,
+                mechanism=certificate.mechanism,
+                description=f"{type(self).__name__}.fit",
+                neighbors=certificate.neighbors,
+            )
+
+
+class PublicScaler(_Transformer):
+    """Clip columns to public bounds and map them to [-1, 1]: costs nothing.
+
+    ``(clip(x, low, high) - (low + high) / 2) / ((high - low) / 2)``.
+
+    Parameters
+    ----------
+    bounds : pair (low, high)
+        Public facts about the columns, scalars or one value per column.
+
+    Attributes
+    ----------
+    privacy_ : str
+        ``"public"``: the fit reads the number of columns and their names, nothing else.
+
+    Notes
+    -----
+    Privacy: public, if the bounds are.
+
+    Examples
+    --------
+    >>> PublicScaler((0, 10)).fit_transform([[0.0], [5.0], [99.0]]).ravel()
+    array([-1.,  0.,  1.])
+    """
+
+    def __init__(self, bounds: tuple[ArrayLike, ArrayLike]) -> None:
+        self.bounds = bounds
+
+    def fit(self, X: Any, y: Any = None) -> PublicScaler:
+        """Check the bounds against the number of columns."""
+        columns = self._rows(X, reset=True).shape[1]
+        _pair("bounds", self.bounds, columns, "PublicScaler")
+        self.privacy_ = "public"
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return rows in [-1, 1]."""
+        rows = self._rows(X, reset=False)
+        return _scaled(rows, *_pair("bounds", self.bounds, rows.shape[1], "PublicScaler"))
+
+
+def _scaled(rows: Array, low: Array, high: Array) -> Array:
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    return np.clip((np.clip(rows, low, high) - middle) / half, -1.0, 1.0)
+
+
+class DPQuantileBounds(_PaidTransformer):
+    r"""Find bounds of columns privately, clip to them and map to [-1, 1].
+
+    Each end of each column is a quantile drawn by the exponential mechanism: a point ``t`` of the public search range
+    has density proportional to ``exp(-epsilon |#{x_i < t} - q n| / 2)``.
+
+    Parameters
+    ----------
+    search_bounds : pair (low, high)
+        Public range to search, scalars or one value per column; may be far too wide.
+    tail : float, optional
+        Share of the rows beyond each end. By default ``40 / (n epsilon)`` with the epsilon of one draw, between 0.01
+        and 0.25: fewer rows cannot hold a draw against a search range thousands of times too wide.
+    margin : float, default=0.25
+        Share of their distance by which the ends are moved outwards: narrow bounds cost more than wide ones.
+    epsilon, delta, mu : float, optional
+        Budget, as for the estimators: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
+    ledger : Ledger, optional
+        Charged before noise is drawn.
+    random_state : None or int
+        For tests: a seeded fit is not private.
+
+    Attributes
+    ----------
+    low_, high_ : array of shape (n_features,)
+        Released bounds in the units of the data.
+    privacy_ : str
+        ``"paid"``.
+    certificate_ : PreprocessingCertificate
+        What was promised.
+
+    Notes
+    -----
+    Privacy: replace-one; a replaced record moves a count by at most 1. The ``2 d`` quantiles share the budget. Draws
+    come from the floating-point sampler. Later steps may use ``feature_bounds=(-1, 1)``; their budget comes on top.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ages = np.random.default_rng(0).normal(40, 10, (5000, 1))
+    >>> bounds = DPQuantileBounds((0, 1000), random_state=0).fit(ages)
+    >>> bool(0 < bounds.low_[0] < 25 and 55 < bounds.high_[0] < 90)
+    True
+    """
+
+    _mechanism, _sampler = "quantile-bounds", FLOATING_POINT
+
+    def __init__(
+        self,
+        search_bounds: tuple[ArrayLike, ArrayLike],
+        *,
+        tail: float | None = None,
+        margin: float = 0.25,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        ledger: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.search_bounds = search_bounds
+        self.tail = tail
+        self.margin = margin
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _check(self, columns: int) -> None:
+        owner = type(self).__name__
+        _pair("search_bounds", self.search_bounds, columns, owner)
+        check_number("margin", owner, self.margin, "a finite number of at least 0", 0, math.inf)
+        if self.tail is not None:
+            check_number("tail", owner, self.tail, "None or a number in [0, 0.5)", 0, 0.5)
+
+    def _tail(self, certificate: PreprocessingCertificate) -> float:
+        """Return the share of rows beyond each end: public."""
+        if self.tail is not None:
+            return float(self.tail)
+        share = _HOLD / (certificate.n_samples * certificate.noise["epsilon"])
+        return min(_LARGEST_TAIL, max(_SMALLEST_TAIL, share))
+
+    def fit(self, X: Any, y: Any = None) -> DPQuantileBounds:
+        """Draw the bounds of every column.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : ignored
+        """
+        rows = self._rows(X, reset=True)
+        certificate = self.certify(*rows.shape)
+        noise = NoiseSource(self.random_state)
+        self._charge(certificate)
+        lowest, highest = _pair(
+            "search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds"
+        )
+        epsilon, tail = certificate.noise["epsilon"], self._tail(certificate)
+        ends = np.empty((2, rows.shape[1]))
+        for column in range(rows.shape[1]):
+            low, high = float(lowest[column]), float(highest[column])
+            values = np.sort(np.clip(rows[:, column], low, high))
+            drawn = sorted(
+                private_quantile(values, quantile, low, high, epsilon, noise)
+                for quantile in (tail, 1 - tail)
+            )
+            # Released numbers only from here on; a width of zero is no use as a bound.
+            extra = max(self.margin * (drawn[1] - drawn[0]), 1e-6 * (high - low))
+            ends[:, column] = max(low, drawn[0] - extra), min(high, drawn[1] + extra)
+        self.low_, self.high_ = ends
+        self.privacy_ = "paid"
+        self.certificate_ = certificate
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return rows clipped to the released bounds and mapped to [-1, 1]."""
+        rows = self._rows(X, reset=False)
+        return _scaled(rows, self.low_, self.high_)
+
+
+def private_quantile(
+    values: Array, quantile: float, low: float, high: float, epsilon: float, noise: NoiseSource
+) -> float:
+    """Return a private quantile of sorted values in [low, high] by the exponential mechanism.
+
+    Parameters
+    ----------
+    values : array
+        Sorted, inside the range: private.
+    quantile : float
+        Which one.
+    low, high : float
+        Public range.
+    epsilon : float
+        Pure budget; the utility ``-|#{x_i < t} - q n|`` moves by at most 1 when a value is replaced.
+    noise : NoiseSource
+        Where randomness comes from.
+    """
+    edges = np.concatenate([[low], values, [high]])
+    widths = np.diff(edges)
+    utility = -np.abs(np.arange(len(values) + 1) - quantile * len(values))
+    with np.errstate(divide="ignore"):
+        weights = np.log(widths) + epsilon / 2 * utility
+    # The largest of log weights plus Gumbel noise is a draw in proportion to the weights.
+    chosen = int(np.argmax(weights + noise.generator.gumbel(size=len(weights))))
+    return float(noise.generator.uniform(edges[chosen], edges[chosen + 1]))
+
+
+class DPMoments(_PaidTransformer):
+    r"""Release mean and covariance of bounded columns, and standardise or whiten with them.
+
+    Rows are clipped to the bounds and mapped into the unit ball; their sum and second moments are released together
+    with Gaussian noise, and mapped back.
+
+    Parameters
+    ----------
+    bounds : pair (low, high)
+        Public bounds of the columns, scalars or one value per column.
+    whiten : bool, default=False
+        Whether ``transform`` also rotates, so that the released covariance becomes the identity.
+    epsilon, delta, mu : float, optional
+        Budget: 1.0 and 1e-6 by default, or ``mu``. Pure epsilon-DP is not offered.
+    ledger : Ledger, optional
+        Charged before noise is drawn.
+    random_state : None or int
+        For tests: a seeded fit is not private.
+
+    Attributes
+    ----------
+    mean_, covariance_ : array
+        Released moments in the units of the data; the covariance is positive definite.
+    mean_std_ : array of shape (n_features,)
+        Standard deviation of the noise in ``mean_``, exactly.
+    privacy_ : str
+        ``"paid"``.
+    certificate_ : PreprocessingCertificate
+        What was promised.
+
+    Notes
+    -----
+    Privacy: replace-one, Gaussian DP with exact noise. For unit rows the two releases together move by at most
+    ``3 / sqrt(2)``, which is their sensitivity; released one after the other they would need more noise for the mean.
+
+    Examples
+    --------
+    >>> DPMoments((0, 1), mu=0.5).certify(1000, 3).guarantee
+    GaussianDP(mu=0.5)
+    """
+
+    _mechanism, _sampler = "moments", EXACT
+
+    def __init__(
+        self,
+        bounds: tuple[ArrayLike, ArrayLike],
+        *,
+        whiten: bool = False,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        ledger: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.whiten = whiten
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _check(self, columns: int) -> None:
+        _pair("bounds", self.bounds, columns, "DPMoments")
+
+    def fit(self, X: Any, y: Any = None) -> DPMoments:
+        """Release the moments.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : ignored
+        """
+        rows = self._rows(X, reset=True)
+        n, d = rows.shape
+        certificate = self.certify(n, d)
+        noise = NoiseSource(self.random_state)
+        self._charge(certificate)
+        low, high = _pair("bounds", self.bounds, d, "DPMoments")
+        unit = _scaled(rows, low, high) / math.sqrt(d)
+        std = certificate.noise["std"]
+        released = noise.add_gaussian(_stacked(unit), std) / n
+        mean = released[:d]
+        second = np.zeros((d, d))
+        second[np.triu_indices(d)] = released[d:]
+        second[np.triu_indices(d, 1)] /= math.sqrt(2)
+        second = second + np.triu(second, 1).T
+        values, vectors = np.linalg.eigh(second - np.outer(mean, mean))
+        # Noise can make a variance negative: it is raised to the size of the noise.
+        values = np.maximum(values, max(std / n * math.sqrt(d) / 2, 1e-12))
+        reach = (high / 2 - low / 2) * math.sqrt(d)
+        self.mean_ = low / 2 + high / 2 + reach * mean
+        self.covariance_ = np.outer(reach, reach) * ((vectors * values) @ vectors.T)
+        self.mean_std_ = reach * std / n
+        self.privacy_ = "paid"
+        self.certificate_ = certificate
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return rows minus the released mean, divided by released deviations (or whitened)."""
+        rows = self._rows(X, reset=False) - self.mean_
+        if not self.whiten:
+            return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))
+        values, vectors = np.linalg.eigh(self.covariance_)
+        return np.asarray(rows @ (vectors / np.sqrt(values)) @ vectors.T)
+
+
+def _stacked(unit: Array) -> Array:
+    """Return sums and second moments as one vector whose norm is that of both together."""
+    second = unit.T @ unit
+    # Off the diagonal an entry stands for two.
+    second = second * (math.sqrt(2) - (math.sqrt(2) - 1) * np.eye(len(second)))
+    return np.concatenate([unit.sum(axis=0), second[np.triu_indices(len(second))]])
