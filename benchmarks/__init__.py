@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["Measurement", "best_time", "one_time"]
+__all__ = ["RESULTS", "Measurement", "best_time", "one_time"]
+
+RESULTS = Path("out")  # where tables and plots are written
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,22 @@
-"""Run every benchmark module of this folder and print one table."""
+"""Run every benchmark module of this folder, print one table and write it as JSON."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import json
+import os
 import pkgutil
+import platform
 import sys
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 import benchmarks
-from benchmarks import Measurement
+from benchmarks import RESULTS, Measurement
 
 
 def modules() -> list[str]:
@@ -33,16 +41,50 @@ def row(module: str, measurement: Measurement) -> str:
     )
 
 
+def machine() -> dict[str, Any]:
+    """Describe the machine and its load, without which times mean nothing."""
+    packages = ("numpy", "scipy", "scikit-learn", "numba", "dask", "polars", "statsmodels")
+    versions = {}
+    for name in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next((x.split(":")[1].strip() for x in lines if "model name" in x), processor)
+    return {
+        "processor": processor,
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": versions,
+        "load": os.getloadavg(),
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help="modules to run, all by default")
-    names = parser.parse_args().names or modules()
+    parser.add_argument("--json", type=Path, default=RESULTS / "benchmarks.json")
+    options = parser.parse_args()
+    names = options.names or modules()
+    described = machine()
+    print(f"{described['processor']}, {described['cores']} cores, load {described['load'][0]:.1f}")
     print(f"{'module':<14} {'measurement':<58} {'value':>9}  {'bar':<8} {'':<7} detail")
     missed = 0
+    table: list[dict[str, Any]] = []
+    options.json.parent.mkdir(exist_ok=True)
     for name in names:
         for measurement in importlib.import_module(f"benchmarks.{name}").run():
             print(row(name, measurement), flush=True)
             missed += not measurement.passed
+            table.append({"module": name, **asdict(measurement), "passed": measurement.passed})
+            described["load at the end"] = os.getloadavg()
+            content = {"machine": described, "measurements": table}
+            options.json.write_text(json.dumps(content, indent=2, default=float))
     return int(missed > 0)
 
 

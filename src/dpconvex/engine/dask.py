@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,8 @@ class Source:
         Weights that replace those of the row map.
     pending : tuple of callable
         Changes of weights that are applied anew in every pass.
+    notes : dict
+        What passes over parked rows found out about them, by row map.
     """
 
     rows: int
@@ -81,6 +83,7 @@ class Source:
     y: SpilledArray | None
     weights: SpilledArray | None = None
     pending: tuple[Reweight, ...] = ()
+    notes: dict[RowMap, Any] = field(default_factory=dict, compare=False)
 
     @property
     def spilled(self) -> bool:
@@ -92,7 +95,15 @@ class Source:
         assert self.X is not None
         assert self.y is not None
         weights = None if self.weights is None else self.weights.open()
-        return mapping.rows(self.X.open(), self.y.open(), weights, self.pending)
+        rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending)
+        rows.survey = self.notes.get(mapping.row_map)
+        return rows
+
+    def note(self, rows: MemoryRows) -> None:
+        """Remember what a pass found out, unless that is a number per row."""
+        survey = rows.survey
+        if survey is not None and survey.weights is None and survey.factors is None:
+            self.notes[rows.row_map] = survey
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,10 @@ def _run_spilled(
     call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source
 ) -> tuple[Any, ...]:
     """Work on one partition that was parked."""
-    return tuple(call(source.open(mapping)))
+    rows = source.open(mapping)
+    found = tuple(call(rows))
+    source.note(rows)
+    return found
 
 
 def _add_up(parts: Sequence[Any]) -> tuple[Any, ...]:

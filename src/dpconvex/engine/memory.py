@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
-__all__ = ["MemoryRows"]
+__all__ = ["MemoryRows", "Survey", "accumulate"]
 
 Array = npt.NDArray[np.float64]
 BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
@@ -27,7 +27,7 @@ LARGEST = 1e140  # values beyond it are clipped even without bounds: squares mus
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
 
 
-class _Survey(NamedTuple):
+class Survey(NamedTuple):
     """What rows need beyond scale and shift.
 
     Attributes
@@ -73,6 +73,9 @@ class MemoryRows:
         Number of rows; number of coefficients, intercept included.
     mean_target_size : float
         Mean of ``|y|`` over mapped targets (a private number).
+    survey : Survey or None
+        What `combine` found out about the rows; may be handed from one object to another for the
+        same rows and row map.
     """
 
     def __init__(
@@ -122,12 +125,12 @@ class MemoryRows:
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
         self._keep = keep
-        self._surveyed: _Survey | None = None
+        self.survey: Survey | None = None
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
-        return {**vars(self), "_kept": None, "_surveyed": None, "_keeping": None}
+        return {**vars(self), "_kept": None, "survey": None, "_keeping": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _keeping=threading.Lock())
@@ -303,19 +306,19 @@ class MemoryRows:
 
         return self._sum_runs(run)
 
-    def _survey(self) -> _Survey:
+    def _survey(self) -> Survey:
         """Return what the rows need beyond scale and shift; found out once, in one pass."""
-        if self._surveyed is None:
+        if self.survey is None:
             # Where the bounds alone keep rows short, norms need not be computed.
             measure = not self.row_map.max_norm * (1 + 1e-12) <= self.row_map.row_norm
             shorten = self.row_map.influence == "shorten"
             measure = measure and (shorten or self._weights is None)
             plain, factors = np.empty(0, dtype=np.bool_), np.empty(0)
-            if measure or self._keep:
+            if measure or self._keep:  # for a single pass it is not worth its time
                 plain, factors = self._survey_rows(measure)
             found = factors if measure and bool((factors < 1.0).any()) else None
-            self._surveyed = _Survey(plain, None if shorten else found, found if shorten else None)
-        return self._surveyed
+            self.survey = Survey(plain, None if shorten else found, found if shorten else None)
+        return self.survey
 
     def _survey_rows(self, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
         from dpconvex.engine.fused import survey_rows

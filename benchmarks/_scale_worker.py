@@ -1,0 +1,82 @@
+"""One measurement of the scale benchmark, in a process of its own so that peak memory is its own.
+
+``python -m benchmarks._scale_worker FOLDER MODE`` prints JSON. Modes: ``parquet`` reads the files
+in every pass, ``spill`` parks them once, ``memory`` loads them.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SETTINGS: dict[str, Any] = {
+    "quantile": 0.7,
+    "epsilon": 1.0,
+    "feature_bounds": (-4, 4),
+    "target_bounds": (-10, 10),
+    "mechanism": "objective",
+    "random_state": 0,
+}
+
+
+def measure(folder: Path, mode: str) -> dict[str, Any]:
+    import dask
+    import dask.dataframe as dd
+
+    from dpconvex import DPQuantileRegressor
+    from dpconvex.engine import MemoryRows, RowMap
+    from dpconvex.engine.dask import DaskTable
+    from dpconvex.losses import Pinball
+    from dpconvex.objectives import EmpiricalObjective
+    from dpconvex.smoothing import LogisticKernel, convolve
+
+    frame = dd.read_parquet(folder, blocksize=None, split_row_groups=True)
+    names = [name for name in frame.columns if name != "y"]
+    loss = convolve(Pinball(0.7), LogisticKernel(), 0.05)
+    row_map = RowMap.from_bounds(len(names), (-4, 4))
+    warm = MemoryRows(np.ones((30_000, len(names)), np.float32), np.ones(30_000), row_map)
+    for rows in (
+        warm,
+        MemoryRows(np.ones((30_000, len(names)), np.float32), np.ones(30_000), row_map, keep=False),
+    ):
+        EmpiricalObjective(rows, loss, 1e-4).gradient(np.zeros(row_map.dim))  # compiles
+    fit = {"fit": 0.0}
+    with dask.config.set({"dpconvex.spill-limit": 0 if mode == "parquet" else None}):
+        if mode == "memory":
+            table = frame.compute()
+            X, y = np.ascontiguousarray(table[names].to_numpy()), table["y"].to_numpy()
+            del table
+            rows: Any = MemoryRows(X, y, row_map, 0.0, 0.1)
+        else:
+            X, y = frame[names], frame["y"]
+        if mode != "parquet":
+            begin = time.perf_counter()
+            model = DPQuantileRegressor(**SETTINGS).fit(X, y)
+            fit = {"fit": time.perf_counter() - begin, "coef": model.coef_.tolist()}
+        if mode != "memory":
+            rows = DaskTable(X, y, "benchmark").rows(row_map, None, 0.0, 0.1)
+        objective = EmpiricalObjective(rows, loss, 1e-4)
+        theta = np.zeros(objective.dim)
+        objective.gradient(theta)
+        passes = []
+        repeats = 2 if mode == "parquet" else 3
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            objective.gradient(theta)
+            passes.append(time.perf_counter() - begin)
+    return {
+        **fit,
+        "rows": rows.n_rows,
+        "pass": min(passes),
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Path(sys.argv[1]), sys.argv[2])))
