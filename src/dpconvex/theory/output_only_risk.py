@@ -28,7 +28,6 @@ __all__ = ["robust_penalty", "tilted_penalty"]
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 _WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
 _SPREADS = np.array([1 / 4, 1 / 16, 1 / 64])
-_DENSITY_AT_2 = math.exp(-2.0) / math.sqrt(2 * math.pi)
 _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderately well
 
 
@@ -83,9 +82,9 @@ def robust_penalty(
 ) -> tuple[float, float]:
     """Return the penalty with the smallest predicted robust risk, and that risk.
 
-    Noise of standard deviation t per coordinate adds about ``radius d t 2 phi(2)`` (``linf``, the noise below 2 t being
-    set to zero) or ``radius t sqrt(d) / 2`` (``l2``) to what an adversary takes from a margin; a mean slope turns it
-    into loss.
+    Noise of standard deviation t per coordinate adds about ``radius d t sqrt(2/pi)`` (``linf``; what a threshold takes
+    away again it also takes from the signal) or ``radius t sqrt(d) / 2`` (``l2``) to what an adversary takes from a
+    margin; a mean slope turns it into loss.
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ def robust_penalty(
     stds = unit * np.array([facts.minimiser_sensitivity() for facts in facts_of])
     risks = _excess(bounds, alphas, stds, np.full(alphas.size, math.inf), CURVATURE, 2.0)
     d = bounds.n_features
-    growth = d * 2 * _DENSITY_AT_2 if bounds.norm == "linf" else math.sqrt(d) / 2
+    growth = d * math.sqrt(2 / math.pi) if bounds.norm == "linf" else math.sqrt(d) / 2
     reach = np.array([bounds.radius if f.cost is None else f.adversary_reach for f in facts_of])
     risks = risks + _MEAN_SLOPE * reach * growth * stds
     index = int(np.argmin(risks))
