@@ -161,7 +161,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
 
     share = 0.63 if private else 0.75
     expected = relative_error(1.2, share)
-    effort = next(e for e in (_KINKED if kinked else _SMOOTH) if expected < e.error)
+    efforts = _KINKED if kinked else _SMOOTH
+    # The last one also where budgets so small that they overflow expect nothing at all.
+    effort = next((e for e in efforts if expected < e.error), efforts[-1])
     finds_scale = effort.rough_steps > 0 and settings["bandwidth"] is None
     rounds = effort.rounds if private else 0
     phases: dict[str, Phase] = {}
