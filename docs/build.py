@@ -241,9 +241,6 @@ def build(out: Path, with_pictures: bool = True) -> list[Path]:
     if out.exists():
         shutil.rmtree(out)
     out.mkdir(parents=True)
-    gallery = gallery_markdown()
-    if (DOCS / "gallery.md").read_text(encoding="utf-8") != gallery:
-        (DOCS / "gallery.md").write_text(gallery, encoding="utf-8")
     pages = read_pages()
     written = {}
     for page in pages:
@@ -278,6 +275,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "site")
     parser.add_argument("--without-pictures", action="store_true", help="do not run the examples")
     arguments = parser.parse_args()
+    (DOCS / "gallery.md").write_text(gallery_markdown(), encoding="utf-8")
     paths = build(arguments.out, not arguments.without_pictures)
     print(f"{len(paths)} pages in {arguments.out}, all links lead somewhere")
 

@@ -12,6 +12,8 @@ from typing import Any
 PACKAGES = [
     "dpconvex",
     "dpconvex.report",
+    "dpconvex.selection",
+    "dpconvex.preprocessing",
     "dpconvex.privacy",
     "dpconvex.mechanisms",
     "dpconvex.losses",

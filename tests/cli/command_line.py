@@ -67,7 +67,7 @@ class Folder:
 
     def run(self, *arguments: object) -> Result:
         """Run; an argument that is the name of a file is taken from the folder."""
-        ends = (".csv", ".toml", ".json", ".parquet", ".db")
+        ends = (".csv", ".toml", ".json", ".parquet", ".db", ".html")
         words = [str(word) for word in arguments]
         words = [str(self.path / word) if word.endswith(ends) else word for word in words]
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:

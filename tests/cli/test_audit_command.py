@@ -6,11 +6,13 @@ False-alarm rate: a true claim is refuted with probability at most 1e-6 per run 
 from __future__ import annotations
 
 import json
+import random
 import time
 
 import pytest
 
 from dpconvex.audit import audit
+from dpconvex.cli.options import TASKS
 from dpconvex.privacy import GaussianDP
 
 MECHANISMS = """\
@@ -175,3 +177,52 @@ def test_any_number_of_runs_can_be_audited():
 
     for runs in range(100, 200):
         assert audit(draw, draw, GaussianDP(0.5), runs, rng=runs).passed
+
+
+ODD = [
+    "",
+    "nan",
+    "inf",
+    "-1",
+    "0",
+    "1e-300",
+    "1e300",
+    "5",
+    "0.5",
+    "tea",
+    "None",
+    "\u202e",
+    "audited:honest",
+    "mine:",
+]
+FLAGS = [
+    "--task", "--sampler", "--n-samples", "--n-features", "--seconds", "--runs", "--confidence", "--seed",
+    "--epsilon", "--delta", "--mu", "--mechanism", "--neighbors", "--alpha", "--quantile", "--kernel", "--row-norm",
+]  # fmt: skip
+
+
+def fuzz_options(place, count, seed):
+    rng = random.Random(seed)
+    codes = []
+    for number in range(count):
+        words = ["audit", "--seconds", "0.1", "--runs", "100", "--task", rng.choice(list(TASKS))]
+        for flag in rng.sample(FLAGS, rng.choice([1, 1, 2, 3])):
+            # Long runs are no fault: a number of seconds is only taken where it is refused.
+            odd = [word for word in ODD if flag != "--seconds" or word not in ("5", "1e300")]
+            words += [flag, rng.choice(odd)]
+        result = place.run(*words)
+        label = f"{number} of seed {seed}, {words}: {result.output!r}"
+        assert result.exit_code in (0, 2, 4), label
+        assert "Traceback" not in result.output, label
+        codes.append(result.exit_code)
+    assert 2 in codes
+
+
+def test_odd_options(place):
+    fuzz_options(place, 60, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_more_odd_options(place, seed):
+    fuzz_options(place, 400, seed)

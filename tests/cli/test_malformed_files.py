@@ -153,6 +153,16 @@ COMMANDS = {
     "csv": [
         ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json"),
         ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json", "--json"),
+        (
+            "fit",
+            "bad.csv",
+            "--feature-bounds",
+            "bounds.toml",
+            "--out",
+            "out.json",
+            "--report",
+            "out.html",
+        ),
         ("predict", "model.json", "bad.csv", "--out", "out.csv"),
         ("bounds", "init", "bad.csv"),
         ("verify", "bad.csv"),
@@ -167,6 +177,8 @@ COMMANDS = {
         ("verify", "bad.json"),
         ("verify", "bad.json", "--json"),
         ("predict", "bad.json", "sales.csv", "--out", "out.csv"),
+        ("report", "bad.json", "--out", "out.html"),
+        ("report", "bad.json", "--out", "out.html", "--json"),
     ],
 }
 

@@ -54,8 +54,8 @@ def test_every_public_name_is_on_the_site(package, pages):
 
 
 def test_gallery_page_is_that_of_the_examples():
-    # Written by `make docs`.
-    assert (ROOT / "docs" / "gallery.md").read_text() == site.gallery_markdown()
+    written = (ROOT / "docs" / "gallery.md").read_text()
+    assert written == site.gallery_markdown(), "run `make docs`, which writes docs/gallery.md"
 
 
 @pytest.mark.parametrize("path", site.examples(), ids=lambda path: path.stem)

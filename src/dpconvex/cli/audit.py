@@ -61,8 +61,12 @@ def audit_command(
             show_default=False,
         ),
     ] = None,
-    n_samples: Annotated[int, typer.Option(help="Rows of the invented data.", min=4)] = 20,
-    n_features: Annotated[int, typer.Option(help="Columns of the invented data.", min=1)] = 1,
+    n_samples: Annotated[
+        int, typer.Option(help="Rows of the invented data.", min=4, max=100_000)
+    ] = 20,
+    n_features: Annotated[
+        int, typer.Option(help="Columns of the invented data.", min=1, max=1_000)
+    ] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
     runs: Annotated[
         int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)
