@@ -144,6 +144,16 @@ def test_bad_data_are_refused_without_quoting_them():
         DPPiecewiseLinear([[1.0, 0.0], [0.0, 1.0]]).fit(A, Y)
 
 
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("mechanism", ["gradient", "objective"])
+def test_absurd_records_are_fitted(cls, mechanism):
+    # A failure that depends on data would be an output too.
+    far, large = Y.copy(), A.copy()
+    far[::2], large[::3] = 1.7e308, 1e300
+    for data in ((A, far), (large, Y), (large, far), (A * 0, Y), (A * 1e-300, -far)):
+        assert np.isfinite(cls(mechanism=mechanism).fit(*data).coef_).all()
+
+
 @pytest.mark.parametrize(
     ("cls", "make"),
     [(DPMedian, make_structured_median), (DPPiecewiseLinear, make_piecewise_linear)],

@@ -69,6 +69,44 @@ def test_constants_in_theta(loss, kernel, seed):
     assert np.linalg.matrix_rank(np.array(stack), tol=1e-8 * bounds.lipschitz) <= bounds.rank
 
 
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
+@FIXED
+@given(seed=st.integers(0, 2**32 - 1))
+def test_sums_of_gradients_keep_to_their_sensitivity(neighbors, seed):
+    rng = np.random.default_rng(seed)
+    loss = [L1Norm(2), PIECES][seed % 2]
+    norm = 10 ** rng.uniform(-1, 1)
+    bounds = StructuredBounds(10, 3, loss, norm, neighbors=neighbors)
+    A, Y = rng.normal(size=(6, 2, 3)), rng.normal(size=(6, 2))
+    other, target = A.copy(), Y.copy()
+    # Records that nobody expects, and the worst pair: opposite gradients at the norm bound.
+    size = rng.choice([1e-3, 1.0, 1e3, 1e150])
+    other[0] = [A[0] * -size, rng.normal(size=(2, 3)) * size, A[0]][seed % 3]
+    target[0] = [-Y[0] * size, rng.choice([-1e300, 1e300], size=2), -Y[0]][seed % 3]
+    if neighbors == "add_or_remove_one":
+        other, target = other[1:], target[1:]
+    theta = rng.normal(size=3) * rng.choice([0.0, 1.0, 1e3])
+    sums = [
+        StructuredObjective(StructuredRecords(*data, norm), loss, 0.0, divisor=10).gradient_sum(
+            theta
+        )
+        for data in ((A, Y), (other, target))
+    ]
+    moved = np.linalg.norm(sums[0] - sums[1])
+    assert moved <= bounds.gradient_sum_sensitivity() * (1 + 1e-9)
+
+
+def test_sensitivity_is_attained():
+    loss, bounds = L1Norm(2), StructuredBounds(10, 2, L1Norm(2), 3.0)
+    sums = [
+        StructuredObjective(
+            StructuredRecords([np.eye(2) * 5], [[y, y]], 3.0), loss, 0.0
+        ).gradient_sum([0.0, 0.0])
+        for y in (1.0, -1.0)
+    ]
+    assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(bounds.gradient_sum_sensitivity())
+
+
 def worst(loss, kernel, A, link=0.0, runs=4000, spread=1.0):
     """Largest ratios of gradient and curvature to their bounds that random thetas attain."""
     smooth = convolve_vector(loss, kernel, 1.0)

@@ -207,13 +207,7 @@ class StructuredModel(BaseEstimator):
         n_samples, n_outputs, n_features = matrices.shape
         mechanism, certificate = self._plan(n_samples, n_features, n_outputs)
         bounds = certificate.bounds
-        limit = None
-        if "objective" in certificate.noise:
-            std = certificate.noise["objective"].get("std")
-            if std is None:
-                std = certificate.noise["objective"]["scale"] * math.sqrt(n_features)
-            tilt = std * 3 * (math.sqrt(n_features) + 9) / bounds.n_samples
-            limit = bounds.target_reach(tilt)
+        limit = _target_limit(certificate)
         records = StructuredRecords(matrices, targets, bounds.operator_norm, target_limit=limit)
         objective = StructuredObjective(
             records, bounds.loss, bounds.alpha, divisor=bounds.n_samples
@@ -308,6 +302,22 @@ class StructuredModel(BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _target_limit(certificate: Certificate) -> float:
+    """Return a public bound that no margin reaches, beyond which targets need not be told apart.
+
+    Bounds on the noise below are exceeded with negligible probability; if one is, targets are clamped a little early.
+    """
+    bounds, terms = certificate.bounds, certificate.noise
+    d, n = bounds.dimension, bounds.n_samples
+    if "gradients" in terms:
+        descent = certificate.parameters["descent"]
+        longest = bounds.lipschitz + terms["gradients"]["std"] * (math.sqrt(d) + 9) / n
+        return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
+    term = terms["objective"]
+    size = term["std"] * (math.sqrt(d) + 9) if "std" in term else term["scale"] * (2 * d + 80)
+    return float(bounds.target_reach(size / n))
 
 
 def _read(name: str, data: Any, axes: int, owner: str) -> Array:

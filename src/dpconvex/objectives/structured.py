@@ -96,7 +96,9 @@ class StructuredRecords:
             self.level = np.clip(levels * factors[:, 0], -limit, limit)
         self.n_rows, self.outputs, self.dim = matrices.shape
         self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
-        self.mean_target_size = float(np.linalg.norm(self.targets, axis=1).mean())
+        with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
+            sizes = np.abs(self.targets).max(axis=1) * np.sqrt(self.outputs)
+            self.mean_target_size = float(sizes.mean())
 
     @property
     def flat(self) -> Array:

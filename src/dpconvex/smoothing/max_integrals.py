@@ -129,7 +129,7 @@ def expected_max(
         count = 0
         slowest = math.inf
         for k in range(groups):
-            if upper[k] > start:
+            if upper[k] >= start:
                 active[count] = k
                 count += 1
                 if rise[k] > 0.0:
