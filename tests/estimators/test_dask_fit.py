@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -15,7 +15,15 @@ dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
 
 import dpconvex.engine.dask as engine  # noqa: E402
-from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
+from dpconvex import (  # noqa: E402
+    DPAUCClassifier,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+    DPRobustClassifier,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+)
 from dpconvex.estimators.tables import map_rows, read_training  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
@@ -143,6 +151,31 @@ def _with_infinity(block):
 
 def _as_text(block):
     return np.full(block.shape, "17.25 euros", dtype=object)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPTiltedClassifier(**SETTINGS),
+        DPTiltedRegressor(**SETTINGS),
+        DPRobustClassifier(**SETTINGS),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_other_objectives_are_sums_over_partitions_too(model):
+    X, y = make_table()
+    target = y / 9 if is_regressor(model) else (y > 0).astype(int)
+    expected = clone(model).fit(X, target)
+    assert_same(model.fit(in_chunks(X), in_chunks(target)), expected)
+
+
+def test_pairs_of_rows_need_memory(tmp_path):
+    X, y = make_table()
+    ledger = Ledger(tmp_path / "ledger.db", epsilon=5.0)
+    model = DPAUCClassifier(**SETTINGS, mechanism="objective", ledger=ledger)
+    with pytest.raises(TypeError, match="rows in memory"):
+        model.fit(in_chunks(X), in_chunks((y > 0).astype(int)))
+    assert ledger.entries() == []
 
 
 def test_record_by_record_mechanisms_are_refused():
