@@ -17,7 +17,7 @@ from dpconvex.mechanisms import (
     PairwiseObjectivePerturbation,
     moments,
 )
-from dpconvex.mechanisms.pairwise import LONGEST
+from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import GaussianDP, PairwiseBounds, PureDP
 
@@ -222,7 +222,7 @@ def test_found_row_lengths_keep_to_their_sensitivity(monkeypatch):
     X, y = rng.normal(size=(9, 2)) / 5, rng.random(9) < 0.4
     model = PairwiseObjectivePerturbation()
     bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
-    certificate = model.certify(bounds, PureDP(1.0), {LONGEST: 2.0})
+    certificate = model.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay, summing = Replay(), moments.PairRows.sum
     monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
     model.release(objective(X, y, bounds), certificate, 0)

@@ -15,7 +15,7 @@ from dpconvex.mechanisms import (
     PairwiseGradientDescent,
     PairwiseObjectivePerturbation,
 )
-from dpconvex.mechanisms.pairwise import LONGEST
+from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.guarantees import GaussianDP
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
@@ -143,7 +143,7 @@ def choose_auc_mechanism(
     if isinstance(found, PairwiseObjectivePerturbation) and find_length and alpha is None:
         epsilon = float(getattr(guarantee, "epsilon_bound", 0.0))
         if bounds.n_samples * epsilon >= _COUNTABLE:
-            own[LONGEST] = bounds.row_norm
+            own = {LONGEST: bounds.row_norm, WIDEST: bounds.distance}
             bounds = replace(bounds, row_norm=1.0, diameter=2.0)
     penalised = isinstance(found, (OutputPerturbation, PairwiseObjectivePerturbation))
     if alpha is None:

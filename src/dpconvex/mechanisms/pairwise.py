@@ -25,9 +25,10 @@ from .moments import PairRows, row_lengths, shortened
 from .objective import RELEASE_SHARE, check_smooth
 from .search import SEARCH_STEPS, private_median
 
-__all__ = ["LONGEST", "PairwiseObjectivePerturbation"]
+__all__ = ["LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
 
-LONGEST = "longest_row"  # public bound on rows whose typical length is found privately
+# Public bounds on the length of rows, whose typical length is found privately, and on the distance of two of them.
+LONGEST, WIDEST = "longest_row", "widest_pair"
 _SEARCH_SHARE = 0.1
 
 
@@ -107,8 +108,8 @@ class PairwiseObjectivePerturbation:
 
     Notes
     -----
-    With ``longest_row`` among the certificate's parameters, rows are shortened to a released typical length, and the
-    bounds and alpha are in units of it.
+    With ``longest_row`` among the certificate's parameters, the unit of length is released first (a typical length, to
+    which rows are shortened, or half the public distance of two rows); bounds and alpha are in units of it.
 
     Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one with
     labels that may change. Public: the number of rows, dimensions, bounds, alpha, the loss, and lower bounds on the
@@ -147,8 +148,7 @@ class PairwiseObjectivePerturbation:
         solver = self.solver or default_solver(size)
         unit = 1.0
         if "lengths" in terms:
-            unit = self._typical_length(objective, certificate, noise)
-            objective = objective.with_rows(lambda block: shortened(block, unit), 1.0)
+            objective, unit = self._in_units(objective, certificate, noise)
             if record is not None:
                 record["row_length"] = unit
         tilted = objective.with_linear(tilt)
@@ -158,10 +158,18 @@ class PairwiseObjectivePerturbation:
         return noise.add_l2_laplace(point, terms["release"]["scale"]) / unit
 
     @staticmethod
-    def _typical_length(objective: Any, certificate: Certificate, noise: NoiseSource) -> float:
-        """Release a length near the median of the rows'."""
-        term, longest = certificate.noise["lengths"], certificate.parameters[LONGEST]
-        return private_median(
+    def _in_units(
+        objective: Any, certificate: Certificate, noise: NoiseSource
+    ) -> tuple[Any, float]:
+        """Return the objective of rows no two of which are further apart than 2, and their unit.
+
+        The unit is a released length near the median of the rows', to which they are shortened, if that at least
+        halves the noise. Otherwise it is half the public distance: shortened rows lose what tells a rare class of long
+        rows from the others.
+        """
+        term = certificate.noise["lengths"]
+        longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
+        typical = private_median(
             PairRows(objective),
             lambda block, y, w: row_lengths(block),
             longest / 256,
@@ -170,6 +178,10 @@ class PairwiseObjectivePerturbation:
             certificate.bounds.n_samples,
             noise if "std" in term else _LaplaceCounts(noise),
         )
+        if 4 * typical <= widest:
+            return objective.with_rows(lambda block: shortened(block, typical), 1.0), typical
+        unit = widest / 2
+        return objective.with_rows(lambda block: block / unit, longest / unit), unit
 
 
 class _LaplaceCounts(NoiseSource):
