@@ -15,7 +15,7 @@ import pytest
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.report import render_report, write_report
-from dpconvex.report.content import attacker, predicted_excess, uncertainty
+from dpconvex.report.content import attacker, outlook, uncertainty
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}
@@ -118,13 +118,22 @@ def test_bound_for_objective_perturbation_holds():
     assert (seen > 0.02 * np.array([spread.intercept, *spread.coef])).all()
 
 
-def test_predictions_fall_with_epsilon_and_contain_the_budget():
-    model = models()["gradient"]
-    points = dict(predicted_excess(model))
-    assert 1.0 in points
-    assert points[0.1] > points[1.0] > points[10.0]
-    assert "Accuracy against epsilon" in render_report(model)
-    assert "Accuracy against epsilon" not in render_report(models()["gaussian"])
+def test_predictions_fall_with_the_budget_and_contain_it():
+    found = models()
+    for name, budget in (("gradient", "epsilon"), ("objective", "epsilon"), ("nominal", "epsilon")):
+        ahead = outlook(found[name])
+        risks = dict(ahead.points)
+        assert ahead.budget == budget
+        assert ahead.own in risks
+        assert risks[0.1] > risks[1.0] > risks[10.0] > 0
+        assert "Accuracy against epsilon" in render_report(found[name])
+    for name in ("gaussian", "svm", "tilted"):  # three classes, and tasks without predictions
+        assert outlook(found[name]) is None
+        assert "Accuracy against" not in render_report(found[name])
+    X, y = sample()
+    two = dpconvex.DPLogisticRegression(mu=0.5, **BOUNDS).fit(X, y > 23)
+    assert outlook(two).budget == "mu"
+    assert "Accuracy against mu" in render_report(two)
 
 
 def test_seeded_models_are_called_not_private():

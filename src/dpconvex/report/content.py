@@ -173,49 +173,75 @@ def noise_rows(certificate: Certificate) -> list[dict[str, str]]:
     return rows
 
 
-def predicted_excess(model: Any) -> list[tuple[float, float]]:
-    """Return (epsilon, predicted relative excess risk) for budgets around the model's own, without data.
+@dataclass(frozen=True)
+class Outlook:
+    """Accuracy against the budget, predicted without data.
 
-    The prediction is that of a reference population; see :mod:`dpconvex.theory.quantile_risk`. It exists for quantile
-    regression and the newsvendor with (epsilon, delta) budgets; other models get an empty list.
+    Attributes
+    ----------
+    budget : str
+        ``"epsilon"`` or ``"mu"``.
+    own : float
+        The model's budget.
+    points : list of (float, float)
+        Budgets, and the predicted excess risk of the best mechanism at each.
+    without_privacy : float
+        What sampling alone costs.
+    quantity : str
+        What the excess risk is.
+    relative : bool
+        Whether it is a share of the best risk.
     """
+
+    budget: str
+    own: float
+    points: list[tuple[float, float]]
+    without_privacy: float
+    quantity: str
+    relative: bool
+
+
+def outlook(model: Any) -> Outlook | None:
+    """Return the planner's predictions for the model's public facts, or None where it has none.
+
+    The planner speaks about quantiles, the newsvendor and logistic regression with two classes; see
+    :func:`dpconvex.theory.plan`.
+    """
+    from dpconvex.estimators.classification import DPLogisticRegression
     from dpconvex.estimators.newsvendor import DPNewsvendor
     from dpconvex.estimators.quantile import DPQuantileRegressor
+    from dpconvex.theory import plan
 
     certificate = model.certificate_
-    guarantee = certificate.guarantee
-    if not isinstance(model, (DPQuantileRegressor, DPNewsvendor)):
-        return []
-    if isinstance(guarantee, GaussianDP):
-        return []
-    from dpconvex.estimators.quantile_plan import QuantileRequest, choose_quantile_mechanism
-    from dpconvex.estimators.settings import resolve_kernel
-    from dpconvex.losses import Pinball
-    from dpconvex.privacy.guarantees import PureDP
-
-    quantile = certificate.parameters["quantile"]
-    bounds = certificate.bounds
-    delta = getattr(guarantee, "delta_bound", 0.0)
-    points = []
-    for epsilon in sorted({*EPSILONS, guarantee.epsilon_bound}):
-        asked = ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
-        request = QuantileRequest(
-            quantile=quantile,
-            kernel=resolve_kernel(model.kernel, type(model).__name__),
-            guarantee=asked,
-            bounds=_plain(bounds, Pinball(quantile)),
-            alpha=None,
-            bandwidth=None,
-            own_influence=model.row_norm is not None,
-        )
-        choice = choose_quantile_mechanism("auto", request, type(model).__name__)
-        if math.isfinite(choice.predicted_excess):
-            points.append((epsilon, choice.predicted_excess))
-    return points
-
-
-def _plain(bounds: Any, loss: Any) -> Any:
-    """Return the bounds of the problem before a mechanism chose its smoothing and penalty."""
-    from dataclasses import replace
-
-    return replace(bounds, loss=loss, alpha=0.0)
+    bounds, guarantee, parameters = (
+        certificate.bounds,
+        certificate.guarantee,
+        certificate.parameters,
+    )
+    if isinstance(model, (DPQuantileRegressor, DPNewsvendor)):
+        task, more = "quantile", {"quantile": parameters["quantile"]}
+    elif isinstance(model, DPLogisticRegression) and len(model.classes_) == 2:
+        task, more = "logistic", {}
+    else:
+        return None
+    found = plan(
+        task,
+        bounds.n_samples,
+        bounds.n_features,
+        guarantee,
+        neighbors=certificate.neighbors,
+        bounded=parameters["feature_bounds"] is not None,
+        row_norm=bounds.row_norm,
+        **more,
+    )
+    gaussian = isinstance(guarantee, GaussianDP)
+    own = guarantee.mu if isinstance(guarantee, GaussianDP) else guarantee.epsilon_bound
+    budgets = sorted({*EPSILONS, own})
+    curves = np.array(list(found.curve(budgets).values()))
+    lowest = np.min(np.where(np.isfinite(curves), curves, np.inf), axis=0)
+    points = [(b, float(r)) for b, r in zip(budgets, lowest, strict=True) if math.isfinite(r)]
+    if len(points) < 2:
+        return None
+    alone = found.without_privacy.excess_risk
+    name = "mu" if gaussian else "epsilon"
+    return Outlook(name, own, points, alone, found.quantity, task == "quantile")

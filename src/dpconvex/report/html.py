@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ import numpy as np
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
 from .content import (
+    Outlook,
     Uncertainty,
     attacker,
     column_bounds,
     feature_names,
     formula,
     noise_rows,
-    predicted_excess,
+    outlook,
     problem_names,
     promise,
     uncertainty,
@@ -67,7 +69,7 @@ def render_report(model: Any, ledger: Any = None) -> str:
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     spread = uncertainty(model)
     attack = attacker(guarantee)
-    points = predicted_excess(model)
+    ahead = outlook(model)
     environment = Environment(
         loader=PackageLoader("dpconvex.report", "."), autoescape=True, trim_blocks=True
     )
@@ -97,9 +99,9 @@ def render_report(model: Any, ledger: Any = None) -> str:
         spread=spread,
         projected=certificate.parameters.get("coef_bound") is not None,
         effect_plot=_effect_plot(model, spread),
-        accuracy_plot=_accuracy_plot(points, guarantee),
-        accuracy=points,
-        own_epsilon=getattr(guarantee, "epsilon_bound", None),
+        ahead=ahead,
+        accuracy_plot=None if ahead is None else _accuracy_plot(ahead),
+        accuracy_rows=[] if ahead is None else _accuracy_rows(ahead),
         extra=_released(model),
         remaining=None if ledger is None else ledger.remaining(),
         charges=[] if ledger is None else ledger.entries(),
@@ -178,30 +180,35 @@ def _tradeoff_plot(guarantee: Guarantee, accuracy: float) -> str:
     )
 
 
-def _accuracy_plot(points: list[tuple[float, float]], guarantee: Guarantee) -> str | None:
-    if len(points) < 2:
-        return None
-    x, y = [point[0] for point in points], [max(point[1], 1e-4) for point in points]
-    own = float(getattr(guarantee, "epsilon_bound", x[0]))
-    low, high = min(y), max(y)
-    curves = [Curve("predicted", x, y, marks=True)]
-    here = [(a, b) for a, b in zip(x, y, strict=True) if a == own]
-    if here:
-        curves.append(
-            Curve("this model's budget", [own, own], [low / 1.5, high * 1.5], dashed=True)
-        )
+def _accuracy_plot(ahead: Outlook) -> str:
+    x, y = [point[0] for point in ahead.points], [max(point[1], 1e-6) for point in ahead.points]
+    low, high = min(*y, max(ahead.without_privacy, 1e-6)) / 1.5, max(y) * 1.5
     return line_chart(
-        "Accuracy against epsilon",
-        "Predicted excess loss over the best possible, for budgets from "
-        f"{x[0]:g} to {x[-1]:g}: it falls from {y[0]:.2g} to {y[-1]:.2g} as the budget grows.",
-        curves,
-        Axis("epsilon", x[0], x[-1], logarithmic=True),
-        Axis("predicted excess loss", low / 1.5, high * 1.5, logarithmic=True, form=_percent),
+        f"Accuracy against {ahead.budget}",
+        f"Predicted {ahead.quantity}, for {ahead.budget} from {x[0]:g} to {x[-1]:g}: it falls from {y[0]:.2g} to "
+        f"{y[-1]:.2g} as the budget grows. Without privacy it is {ahead.without_privacy:.2g}.",
+        [
+            Curve("private", x, y, marks=True),
+            Curve("this model's budget", [ahead.own, ahead.own], [low, high], dashed=True),
+            Curve("without privacy", [x[0], x[-1]], [ahead.without_privacy] * 2, dashed=True),
+        ],
+        Axis(ahead.budget, x[0], x[-1], logarithmic=True),
+        Axis("predicted excess loss", low, high, logarithmic=True, form=_risk(ahead)),
     )
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.3g} %"
+def _risk(ahead: Outlook) -> Callable[[float], str]:
+    """Return how an excess risk is written."""
+    return (lambda value: f"{100 * value:.3g} %") if ahead.relative else "{:.3g}".format
+
+
+def _accuracy_rows(ahead: Outlook) -> list[tuple[str, str]]:
+    form = _risk(ahead)
+    rows = [
+        (f"{budget:g}" + (" (this model)" if budget == ahead.own else ""), form(risk))
+        for budget, risk in ahead.points
+    ]
+    return [*rows, ("without privacy", form(ahead.without_privacy))]
 
 
 def _effect_plot(model: Any, spread: Uncertainty | None) -> str | None:
