@@ -41,6 +41,7 @@ MENU = {
     "docs/cli.md": "Command line",
     "docs/privacy.md": "What a certificate means",
 }
+DATA = "DPCONVEX_DATA"  # where real data are; examples that need them are shown without pictures if it is not set
 FORMATTER = HtmlFormatter(nowrap=True, style="default")
 
 
@@ -183,6 +184,8 @@ def run_example(path: Path, folder: Path) -> tuple[list[Path], str]:
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(path), *quick_options(path, folder)]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    if ended.returncode and DATA in ended.stderr:
+        return [], f"Needs data files: set {DATA}."
     if ended.returncode:
         raise SystemExit(f"{path.name} failed:\n{ended.stderr}")
     printed = "\n".join(line for line in ended.stdout.splitlines() if str(folder) not in line)

@@ -44,6 +44,8 @@ def models():
         "objective": dpconvex.DPQuantileRegressor(delta=0, **REGRESSION, mechanism="objective").fit(X, y),
         "gaussian": dpconvex.DPLogisticRegression(mu=0.5, **BOUNDS).fit(X, labels),
         "svm": dpconvex.DPLinearSVC(epsilon=40.0, **BOUNDS).fit(X, labels > 0),
+        "auc": dpconvex.DPAUCClassifier(**BOUNDS).fit(X, labels > 0),
+        "bounded": dpconvex.DPLinearSVC(mechanism="output", coef_bound=1.0, **BOUNDS).fit(X, labels > 0),
         "tilted": dpconvex.DPTiltedRegressor(**REGRESSION).fit(X, y),
         "unbounded": dpconvex.DPQuantileRegressor(fit_intercept=False).fit(X / 100, y / 100),
         "nominal": dpconvex.DPQuantileRegressor(
@@ -76,6 +78,8 @@ def test_the_page_names_what_it_does_not_know():
     assert "depends on the data and was not released" in found["gradient"]
     assert "one record had been left out" in found["nominal"]
     assert "set of labels (assumed public)" in found["svm"]
+    assert "before the noisy coefficients were bounded" in found["bounded"]
+    assert "before the noisy coefficients were bounded" not in found["output"]
 
 
 def test_numbers_of_the_attacker():

@@ -69,13 +69,14 @@ class Uncertainty:
 
     Attributes
     ----------
-    intercept, coef : float, array
-        Standard deviation for each coefficient, or an upper bound of its root mean square.
+    intercept, coef : float or None, array
+        Standard deviation for each coefficient, or an upper bound of its root mean square. None for an intercept that
+        is no coefficient of the problem.
     exact : bool
         Whether these are standard deviations rather than bounds.
     """
 
-    intercept: float
+    intercept: float | None
     coef: Array
     exact: bool
 
@@ -105,7 +106,7 @@ def uncertainty(model: Any) -> Uncertainty | None:
     target_scale = 1.0 if target is None else 2 / (target[1] - target[0])
     scale, shift = np.asarray(row_map.scale), np.asarray(row_map.shift)
     coef = spread * np.abs(scale) / target_scale
-    intercept = 0.0
+    intercept = None
     if row_map.fit_intercept:
         intercept = spread * math.sqrt(1 + float(np.sum((scale * shift) ** 2))) / target_scale
     return Uncertainty(intercept, coef, exact)

@@ -30,6 +30,8 @@ from .content import (
 from .plots import Axis, Curve, effect_chart, line_chart
 
 _MOST_BARS = 40
+# Parameters of what happens to coefficients after the noise was added.
+_AFTERWARDS = ("coef_bound", "release_radius", "threshold")
 
 
 def render_report(model: Any, ledger: Any = None) -> str:
@@ -97,7 +99,7 @@ def render_report(model: Any, ledger: Any = None) -> str:
         label_set=certificate.parameters.get("label_set"),
         coefficients=_coefficient_rows(model, spread),
         spread=spread,
-        projected=certificate.parameters.get("coef_bound") is not None,
+        processed=any(certificate.parameters.get(name) is not None for name in _AFTERWARDS),
         effect_plot=_effect_plot(model, spread),
         ahead=ahead,
         accuracy_plot=None if ahead is None else _accuracy_plot(ahead),
@@ -238,10 +240,11 @@ def _effect_plot(model: Any, spread: Uncertainty | None) -> str | None:
 def _coefficient_rows(model: Any, spread: Uncertainty | None) -> list[dict[str, Any]]:
     coef = np.atleast_2d(model.coef_)
     bounds = column_bounds(model)
-    rows = []
+    rows: list[dict[str, Any]] = []
     if hasattr(model, "intercept_"):
         values = [f"{value:.6g}" for value in np.atleast_1d(model.intercept_)]
-        noise = None if spread is None else f"{spread.intercept:.3g}"
+        known = spread is not None and spread.intercept is not None
+        noise = f"{spread.intercept:.3g}" if spread is not None and known else ""
         rows.append({"name": "(intercept)", "values": values, "noise": noise, "bounds": ""})
     for number, name in enumerate(feature_names(model)):
         rows.append(
