@@ -38,19 +38,22 @@ def attacked(model, X, y, radius):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out"))
-    folder = parser.parse_args().out
+    parser.add_argument("--quick", action="store_true", help="fewer points and repeats")
+    options = parser.parse_args()
+    folder, repeats = options.out, 1 if options.quick else REPEATS
+    radii = RADII[::2] if options.quick else RADII
     folder.mkdir(parents=True, exist_ok=True)
     data = load_a9a()
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
     majority = max(np.mean(data.y_test > 0), np.mean(data.y_test < 0))
     for epsilon, colour in zip(EPSILONS, COLOURS, strict=True):
         settings = {"epsilon": epsilon, "feature_bounds": (0, 1), "row_norm": 14**0.5}
-        plain = [DPLogisticRegression(**settings).fit(data.X, data.y) for _ in range(REPEATS)]
+        plain = [DPLogisticRegression(**settings).fit(data.X, data.y) for _ in range(repeats)]
         curves = {"plain under attack": [], "robust under attack": [], "robust, calm": []}
-        for radius in RADII:
+        for radius in radii:
             robust = [
                 DPRobustClassifier(radius, "linf", **settings).fit(data.X, data.y)
-                for _ in range(REPEATS)
+                for _ in range(repeats)
             ]
             for name, models, strength in (
                 ("plain under attack", plain, radius),
@@ -59,12 +62,12 @@ def main():
             ):
                 accuracies = [attacked(m, data.X_test, data.y_test, strength) for m in models]
                 curves[name].append(np.mean(accuracies))
-        panels[0].plot(RADII, curves["plain under attack"], "s--", color=colour, markersize=4)
+        panels[0].plot(radii, curves["plain under attack"], "s--", color=colour, markersize=4)
         panels[0].plot(
-            RADII, curves["robust under attack"], "o-", color=colour, label=f"epsilon = {epsilon:g}"
+            radii, curves["robust under attack"], "o-", color=colour, label=f"epsilon = {epsilon:g}"
         )
         panels[1].plot(
-            RADII, curves["robust, calm"], "o-", color=colour, label=f"epsilon = {epsilon:g}"
+            radii, curves["robust, calm"], "o-", color=colour, label=f"epsilon = {epsilon:g}"
         )
         print(epsilon, {name: np.round(curve, 4).tolist() for name, curve in curves.items()})
     panels[0].plot([], [], "s--", color="0.4", label="plain logistic regression")

@@ -62,20 +62,22 @@ def measure(tilt, epsilon, data, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out"))
-    folder = parser.parse_args().out
+    parser.add_argument("--quick", action="store_true", help="fewer points and repeats")
+    options = parser.parse_args()
+    folder, tilts = options.out, TILTS[::3] if options.quick else TILTS
     folder.mkdir(parents=True, exist_ok=True)
     data = load()
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
     for epsilon, colour in ((None, GREY), *zip(EPSILONS, (RED, BLUE), strict=True)):
-        repeats = 1 if epsilon is None else REPEATS
+        repeats = 1 if epsilon is None or options.quick else REPEATS
         results = np.array(
-            [[measure(tilt, epsilon, data, seed) for seed in range(repeats)] for tilt in TILTS]
+            [[measure(tilt, epsilon, data, seed) for seed in range(repeats)] for tilt in tilts]
         )
         label = "not private" if epsilon is None else f"epsilon = {epsilon:g}"
         for axes, values in zip(panels, np.moveaxis(results, 2, 0), strict=True):
-            axes.plot(TILTS, values.mean(axis=1), "o-", color=colour, label=label, markersize=4)
+            axes.plot(tilts, values.mean(axis=1), "o-", color=colour, label=label, markersize=4)
             low, high = np.percentile(values, [10, 90], axis=1)
-            axes.fill_between(TILTS, low, high, color=colour, alpha=0.15, linewidth=0)
+            axes.fill_between(tilts, low, high, color=colour, alpha=0.15, linewidth=0)
         print(label, np.round(results.mean(axis=1), 4).tolist())
     for axes, title in zip(panels, ("everybody", "worst-served group"), strict=True):
         axes.set(title=f"Mean loss, {title}", xlabel="tilt")

@@ -48,7 +48,7 @@ class CostlyAdversaryObjective:
     >>> from dpconvex.losses import Logistic
     >>> rows = MemoryRows([[1.0], [-1.0]], [1.0, -1.0], RowMap(1, 1.0, fit_intercept=False))
     >>> round(CostlyAdversaryObjective(rows, Logistic(), alpha=0.1, cost=10.0).value([1.0]), 6)
-    0.366916
+    0.366951
     """
 
     def __init__(
