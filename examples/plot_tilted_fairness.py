@@ -3,7 +3,8 @@
 Groups are sex times income. Income is predicted without sex, race, origin and family role; a plain fit is worst for
 women who earn more than 50,000, whom it takes for the others. The larger the tilt, the more the fit attends to records
 with large losses, whoever they are: the largest mean loss of a group falls, and the mean loss over everybody rises.
-Privacy puts a price on the tilt: one record can weigh more, so more noise is needed.
+Privacy puts a price on the tilt: one record can weigh more, so more noise is needed. A tilt is no cure-all: for groups
+of sex times race, tried first, the worst loss fell only from 0.476 to 0.474 without privacy, and rose with it.
 
 Run ``python examples/plot_tilted_fairness.py --out out``; it needs the data set ``adult`` in the folder named by
 ``DPCONVEX_DATA``, and writes ``tilted_fairness.png``.
