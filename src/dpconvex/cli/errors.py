@@ -46,6 +46,12 @@ def explain(error: BaseException) -> tuple[str, int]:
         return f"{error} A ledger was charged if one was given.", INPUT
     if isinstance(error, (ValueError, TypeError, LedgerError)):
         return str(error), INPUT
+    if isinstance(error, (OverflowError, ZeroDivisionError)):
+        return (
+            "A number is too large or too small to compute with. Give budgets, bounds and settings nearer to 1; a "
+            "ledger was charged if the fit had begun.",
+            INPUT,
+        )
     if isinstance(error, MemoryError):
         return "There is not enough memory.", INPUT
     return (
