@@ -7,6 +7,7 @@ offers what `MemoryRows` offers for sums over them.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -383,6 +384,8 @@ def _pool() -> Any:
 
 def _in_process() -> bool:
     """Whether Dask's current scheduler runs tasks in threads of this process."""
+    if _defaults():
+        return True
     import dask.local
     import dask.threaded
     from dask.base import get_scheduler
@@ -390,6 +393,16 @@ def _in_process() -> bool:
 
     get = get_scheduler(cls=Delayed) or Delayed.__dask_scheduler__
     return get in (dask.threaded.get, dask.local.get_sync)
+
+
+def _defaults() -> bool:
+    """Whether nothing but Dask's threads can have been asked for.
+
+    Dask itself would import its package for clusters to find out, which takes a second.
+    """
+    import dask
+
+    return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
 
 
 def _reporting(results: Iterable[Any], total: int) -> Iterator[Any]:
@@ -421,8 +434,9 @@ def _compute(tasks: list[Any]) -> list[Any]:
                 results = list(dask.compute(*tasks))
                 _tell(len(tasks), len(tasks))
                 return results
+            chosen = {"scheduler": "threads"} if _defaults() else {}
             with Watch():
-                return list(dask.compute(*tasks))
+                return list(dask.compute(*tasks, **chosen))
         except Exception as error:
             lost = type(error).__name__ in (
                 "KilledWorker",
