@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks import Measurement
 from dpconvex import DPMedian, DPPiecewiseLinear
 from dpconvex.datasets import make_piecewise_linear, make_structured_median
-from dpconvex.experiments.convolution_rivals import moreau_sgd, noisy_sgd
+from dpconvex.experiments.convolution_objective_perturbation import moreau_sgd, noisy_sgd
 from dpconvex.losses import L1Norm, PiecewiseLinear
 from dpconvex.objectives import StructuredRecords
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpconvex.experiments.quantile_sco_rivals import RIVALS, Problem
+from dpconvex.experiments.quantile_sco import RIVALS, Problem
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -7,7 +7,11 @@ import pytest
 
 from dpconvex.datasets import make_structured_median
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.experiments.convolution_rivals import moreau_gradient, moreau_sgd, noisy_sgd
+from dpconvex.experiments.convolution_objective_perturbation import (
+    moreau_gradient,
+    moreau_sgd,
+    noisy_sgd,
+)
 from dpconvex.losses import (
     Bowl,
     Huber,

@@ -1,4 +1,4 @@
-"""The command line: fit, predict, certify, verify, report, bounds, ledger, demo, audit."""
+"""The command line: fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, reproduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from . import audit, bounds, budget, demo, fit, models, plan
+from . import audit, bounds, budget, demo, fit, models, plan, reproduce
 from .errors import say_warning
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ budget.add_to(app)
 plan.add_to(app)
 demo.add_to(app)
 audit.add_to(app)
+reproduce.add_to(app)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -62,7 +62,7 @@ def noisy_sgd(
     -------
     array of shape (d,)
     """
-    from dpconvex.experiments.convolution_loop import run_single
+    from dpconvex.experiments.convolution_objective_perturbation.loop import run_single
 
     n, d = records.n_rows, records.dim
     lipschitz = records.operator_norm * loss.lipschitz

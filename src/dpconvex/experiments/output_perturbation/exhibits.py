@@ -1,0 +1,7 @@
+"""Tables and figures, in order."""
+
+from __future__ import annotations
+
+from dpconvex.experiments.exhibit import Exhibit
+
+EXHIBITS: tuple[Exhibit, ...] = ()

@@ -1,0 +1,1 @@
+"""dpconvex against its peers on real data, at one budget and one neighbour relation."""
