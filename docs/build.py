@@ -2,8 +2,8 @@
 
     python docs/build.py [--out site] [--without-pictures]
 
-Pages are README.md and docs/*.md; the reference comes from docstrings; the gallery runs examples/*.py. Every link
-is checked at the end, and a broken one fails the build.
+Pages are README.md, docs/*.md and what `dpconvex reproduce` wrote into docs/reproduction; the reference comes from
+docstrings; the gallery runs examples/*.py. Every link is checked at the end, and a broken one fails the build.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ MENU = {
     "docs/cli.md": "Command line",
     "docs/privacy.md": "What a certificate means",
 }
+EVIDENCE = Path("docs/reproduction")  # its index is in the menu, the pages of its folders are not
 DATA = "DPCONVEX_DATA"  # where real data are; examples that need them are shown without pictures if it is not set
 FORMATTER = HtmlFormatter(nowrap=True, style="default")
 
@@ -66,6 +67,20 @@ class Page:
     title: str
     text: str
 
+    @property
+    def listed(self) -> bool:
+        """Whether the menu shows it."""
+        return EVIDENCE not in self.source.parent.parents
+
+
+def page_target(source: Path) -> str:
+    """Return the name of the HTML file of a page; those in folders carry their folders' names."""
+    if source.name == "README.md":
+        return "index.html"
+    folders = source.parent.parts[1:]
+    stem = "-".join((*folders, source.stem)).lower()
+    return stem.removesuffix("-index") + ".html"
+
 
 def read_pages() -> list[Page]:
     """Return README and all Markdown pages, in the order of the menu."""
@@ -75,14 +90,15 @@ def read_pages() -> list[Page]:
         for path in DOCS.glob("*.md")
         if path.relative_to(ROOT) not in sources and path.name != "gallery.md"
     )
+    evidence = (path.relative_to(ROOT) for path in (ROOT / EVIDENCE).rglob("*.md"))
+    sources += sorted(evidence, key=lambda path: (path.parent, path.name))
     sources += [Path("docs/gallery.md"), Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]
     pages = []
     for source in sources:
         text = (ROOT / source).read_text(encoding="utf-8")
         found = re.search(r"^# (.+)$", text, re.M)
         title = found.group(1) if found else source.stem
-        target = "index.html" if source.name == "README.md" else source.stem.lower() + ".html"
-        pages.append(Page(source, target, title.replace("`", ""), text))
+        pages.append(Page(source, page_target(source), title.replace("`", ""), text))
     return pages
 
 
@@ -102,7 +118,7 @@ def colored(code: str, language: str) -> str:
 
 
 def render_markdown(text: str, rewrite: Any) -> str:
-    """Return Markdown as HTML, with anchors at headings and links sent through ``rewrite``."""
+    """Return Markdown as HTML, with anchors at headings, links and pictures sent through ``rewrite``."""
     reader = MarkdownIt("commonmark", {"highlight": lambda code, name, _: colored(code, name)})
     reader.enable("table")
     tokens = reader.parse(text)
@@ -115,6 +131,8 @@ def render_markdown(text: str, rewrite: Any) -> str:
         for child in token.children or []:
             if child.type == "link_open":
                 child.attrSet("href", rewrite(str(child.attrGet("href"))))
+            elif child.type == "image":
+                child.attrSet("src", rewrite(str(child.attrGet("src"))))
     return str(reader.renderer.render(tokens, reader.options, {}))
 
 
@@ -132,12 +150,13 @@ def link_rewriter(page: Page, pages: list[Page], out: Path) -> Any:
         if source.parent == Path("examples") and source.suffix == ".py":
             return f"gallery.html#{source.stem}"
         # Anything else of the repository is copied, so that the site stands alone.
-        copy = out / "files" / source.name
+        name = "-".join(source.parts)
+        copy = out / "files" / name
         if not (ROOT / source).is_file():
             raise SystemExit(f"{page.source} links to {link}, which is not there")
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(ROOT / source, copy)
-        return f"files/{source.name}"
+        return f"files/{name}"
 
     return rewrite
 
@@ -220,7 +239,7 @@ def frame(title: str, body: str, here: str, pages: list[Page]) -> str:
 
     menu = [
         "<p>Guide</p>",
-        *(item(page.target, MENU.get(str(page.source), page.title)) for page in pages),
+        *(item(p.target, MENU.get(str(p.source), p.title)) for p in pages if p.listed),
     ]
     menu += ["<p>Reference</p>", item("api.html", "All names")]
     menu += [item(f"api-{name}.html", words) for name, words in package_titles()]
