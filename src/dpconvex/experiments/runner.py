@@ -7,6 +7,7 @@ import inspect
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -215,7 +216,12 @@ def _run_batch(
     """Measure cells in processes of their own; an interruption loses only the cells under way."""
     # A forked process inherits locks of numba's and opendp's threads.
     context = multiprocessing.get_context("spawn")
-    with _one_thread(), ProcessPoolExecutor(workers, mp_context=context) as pool:
+    # Ctrl-C is for this process, which lets the cells under way end.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with (
+        _one_thread(),
+        ProcessPoolExecutor(workers, context, signal.signal, ignore) as pool,
+    ):
         running: dict[Future[Any], tuple[Study, Cell]] = {}
         todo = iter(batch)
         try:
