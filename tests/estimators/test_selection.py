@@ -14,12 +14,8 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.privacy import ApproxDP, BudgetExceeded, CertificateError, GaussianDP, Ledger, PureDP
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.selection import (
-    DPSelect,
-    SelectionCertificate,
-    repeat_and_select_mu,
-    selection_epsilon,
-)
+from dpconvex.privacy.selection import repeat_and_select_mu, selection_epsilon
+from dpconvex.selection import DPSelect, SelectionCertificate
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}
 
