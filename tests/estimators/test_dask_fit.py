@@ -16,7 +16,6 @@ pd = pytest.importorskip("pandas")
 
 import dpconvex.engine.dask as engine  # noqa: E402
 from dpconvex import (  # noqa: E402
-    DPAUCClassifier,
     DPLinearSVC,
     DPLogisticRegression,
     DPQuantileRegressor,
@@ -167,15 +166,6 @@ def test_other_objectives_are_sums_over_partitions_too(model):
     target = y / 9 if is_regressor(model) else (y > 0).astype(int)
     expected = clone(model).fit(X, target)
     assert_same(model.fit(in_chunks(X), in_chunks(target)), expected)
-
-
-def test_pairs_of_rows_need_memory(tmp_path):
-    X, y = make_table()
-    ledger = Ledger(tmp_path / "ledger.db", epsilon=5.0)
-    model = DPAUCClassifier(**SETTINGS, mechanism="objective", ledger=ledger)
-    with pytest.raises(TypeError, match="rows in memory"):
-        model.fit(in_chunks(X), in_chunks((y > 0).astype(int)))
-    assert ledger.entries() == []
 
 
 def test_record_by_record_mechanisms_are_refused():

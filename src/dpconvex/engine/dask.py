@@ -319,6 +319,19 @@ class DaskRows:
         """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
         return self.take(MemoryRows.spread(self.n_rows, rows))
 
+    def each(
+        self, call: Callable[[MemoryRows], Any] | Sequence[Callable[[MemoryRows], Any]]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order.
+
+        Parameters
+        ----------
+        call : callable or sequence of callables
+            For all partitions, or one for each.
+        """
+        calls = itertools.repeat(call) if callable(call) else call
+        return self._each(self._sources, calls)
+
     def _pass(self, call: Callable[[MemoryRows], Any]) -> tuple[Any, ...]:
         parts = self._each(self._sources, itertools.repeat(call), grouped=True)
         return tuple(accumulate(parts))

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
 from dpconvex.mechanisms.pairwise import LONGEST
-from dpconvex.objectives import PairwiseObjective
+from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 
@@ -208,21 +208,12 @@ class DPAUCClassifier(PrivateLinearClassifier):
         return bool(self.label_private)
 
     def _objective(self, rows: Any, certificate: Certificate) -> PairwiseObjective:
-        if not hasattr(rows, "mapped"):
-            raise TypeError(
-                f"{type(self).__name__} needs its rows in memory: every record meets all of the other class. "
-                "Pass arrays, for instance X.compute()."
-            )
         bounds = certificate.bounds
-        return PairwiseObjective(
-            rows,
-            None,
-            bounds.loss,
-            bounds.alpha,
-            bounds.min_positive,
-            bounds.min_negative,
-            row_norm=certificate.parameters.get(LONGEST, bounds.row_norm),
-        )
+        facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
+        row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
+        if hasattr(rows, "mapped"):
+            return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
+        return PartitionedPairwiseObjective(rows, *facts, row_norm=row_norm)
 
     def fit(self, X: Any, y: Any) -> DPAUCClassifier:
         """Fit privately.
@@ -230,9 +221,10 @@ class DPAUCClassifier(PrivateLinearClassifier):
         Parameters
         ----------
         X : array or dataframe of shape (n_samples, n_features)
-            Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``.
+            Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``. A Dask array or dataframe is read
+            partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
-            Two labels; the larger one is the positive class.
+            Two labels; the larger one is the positive class. A Dask array or series if X is one.
 
         Returns
         -------

@@ -26,7 +26,6 @@ from .search import SEARCH_STEPS, private_median
 
 Array = NDArray[np.float64]
 
-_BLOCK = 1 << 15
 _ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
 # Share of mu^2, sensitivity for rows in the unit ball (label changes included), and number of releases.
 _PHASES = {
@@ -121,17 +120,11 @@ class PairRows:
     """Blocks of the rows of a pairwise objective with labels +1 and -1, to be summed over."""
 
     def __init__(self, objective: Any) -> None:
-        self.parts = ((objective.positives, 1.0), (objective.negatives, -1.0))
+        self.objective = objective
 
     def sum(self, function: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over all blocks."""
-        totals: list[Any] = []
-        for rows, label in self.parts:
-            for start in range(0, len(rows), _BLOCK):
-                block = rows[start : start + _BLOCK]
-                part = function(block, np.full(len(block), label), np.ones(len(block)))
-                totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else [*part]
-        return tuple(totals)
+        return tuple(self.objective.sum(function))
 
 
 def row_lengths(block: Array) -> Array:

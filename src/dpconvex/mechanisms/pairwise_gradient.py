@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
@@ -109,15 +108,7 @@ class PairwiseGradientDescent:
         mu = total_mu(certificate.guarantee, "Noisy gradient descent on pairs")
         terms = certificate.noise
         frame = private_frame(objective, bounds, terms, mu * math.sqrt(_MOMENT_SHARE), noise)
-        white = PairwiseObjective(
-            np.concatenate([frame.rows(objective.positives), frame.rows(objective.negatives)]),
-            np.arange(objective.n_rows) < len(objective.positives),
-            bounds.loss,
-            0.0,
-            bounds.min_positive,
-            bounds.min_negative,
-            row_norm=1.0,
-        )
+        white = objective.with_rows(frame.rows, 1.0, alpha=0.0)
         ridge = bounds.alpha / frame.radius**2 * frame.matrix @ frame.matrix
         # Scores of rows in units of the radius; twice the covariance of unit rows bounds the curvature.
         spread = 4 * float(bounds.loss.smoothness) / max(1.0, bounds.n_features / 2)

@@ -3,6 +3,7 @@
 from dpconvex.objectives.adversarial import AdversarialObjective
 from dpconvex.objectives.costly import CostlyAdversaryObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
+from dpconvex.objectives.pair_partitions import PartitionedPairwiseObjective
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.objectives.tilted import TiltedObjective
@@ -12,6 +13,7 @@ __all__ = [
     "CostlyAdversaryObjective",
     "EmpiricalObjective",
     "PairwiseObjective",
+    "PartitionedPairwiseObjective",
     "StructuredObjective",
     "StructuredRecords",
     "TiltedObjective",

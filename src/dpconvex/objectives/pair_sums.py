@@ -5,11 +5,15 @@ through the nodes (a convolution with blocks that are computed once), and the re
 the sigmoid is 1 or an exponential, which separates into two factors, to 20 digits. Every number comes out with a small
 error relative to itself, however wide the scores spread. Where few pairs are near each other they are added directly.
 
+What the nodes need of a class is a table of Chebyshev moments per occupied interval, `CellMoments`. Such tables add
+over parts of the data, so that sums over pairs need no list of scores.
+
 Piecewise quadratics (hinge, squared hinge, least squares): sorted scores and running sums, exact.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +23,15 @@ from scipy.special import expit
 
 from dpconvex.losses.pairwise import Pieces
 
-__all__ = ["RELATIVE_ERROR", "additions", "logistic_cross", "logistic_sums", "piece_sums"]
+__all__ = [
+    "RELATIVE_ERROR",
+    "CellMoments",
+    "additions",
+    "cell_coefficients",
+    "logistic_cross",
+    "logistic_sums",
+    "piece_sums",
+]
 
 Array = NDArray[np.float64]
 
@@ -32,6 +44,7 @@ RELATIVE_ERROR = 1e-12
 _FLUSH = 1024
 _LARGEST_FLOOR = 2.0**50
 _DENSE = 1 << 16
+_CHUNK = 1 << 18  # targets of a piecewise quadratic that are worked on together
 
 
 def additions(count: int) -> int:
@@ -87,6 +100,70 @@ class _Cells:
         return np.asarray(add_moments(self.scores, self.each, self.index, NODES, flush))
 
 
+@dataclass(frozen=True)
+class CellMoments:
+    """Scores of one class as far as logistic sums need them: a table that adds over parts of the data.
+
+    Attributes
+    ----------
+    floors : array of shape (cells,)
+        Left ends of the occupied unit intervals, increasing.
+    moments : array of shape (cells, 14)
+        ``sum_j T_k(x_j)`` per interval, with the local coordinate x in [-1, 1].
+    wide : bool
+        Whether scores spread over so many intervals that a table does not pay; it is empty then.
+    """
+
+    floors: Array
+    moments: Array
+    wide: bool = False
+
+    @classmethod
+    def of(cls, scores: Array) -> CellMoments:
+        """Collect scores."""
+        empty = np.empty(0), np.empty((0, NODES))
+        if scores.size == 0:
+            return cls(*empty)
+        if not float(np.abs(scores).max()) < _DENSE / 2:
+            return cls(*empty, True)
+        cells = _Cells(np.ascontiguousarray(scores, dtype=np.float64))
+        return cls(cells.floors, cells.moments())
+
+    def __add__(self, other: CellMoments) -> CellMoments:
+        """Return the table of both sets of scores."""
+        if np.array_equal(self.floors, other.floors):
+            return CellMoments(self.floors, self.moments + other.moments, self.wide or other.wide)
+        floors = np.union1d(self.floors, other.floors)
+        moments = np.zeros((floors.size, NODES))
+        for part in (self, other):
+            moments[np.searchsorted(floors, part.floors)] += part.moments
+        return CellMoments(floors, moments, self.wide or other.wide)
+
+    def sums_at(self, floors: Array, kind: str = "slope", mirrored: bool = False) -> Array:
+        """Return ``sum_j f(s - t_j)`` over these scores t, as coefficients for s in the given intervals.
+
+        Parameters
+        ----------
+        floors : array
+            Left ends of unit intervals, increasing.
+        kind : {"slope", "value"}
+            As for `logistic_sums`.
+        mirrored : bool
+            Whether f takes ``t_j - s`` instead.
+        """
+        if not mirrored:
+            return cell_coefficients(floors, self.floors, self.moments, kind)
+        # The same of negative scores, whose right interval ends count as inside.
+        targets, sources = (-1 - ends[::-1] for ends in (floors, self.floors))
+        return _turned(cell_coefficients(targets, sources, _turned(self.moments), kind))
+
+
+def _turned(table: Array) -> Array:
+    """Return moments or coefficients for ``-x`` in the opposite order of intervals."""
+    signs = np.where(np.arange(NODES) % 2, -1.0, 1.0)
+    return np.ascontiguousarray(table[::-1] * signs)
+
+
 def logistic_sums(targets: Array, sources: Array, kind: str = "slope") -> Array:
     r"""Return ``sum_j f(targets_i - sources_j)`` for every i.
 
@@ -130,32 +207,47 @@ def _cells_pay(near: _Cells, far: _Cells) -> bool:
 
 
 def _sums_by_cells(near: _Cells, far: _Cells, kind: str) -> Array:
-    from .pair_cells import evaluate, exponential_suffix, near_values
+    from .pair_cells import evaluate
 
-    _, transform = _basis()
-    moments = far.moments()
-    values = near_values(moments @ transform, far.floors, near.floors, _blocks(kind))
+    coefficients = cell_coefficients(near.floors, far.floors, far.moments(), kind)
+    return np.asarray(evaluate(near.scores, near.each, near.index, coefficients))
+
+
+def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
+    r"""Return ``sum_j f(s - t_j)`` as Chebyshev coefficients in each target interval.
+
+    Parameters
+    ----------
+    targets, sources : array
+        Left ends of unit intervals, increasing.
+    moments : array of shape (sources, 14)
+        ``sum_j T_k(x_j)`` of the scores in each source interval. They hold everything: counts, sums, and exponential
+        sums, whose own expansion on an interval of length 1 ends after 14 terms.
+    kind : {"slope", "value"}
+        As for `logistic_sums`.
+    """
+    from .pair_cells import exponential_suffix, near_values
+
+    nodes, transform = _basis()
+    values = near_values(moments @ transform, sources, targets, _blocks(kind))
     coefficients = np.ascontiguousarray(values @ transform.T)
-    masses = np.bincount(far.index, np.exp(far.each - far.scores), minlength=far.floors.size)
-    suffix = np.r_[exponential_suffix(far.floors, masses), 0.0]
-    beyond = np.searchsorted(far.floors, near.floors + REACH, side="right")
-    at = np.r_[far.floors, np.inf][beyond]
-    tails = np.exp(near.floors - at) * suffix[beyond]
-    below = np.searchsorted(far.floors, near.floors - REACH)
-    counts = np.concatenate([[0], np.cumsum(far.counts)])[below].astype(np.float64)
+    # Sources far above: exp(s - t), a product of two exponentials of local coordinates.
+    masses = moments @ (transform @ np.exp(-nodes))
+    suffix = np.r_[exponential_suffix(sources, masses), 0.0]
+    beyond = np.searchsorted(sources, targets + REACH, side="right")
+    at = np.r_[sources, np.inf][beyond]
+    coefficients += np.outer(np.exp(targets - at) * suffix[beyond], transform @ np.exp(nodes))
+    # Sources far below: 1, or s - t.
+    below = np.searchsorted(sources, targets - REACH)
+    counts = np.concatenate([[0], np.cumsum(moments[:, 0])])[below]
     if kind == "slope":
         coefficients[:, 0] += counts
-        out = evaluate(near.scores, near.each, near.index, coefficients)
-    else:
-        sums = np.bincount(far.index, far.scores, minlength=far.floors.size)
-        running = np.concatenate([[0], np.cumsum(sums, dtype=np.longdouble)])[below]
-        # In the cell: counts * (floor + (x + 1) / 2) - running.
-        coefficients[:, 0] += np.asarray(counts * (near.floors + 0.5) - running, dtype=np.float64)
-        coefficients[:, 1] += counts / 2
-        out = evaluate(near.scores, near.each, near.index, coefficients)
-    if tails.any():
-        out += np.exp(near.scores - near.each) * tails[near.index]
-    return np.asarray(out)
+        return coefficients
+    sums = moments[:, 0] * (sources + 0.5) + moments[:, 1] / 2
+    running = np.concatenate([[0], np.cumsum(sums, dtype=np.longdouble)])[below]
+    coefficients[:, 0] += np.asarray(counts * (targets + 0.5) - running, dtype=np.float64)
+    coefficients[:, 1] += counts / 2
+    return coefficients
 
 
 def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
@@ -238,30 +330,38 @@ def piece_sums(
     if sources.size == 0 or targets.size == 0:
         return np.zeros(targets.size)
     sign = -1.0 if mirrored else 1.0
-    targets, sources = sign * targets, sign * sources
-    centre = float(np.median(sources))
-    ordered = np.sort(sources)
+    ordered = np.sort(sign * sources)
+    centre = float(np.median(ordered))
     shifted: Any = (ordered - centre).astype(np.longdouble)
-    powers = [_running(shifted**power) for power in range(3)]
-    x: Any = targets.astype(np.longdouble) - centre
-    total = np.zeros(targets.size, dtype=np.longdouble)
-    # Piece k holds differences in (knot_{k-1}, knot_k]: sources from target - knot_k up to target - knot_{k-1}.
-    above = np.full(targets.size, ordered.size)
-    for k, (c0, c1, c2) in enumerate(pieces.coefficients):
-        below = np.zeros(targets.size, dtype=np.int64)
-        if k < len(pieces.knots):
-            below = np.searchsorted(ordered, targets - pieces.knots[k])
-        if c0 or c1 or c2:
-            count, first, second = (power[above] - power[below] for power in powers)
-            if kind == "curvature":
-                total += 2 * c2 * count
-            elif kind == "slope":
-                total += c1 * count + 2 * c2 * (x * count - first)
-            else:
-                total += c0 * count + c1 * (x * count - first)
-                total += c2 * (x * (x * count - 2 * first) + second)
-        above = below
-    return np.asarray(total, dtype=np.float64)
+    first = _running(shifted)
+    shifted *= shifted
+    second = _running(shifted)
+    del shifted
+
+    out = np.empty(targets.size)
+    for start in range(0, targets.size, _CHUNK):
+        part = sign * targets[start : start + _CHUNK]
+        x: Any = part.astype(np.longdouble) - centre
+        total = np.zeros(part.size, dtype=np.longdouble)
+        # Piece k holds differences in (knot_{k-1}, knot_k]: sources from target - knot_k up to target - knot_{k-1}.
+        above = np.full(part.size, ordered.size)
+        for k, (c0, c1, c2) in enumerate(pieces.coefficients):
+            below = np.zeros(part.size, dtype=np.int64)
+            if k < len(pieces.knots):
+                below = np.searchsorted(ordered, part - pieces.knots[k])
+            if c0 or c1 or c2:
+                count = above - below
+                one, two = first[above] - first[below], second[above] - second[below]
+                if kind == "curvature":
+                    total += 2 * c2 * count
+                elif kind == "slope":
+                    total += c1 * count + 2 * c2 * (x * count - one)
+                else:
+                    total += c0 * count + c1 * (x * count - one)
+                    total += c2 * (x * (x * count - 2 * one) + two)
+            above = below
+        out[start : start + _CHUNK] = total
+    return out
 
 
 def _running(terms: Any) -> Any:

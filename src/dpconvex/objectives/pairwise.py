@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.objectives.pair_sums import (
     RELATIVE_ERROR,
     additions,
@@ -16,12 +17,13 @@ from dpconvex.objectives.pair_sums import (
     piece_sums,
 )
 
-__all__ = ["PairwiseObjective"]
+__all__ = ["PairwiseObjective", "combine"]
 
 Array = npt.NDArray[np.float64]
 
 UNIT = 2.0**-53
 _BLOCK = 4096  # rows whose products are added before they join the total
+_SUM_BLOCK = 1 << 15  # rows that a function is given at a time
 
 
 class PairwiseObjective:
@@ -76,13 +78,25 @@ class PairwiseObjective:
         self.alpha = float(alpha)
         self.dim = X.shape[1]
         self.n_rows = X.shape[0]
-        self.divisor = float(max(len(self.positives), min_positive)) * float(
-            max(len(self.negatives), min_negative)
-        )
+        self.least = (min_positive, min_negative)
         self.linear = np.zeros(self.dim) if linear is None else np.array(linear, dtype=np.float64)
         if row_norm is None:
             row_norm = float(np.sqrt(np.einsum("ij,ij->i", X, X).max(initial=0.0)))
         self.row_norm = row_norm
+        self._divisor: float | None = None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Numbers of positive and negative records: private."""
+        return len(self.positives), len(self.negatives)
+
+    @property
+    def divisor(self) -> float:
+        """``max(n+, m+) max(n-, m-)``, or another one that was set."""
+        if self._divisor is not None:
+            return self._divisor
+        ahead, behind = (max(pair) for pair in zip(self.counts, self.least, strict=True))
+        return float(ahead) * float(behind)
 
     @property
     def strong_convexity(self) -> float:
@@ -105,19 +119,76 @@ class PairwiseObjective:
         other.linear = np.array(linear, dtype=np.float64)
         return other
 
-    def with_rows(self, function: Any, row_norm: float) -> PairwiseObjective:
-        """Return the same objective of other rows, ``function(rows)`` of each class, no longer than ``row_norm``."""
+    def with_rows(
+        self, function: Any, row_norm: float, alpha: float | None = None
+    ) -> PairwiseObjective:
+        """Return the same objective of other rows, ``function(rows)``, no longer than ``row_norm``.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a block of rows and returns as many, each of which depends on one row.
+        row_norm : float
+            Bound of their norms.
+        alpha : float, optional
+            Another ridge.
+        """
         other = copy.copy(self)
-        other.positives = np.ascontiguousarray(function(self.positives))
-        other.negatives = np.ascontiguousarray(function(self.negatives))
+        other._change_rows(function)
         other.row_norm = row_norm
+        other.alpha = self.alpha if alpha is None else float(alpha)
         return other
+
+    def _change_rows(self, function: Any) -> None:
+        self.positives = np.ascontiguousarray(function(self.positives))
+        self.negatives = np.ascontiguousarray(function(self.negatives))
 
     def with_loss(self, loss: Any) -> PairwiseObjective:
         """Return the same objective with another loss."""
         other = copy.copy(self)
         other.loss = loss
         return other
+
+    def sum(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over blocks of all rows, with labels +1 and -1 and weights of 1."""
+        totals: list[Any] = []
+        for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
+            for start in range(0, len(rows), _SUM_BLOCK):
+                block = rows[start : start + _SUM_BLOCK]
+                part = function(block, np.full(len(block), label), np.ones(len(block)))
+                totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else [*part]
+        return tuple(totals)
+
+    def subsample(self, rows: int) -> PairwiseObjective:
+        """Return the objective of about `rows` records, half of them from each class where it has so many.
+
+        It is scaled like the whole: a mean over pairs, times ``n+ n- / divisor``.
+        """
+        ahead, behind = (MemoryRows.spread(count, size) for count, size in self._shares(rows))
+        return self._of_sample(self.positives[ahead], self.negatives[behind])
+
+    def _shares(self, rows: int) -> list[tuple[int, int]]:
+        """Return how many records each class has, and how many of them are sampled."""
+        half = rows // 2
+        fewer = min(*self.counts, half)
+        ahead, behind = self.counts
+        sizes = (fewer, rows - fewer) if ahead <= behind else (rows - fewer, fewer)
+        return [(ahead, min(ahead, sizes[0])), (behind, min(behind, sizes[1]))]
+
+    def _of_sample(self, positives: Array, negatives: Array) -> PairwiseObjective:
+        sample = PairwiseObjective(
+            np.concatenate([positives, negatives]),
+            np.arange(len(positives) + len(negatives)) < len(positives),
+            self.loss,
+            self.alpha,
+            *self.least,
+            linear=self.linear,
+            row_norm=self.row_norm,
+        )
+        ahead, behind = self.counts
+        pairs = float(len(positives)) * len(negatives)
+        sample._divisor = self.divisor * pairs / (float(ahead) * behind) if pairs else 1.0
+        return sample
 
     def _scores(self, w: Array) -> tuple[Array, Array]:
         return self.positives @ w, self.negatives @ w
@@ -139,25 +210,36 @@ class PairwiseObjective:
     def value(self, w: npt.ArrayLike) -> float:
         """F(w)."""
         w = np.asarray(w, dtype=np.float64)
-        return self._finish_value(self._total(*self._scores(w)), w)
+        return self._finish_value(self._data_value(w), w)
 
     def gradient(self, w: npt.ArrayLike) -> Array:
         """Gradient of F."""
         w = np.asarray(w, dtype=np.float64)
-        return self._finish_gradient(self._data_gradient(*self._scores(w)), w)
+        return self._finish_gradient(self._data_gradient(w), w)
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
         w = np.asarray(w, dtype=np.float64)
-        s, t = self._scores(w)
-        gradient = self._finish_gradient(self._data_gradient(s, t), w)
-        return self._finish_value(self._total(s, t), w), gradient
+        value, gradient = self._data_both(w)
+        return self._finish_value(value, w), self._finish_gradient(gradient, w)
 
-    def _data_gradient(self, s: Array, t: Array) -> Array:
+    def _data_value(self, w: Array) -> float:
+        """Return the sum of the losses of all pairs."""
+        return self._total(*self._scores(w))
+
+    def _data_gradient(self, w: Array) -> Array:
+        """Return the gradient of the sum of the losses of all pairs."""
+        return self._gradient_at(*self._scores(w))
+
+    def _data_both(self, w: Array) -> tuple[float, Array]:
+        s, t = self._scores(w)
+        return self._total(s, t), self._gradient_at(s, t)
+
+    def _gradient_at(self, s: Array, t: Array) -> Array:
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         ahead, behind = self._slopes(s, t)
-        return _combine(self.positives, ahead) - _combine(self.negatives, behind)
+        return combine(self.positives, ahead) - combine(self.negatives, behind)
 
     def hessian(self, w: npt.ArrayLike) -> Array:
         """Hessian of F; its accuracy decides about speed only."""
@@ -217,10 +299,15 @@ class PairwiseObjective:
         if not np.isfinite(slope):
             slope = 2 + 2 * reach * size
         shift = 2 * UNIT * (self.dim + 4) * self.row_norm * size
-        steps = additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
+        steps = self._additions
         pairs = slope * (RELATIVE_ERROR + UNIT * steps) + float(self.loss.smoothness) * shift
         own = UNIT * (3 * self.alpha * size + 2 * float(np.linalg.norm(self.linear)))
         return float(1.01 * (reach * pairs + own))
+
+    @property
+    def _additions(self) -> int:
+        """Bound on the number of roundings a pair's term passes through."""
+        return additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
 
     def _finish_value(self, total: float, w: Array) -> float:
         return total / self.divisor + float(0.5 * self.alpha * (w @ w) + self.linear @ w)
@@ -229,7 +316,7 @@ class PairwiseObjective:
         return np.asarray(total / self.divisor + self.alpha * w + self.linear)
 
 
-def _combine(rows: Array, multiples: Array) -> Array:
+def combine(rows: Array, multiples: Array) -> Array:
     """Return ``multiples @ rows``, added in blocks so that rounding errors stay small."""
     parts = [
         multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK]

@@ -1,0 +1,193 @@
+"""AUC fits on Dask collections: pairs across partitions, the coefficients of the in-memory fit."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+from dpconvex import DPAUCClassifier  # noqa: E402
+from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
+from dpconvex.engine.dask import DaskTable  # noqa: E402
+from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
+from dpconvex.objectives import (  # noqa: E402
+    PairwiseObjective,
+    PartitionedPairwiseObjective,
+    pair_partitions,
+    pair_sums,
+)
+from dpconvex.privacy import Ledger  # noqa: E402
+
+N = 2400
+CHUNKS = (900, 0, 1, 1000, 499)
+EDGES = np.concatenate([[0], np.cumsum(CHUNKS)])
+COUNTS = {"min_positive": 500, "min_negative": 500}
+
+
+def make_table(columns=3, seed=2):
+    """Rows whose first partition holds no positive record."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, columns))
+    y = X[:, 0] - 2 * X[:, 1] + rng.normal(size=N) > 0
+    order = np.argsort(y, kind="stable")
+    order[900:] = rng.permutation(order[900:])
+    return X[order], y[order]
+
+
+def in_chunks(array):
+    """Return a Dask array with empty and uneven partitions."""
+    return da.concatenate(
+        [
+            da.from_delayed(dask.delayed(np.array)(part), part.shape, part.dtype, meta=part[:0])
+            for part in (array[a:b] for a, b in itertools.pairwise(EDGES))
+        ]
+    )
+
+
+def assert_same(fitted, expected):
+    scale = np.abs(expected.coef_).max()
+    np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(fitted.intercept_, expected.intercept_, rtol=1e-8, atol=1e-12)
+    assert fitted.certificate_.to_json() == expected.certificate_.to_json()
+    assert set(fitted.released_) == set(expected.released_)
+    for name, value in expected.released_.items():
+        np.testing.assert_allclose(fitted.released_[name], value, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "mechanism"),
+    [
+        ({}, "moments"),  # the default
+        (COUNTS, "auc-gradient"),  # with many records of both classes
+        ({"delta": 0.0, **COUNTS}, "auc-objective"),  # pure, the row length found first
+        ({"mechanism": "objective", "row_norm": 2.0, "alpha": 0.5, **COUNTS}, "auc-objective"),
+        ({"delta": 0.0, "loss": "squared", **COUNTS}, "output"),
+        ({"mechanism": "output", "loss": "hinge", "alpha": 0.1, **COUNTS}, "output"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_same_coefficients_as_in_memory(settings, mechanism):
+    X, y = make_table()
+    model = DPAUCClassifier(epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **settings)
+    expected = clone(model).fit(X, y)
+    assert expected.certificate_.mechanism == mechanism
+    assert_same(model.fit(in_chunks(X), in_chunks(y)), expected)
+
+
+LOSSES = [PairLogistic(), PairHinge(0.5), PairSquared(), PairSquaredHinge()]
+
+
+def both_objectives(X, y, loss):
+    row_map = RowMap.from_bounds(X.shape[1], None, 2.0, fit_intercept=False)
+    target = np.where(y, 1.0, -1.0)
+    rows = DaskTable(in_chunks(X), in_chunks(target), "test").rows(row_map)
+    linear = np.linspace(-0.1, 0.2, X.shape[1])
+    whole = PairwiseObjective(
+        MemoryRows(X, target, row_map), None, loss, 0.01, 1, 2000, linear, row_norm=2.0
+    )
+    parts = PartitionedPairwiseObjective(rows, loss, 0.01, 1, 2000, linear, row_norm=2.0)
+    return whole, parts
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("size", [1.0, 50.0, 1e6])  # the last one is too wide for tables of scores
+def test_value_gradient_and_hessian_are_those_of_the_whole(loss, size):
+    whole, parts = both_objectives(*make_table(), loss)
+    w = size * np.array([0.5, -0.3, 0.2])
+    assert parts.counts == whole.counts
+    assert parts.divisor == whole.divisor
+    np.testing.assert_allclose(parts.value(w), whole.value(w), rtol=1e-11)
+    slack = 2 * whole.rounding_allowance(w)
+    np.testing.assert_allclose(parts.gradient(w), whole.gradient(w), rtol=0, atol=slack)
+    value, gradient = parts.value_and_gradient(w)
+    assert value == parts.value(w)
+    np.testing.assert_array_equal(gradient, parts.gradient(w))
+    np.testing.assert_allclose(parts.hessian(w), whole.hessian(w), rtol=1e-10)
+    assert parts.rounding_allowance(w) >= whole.rounding_allowance(w)
+
+
+@pytest.mark.parametrize("loss", LOSSES[:2], ids=lambda loss: type(loss).__name__)
+def test_changed_rows_and_samples_are_those_of_the_whole(loss):
+    whole, parts = both_objectives(*make_table(), loss)
+    w = np.array([1.0, -1.0, 0.5])
+    parts.gradient(w)  # what is remembered of the old rows must not be used for the new ones
+    parts.hessian(w)
+    first, second = (
+        objective.with_rows(lambda block: block[:, ::-1] / 3, 1.0, alpha=0.2)
+        for objective in (whole, parts)
+    )
+    np.testing.assert_allclose(second.gradient(w), first.gradient(w), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(second.hessian(w), first.hessian(w), rtol=1e-10)
+    small, same = first.subsample(101), second.subsample(101)
+    np.testing.assert_array_equal(small.positives, same.positives)
+    np.testing.assert_array_equal(small.negatives, same.negatives)
+    assert small.n_rows == 101
+    np.testing.assert_allclose(small.value(w), first.value(w), rtol=0.2)
+
+
+def test_samples_hold_both_classes_however_rare_one_is(monkeypatch):
+    X, y = make_table()
+    y[:] = False
+    y[[17, 2000]] = True
+    whole, parts = both_objectives(X, y, PairLogistic())
+    assert parts.subsample(50).counts == (2, 48)
+    monkeypatch.setattr(pair_partitions, "_SAMPLE", 600)
+    w = np.array([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(parts.hessian(w), whole.hessian(w), rtol=0.3, atol=0.01)
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_class_without_records_adds_nothing(missing):
+    X, _ = make_table()
+    for loss in LOSSES:
+        _, parts = both_objectives(X, np.full(N, missing), loss)
+        w = np.ones(3)
+        assert parts.value(w) == pytest.approx(0.005 * 3 + parts.linear.sum())
+        np.testing.assert_allclose(parts.gradient(w), 0.01 * w + parts.linear)
+
+
+def test_tables_of_scores_add():
+    rng = np.random.default_rng(3)
+    scores, others = 20 * rng.normal(size=500), 5 * rng.standard_cauchy(size=300)
+    tables = [pair_sums.CellMoments.of(part) for part in (scores[:7], scores[7:7], scores[7:])]
+    table = tables[0] + tables[1] + tables[2]
+    floors = np.unique(np.floor(others))
+    for kind, mirrored in itertools.product(("slope", "value"), (False, True)):
+        sign = -1.0 if mirrored else 1.0
+        exact = pair_sums.logistic_sums(sign * others, sign * scores, kind)
+        slopes = pair_partitions._Slopes(floors, table.sums_at(floors, kind, mirrored))
+        np.testing.assert_allclose(slopes(others), exact, rtol=1e-11)
+    assert (table + pair_sums.CellMoments.of(np.array([1e7]))).wide
+
+
+def test_a_score_on_the_edge_of_an_interval_may_fall_on_either_side():
+    """Two passes may round a product differently; the sums are continuous, so it must not matter."""
+    table = pair_sums.CellMoments.of(np.array([2.0, 5.0]))
+    floors = pair_partitions._with_neighbours(table.floors)
+    slopes = pair_partitions._Slopes(floors, table.sums_at(floors))
+    left, right = slopes(np.array([np.nextafter(2.0, 0.0)])), slopes(np.array([2.0]))
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")  # a closing cluster leaves open sockets behind
+def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    X, y = make_table()
+    settings = {"epsilon": 30.0, "feature_bounds": (-4, 4), "random_state": 5, **COUNTS}
+    ledger = Ledger(tmp_path / "ledger.db", epsilon=500.0, delta=0.1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, processes=True, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        model = DPAUCClassifier(mechanism="gradient", **settings)
+        expected = clone(model).fit(X, y)
+        assert_same(model.set_params(ledger=ledger).fit(in_chunks(X), in_chunks(y)), expected)
+        whole, parts = both_objectives(X, y, PairHinge(0.5))
+        w = np.array([0.5, -0.3, 0.2])
+        np.testing.assert_allclose(parts.gradient(w), whole.gradient(w), rtol=1e-10)
+    assert len(ledger.entries()) == 1
