@@ -20,7 +20,18 @@ from dpconvex.losses import Pinball
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve, moreau
 from dpconvex.theory.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
 
-__all__ = ["RIVALS", "Problem", "dp_sgd", "empirical_sgd", "moreau_sgd", "phased_erm", "phased_sgd"]
+__all__ = [
+    "RIVALS",
+    "MinibatchPlan",
+    "Problem",
+    "contractive_envelope",
+    "dp_sgd",
+    "empirical_sgd",
+    "minibatch_plan",
+    "moreau_sgd",
+    "phased_erm",
+    "phased_sgd",
+]
 
 Array = NDArray[np.float64]
 
@@ -93,36 +104,66 @@ def empirical_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.
     return _descend(rows, targets, Pinball(problem.quantile), n * n, rate, std, rng)
 
 
+@dataclass(frozen=True)
+class MinibatchPlan:
+    """Steps, records of a batch, step size and printed noise of :func:`moreau_sgd`."""
+
+    steps: int
+    batch_size: int
+    step_size: float
+    std: float
+
+
+def minibatch_plan(n: int, d: int, problem: Problem) -> MinibatchPlan:
+    """Return the constants that :func:`moreau_sgd` states."""
+    log = math.log(1 / problem.delta)
+    steps = max(1, int(min(n / 8, problem.epsilon**2 * n**2 / (32 * d * log))))
+    size = min(n, max(1, round(n * math.sqrt(problem.epsilon / (4 * steps)))))
+    std = problem.lipschitz * math.sqrt(8 * steps * log) / (n * problem.epsilon)
+    rate = problem.coef_norm / (problem.lipschitz * math.sqrt(steps))
+    return MinibatchPlan(steps, size, rate, std)
+
+
+def contractive_envelope(problem: Problem, step_size: float) -> Any:
+    """Return the least smooth Moreau envelope of the pinball loss with contractive steps of this size."""
+    return moreau(Pinball(problem.quantile), 2 / (step_size * problem.row_norm**2))
+
+
 def moreau_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
     r"""Noisy minibatch descent on Moreau envelopes (Bassily et al. 2019, Algorithm 1).
 
     ``T = min(n / 8, epsilon^2 n^2 / (32 d ln(1/delta)))`` steps of size ``B_theta / (L sqrt(T))`` on batches of
-    ``max(n sqrt(epsilon / (4 T)), 1)`` records drawn with replacement, noise
+    ``max(n sqrt(epsilon / (4 T)), 1)`` records (n at most) drawn with replacement, noise
     ``std^2 = 8 T L^2 ln(1/delta) / (n epsilon)^2`` on the mean gradient, average of the iterates. The envelope is the
     least smooth one with contractive steps: curvature ``2 / step`` in theta.
     """
     n, d = rows.shape
-    log = math.log(1 / problem.delta)
-    steps = max(1, int(min(n / 8, problem.epsilon**2 * n**2 / (32 * d * log))))
-    size = max(1, round(n * math.sqrt(problem.epsilon / (4 * steps))))
-    std = problem.lipschitz * math.sqrt(8 * steps * log) / (n * problem.epsilon)
-    rate = problem.coef_norm / (problem.lipschitz * math.sqrt(steps))
-    loss = moreau(Pinball(problem.quantile), 2 / (rate * problem.row_norm**2))
+    plan = minibatch_plan(n, d, problem)
+    loss = contractive_envelope(problem, plan.step_size)
     theta, total = np.zeros(d), np.zeros(d)
-    for _ in range(steps):
-        batch = rng.integers(0, n, size=size)
+    for _ in range(plan.steps):
+        batch = rng.integers(0, n, size=plan.batch_size)
         slopes = loss.gradient(targets[batch], rows[batch] @ theta)
-        theta = theta - rate * (slopes @ rows[batch] / size + std * rng.standard_normal(d))
+        gradient = slopes @ rows[batch] / plan.batch_size
+        theta = theta - plan.step_size * (gradient + plan.std * rng.standard_normal(d))
         total += theta
-    return np.asarray(total / steps)
+    return np.asarray(total / plan.steps)
 
 
-def phased_erm(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
+def phased_erm(
+    rows: Array,
+    targets: Array,
+    problem: Problem,
+    rng: np.random.Generator,
+    *,
+    noise_share: float = 1.0,
+) -> Array:
     r"""Phased-ERM (Feldman et al. 2020, Theorem 4.8, Algorithm 3).
 
     Phase i minimises ``(1/n_i) sum loss + ||theta - theta_prev||^2 / (step_i n_i)`` and adds noise of std
     ``4 L step_i sqrt(ln(1/delta)) / epsilon``; ``n_i = n / 2^i``, ``step_i = step / 4^i``. The pinball loss is solved
-    through an envelope that is ``1e-6`` of the largest slope times ``B_theta B_x`` below it at most.
+    through an envelope that is ``1e-6`` of the largest slope times ``B_theta B_x`` below it at most. ``noise_share``
+    multiplies the noise: with 0 the phases alone are left.
     """
     from dpconvex.engine import MemoryRows, RowMap
     from dpconvex.objectives import EmpiricalObjective
@@ -148,7 +189,7 @@ def phased_erm(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
         tolerance = max(1e-8 * problem.lipschitz, 1e-12 * anchor * reach)
         point = default_solver(d).solve(objective, theta, tolerance).point
         std = preset.std(i, problem.lipschitz, problem.epsilon, problem.delta)
-        theta = point + std * rng.standard_normal(d)
+        theta = point + noise_share * std * rng.standard_normal(d)
     return theta
 
 
@@ -166,7 +207,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     preset = phased_sgd_preset(
         n, d, problem.epsilon, problem.delta, problem.lipschitz, problem.coef_norm
     )
-    loss = moreau(Pinball(problem.quantile), 2 / (preset.step_size / 4 * problem.row_norm**2))
+    loss = contractive_envelope(problem, preset.step_size / 4)
     compiled, weights = compile_slope(loss), np.ones(n)
     order, start, theta = rng.permutation(n), 0, np.zeros(d)
     for i in range(1, preset.phases + 1):
