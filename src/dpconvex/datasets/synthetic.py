@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -285,10 +285,16 @@ class NewsvendorPopulation:
                     for w, s in _NORMAL_PARTS[self.error]
                 )
             )
-        nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+        nodes, weights = _normal_nodes()
         mean = gap[0] + math.sqrt(variance) * nodes
         cost = _expected_pinball_t3(mean, self.quantile)
         return float(weights @ cost / weights.sum())
+
+
+@cache
+def _normal_nodes() -> tuple[Array, Array]:
+    """Quadrature over a standard normal; finding the nodes takes longer than using them."""
+    return np.polynomial.hermite_e.hermegauss(120)
 
 
 def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
