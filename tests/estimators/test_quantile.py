@@ -458,3 +458,22 @@ def test_default_noise_of_the_release_stays_small(rows, epsilon):
     model = DPQuantileRegressor(0.9, epsilon=epsilon, **BOUNDED, mechanism="objective")
     certificate = model.certify(rows, 5)
     assert certificate.noise["release"]["std"] < 0.02
+
+
+@pytest.mark.parametrize("settings", [{}, {"delta": 0}, {"bandwidth": 1e-3}])
+@pytest.mark.parametrize("mechanism", ["objective", "output"])
+def test_a_nominal_count_far_too_small_is_no_reason_to_fail(mechanism, settings):
+    # The number of rows is private then, so a failure that depends on it would tell something.
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (60_000, 2))
+    model = DPQuantileRegressor(
+        epsilon=1.0,
+        feature_bounds=(0, 1),
+        target_bounds=(0, 4),
+        neighbors="add_or_remove_one",
+        nominal_samples=20,
+        mechanism=mechanism,
+        **settings,
+    )
+    model.fit(X, X @ [1.0, 2.0] + rng.normal(size=len(X)))
+    assert np.isfinite(model.coef_).all()

@@ -183,3 +183,12 @@ def test_speed():
         start = time.process_time()
         model.fit(data.X, data.y)
         assert time.process_time() - start < 0.4  # two cores' worth of 0.2 s
+
+
+def test_a_nominal_count_far_too_small_is_no_reason_to_fail():
+    rng = np.random.default_rng(0)
+    A = rng.uniform(-0.4, 0.4, (20_000, 3, 2))
+    Y = A @ [1.0, 2.0] + rng.normal(size=(20_000, 3))
+    settings = {"neighbors": "add_or_remove_one", "nominal_samples": 20}
+    model = DPMedian(mechanism="objective", epsilon=1.0, **settings).fit(A, Y)
+    assert np.isfinite(model.coef_).all()

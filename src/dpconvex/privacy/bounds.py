@@ -90,9 +90,10 @@ class Bounds:
     def solver_tolerance(self, tilt: float = 0.0) -> float:
         r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
 
-        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles. The second term is
-        what float64 can resolve in the worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta
-        alone moves the gradient by ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``.
+        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles, times
+        ``max(10, 2e6 / n)`` where the number of rows is private. The second term is what float64 can resolve in the
+        worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta alone moves the gradient by
+        ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``.
 
         Parameters
         ----------
@@ -103,13 +104,18 @@ class Bounds:
         return self._resolvable(ratio * self.n_samples, tilt)
 
     def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
-        """``max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form.
-
-        Ten times that under add-or-remove-one: sums over a private number of rows far above the nominal one round more.
-        """
+        """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form."""
         reach = (self.dimension + condition) * (self.lipschitz + tilt)
-        reserve = 10 if self.neighbors == "add_or_remove_one" else 1
-        return reserve * max(1e-10 * self.lipschitz, 64 * 2.0**-52 * reach)
+        return self._reserve * max(1e-10 * self.lipschitz, 64 * 2.0**-52 * reach)
+
+    @property
+    def _reserve(self) -> float:
+        """What tolerances are multiplied by, because sums over a private number of rows round more than nominal ones.
+
+        ``max(10, 2e6 / n)`` under add-or-remove-one: it covers a hundred times the nominal number, and some million
+        rows whatever that number is. 1 where the number of rows is public.
+        """
+        return max(10.0, 2e6 / self.n_samples) if self.neighbors == "add_or_remove_one" else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""

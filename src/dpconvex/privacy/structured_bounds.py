@@ -116,14 +116,15 @@ class StructuredBounds(Bounds):
         r"""Return the public tolerance on ``||gradient of F||``.
 
         ``max(1e-10 L, eps ((d + 64) kappa n (L + tilt) + 64 m d L)) + 4 operator_norm e``: as for linear models, with
-        room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule.
+        room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule;
+        ``max(10, 2e6 / n)`` times that where the number of records is private.
         """
         ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
         condition = ratio * self.n_samples * (self.lipschitz + tilt)
         size = 64 * self.loss.outputs * self.dimension * self.lipschitz
         resolvable = 2.0**-52 * ((self.dimension + 64) * condition + size)
         rule = 4 * self.operator_norm * float(self.loss.gradient_error)
-        return max(1e-10 * self.lipschitz, resolvable) + rule
+        return self._reserve * (max(1e-10 * self.lipschitz, resolvable) + rule)
 
     def target_reach(self, tilt: float = 0.0) -> float:
         """Return a public bound beyond which targets are clamped: no minimiser's margins come near it.
