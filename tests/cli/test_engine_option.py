@@ -104,3 +104,23 @@ def test_memory_limit_bounds_pieces_and_threads(tmp_path):
     assert partitions.plan_pieces(files, columns, 4 * needed, 4).threads == 1
     with pytest.raises(InputError, match="memory limit"):
         partitions.plan_pieces(files, columns, 2 * needed, 4)
+
+
+def test_pairs_of_records_in_different_files(folder):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=400)
+    table = pl.DataFrame({"a": a, "b": rng.normal(size=400), "t": (a > 0).astype(int)})
+    (folder.path / "ab.toml").write_text(
+        "[features]\na = [-4, 4]\nb = [-4, 4]\n[target]\nt = [0, 1]\n"
+    )
+    table.write_parquet(folder.path / "whole.parquet")
+    for label in (0, 1):  # each file holds one class
+        table.filter(pl.col("t") == label).write_parquet(folder.path / f"x{label}.parquet")
+    options = ["--task", "auc", "--feature-bounds", "ab.toml", "--epsilon", "50", "--json"]
+    whole = folder.run("fit", "whole.parquet", *options, "--out", "whole.json")
+    parts = folder.run("fit", "x*.parquet", *options, "--out", "parts.json", "--engine", "dask")
+    assert (whole.exit_code, parts.exit_code) == (0, 0), parts.output
+    first, second = json.loads(whole.stdout), json.loads(parts.stdout)
+    assert first["certificate"] == second["certificate"]
+    coefficients = np.ravel(second["coef"])
+    assert coefficients[0] > 3 * abs(coefficients[1])  # the pairs were seen

@@ -13,6 +13,7 @@ from dpconvex import DPAUCClassifier  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask import DaskTable  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
+from dpconvex.mechanisms import PairwiseGradientDescent  # noqa: E402
 from dpconvex.objectives import (  # noqa: E402
     PairwiseObjective,
     PartitionedPairwiseObjective,
@@ -184,7 +185,7 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
         ) as cluster,
         distributed.Client(cluster),
     ):
-        model = DPAUCClassifier(mechanism="gradient", **settings)
+        model = DPAUCClassifier(mechanism=PairwiseGradientDescent(2), **settings)
         expected = clone(model).fit(X, y)
         assert_same(model.set_params(ledger=ledger).fit(in_chunks(X), in_chunks(y)), expected)
         whole, parts = both_objectives(X, y, PairHinge(0.5))
