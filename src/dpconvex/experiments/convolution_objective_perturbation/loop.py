@@ -13,16 +13,15 @@ __all__ = ["run_single"]
 
 @numba.njit(nogil=True, cache=True)
 def run_single(
-    A: Any, Y: Any, slopes: Any, offsets: Any,
-    steps: int, rate: float, std: float, radius: float, seed: int,
+    generator: Any, A: Any, Y: Any, slopes: Any, offsets: Any,
+    steps: int, rate: float, std: float, radius: float,
 ) -> Any:  # fmt: skip
     """Return the mean iterate of projected noisy steps of one record each; no pieces mean the l1 norm."""
-    np.random.seed(seed)  # noqa: NPY002 (the generator of compiled loops)
     n, m, d = A.shape
     theta, total = np.zeros(d), np.zeros(d)
     u, slope = np.zeros(m), np.zeros(m)
     for _ in range(steps):
-        i = np.random.randint(n)  # noqa: NPY002
+        i = min(n - 1, int(n * generator.random()))
         for j in range(m):
             u[j] = Y[i, j]
             for k in range(d):
@@ -41,7 +40,7 @@ def run_single(
                     slope[:] = slopes[p]
         square = 0.0
         for k in range(d):
-            gradient = std * np.random.standard_normal()  # noqa: NPY002
+            gradient = std * generator.standard_normal()
             for j in range(m):
                 gradient -= A[i, j, k] * slope[j]
             theta[k] -= rate * gradient
