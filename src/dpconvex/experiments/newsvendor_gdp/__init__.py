@@ -1,5 +1,14 @@
 """The newsvendor under Gaussian DP: its algorithm as printed, Figures 2 to 9, Tables 1 and 2."""
 
-from .algorithm import STEPS, TRUNCATION, algorithm_1, noise_std, paper_bandwidth
+from .algorithm import STEPS, TRUNCATION, algorithm_1, calibrated_std, noise_std, paper_bandwidth
+from .line_search import line_search_descent
 
-__all__ = ["STEPS", "TRUNCATION", "algorithm_1", "noise_std", "paper_bandwidth"]
+__all__ = [
+    "STEPS",
+    "TRUNCATION",
+    "algorithm_1",
+    "calibrated_std",
+    "line_search_descent",
+    "noise_std",
+    "paper_bandwidth",
+]

@@ -15,7 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-__all__ = ["STEPS", "TRUNCATION", "algorithm_1", "noise_std", "paper_bandwidth"]
+from dpconvex.losses import Pinball
+from dpconvex.mechanisms.gradient_plan import Phase
+from dpconvex.privacy.bounds import LinearBounds
+
+__all__ = [
+    "STEPS",
+    "TRUNCATION",
+    "algorithm_1",
+    "calibrated_std",
+    "noise_std",
+    "paper_bandwidth",
+    "true_mu",
+    "truncated_rows",
+]
 
 Array = NDArray[np.float64]
 
@@ -35,6 +48,57 @@ def noise_std(
     """
     slope = max(quantile, 1 - quantile)
     return float(math.ceil(2 * slope * truncation * math.sqrt(steps) / mu))
+
+
+def _sensitivity(quantile: float, truncation: float, neighbors: str) -> float:
+    """Return how far the SUM of gradients moves with one record, the constant being one of the truncated columns."""
+    facts = LinearBounds(
+        n_samples=1,
+        n_features=1,
+        loss=Pinball(quantile),
+        row_norm=truncation,
+        max_norm=truncation,
+        fit_intercept=False,
+        neighbors=neighbors,
+    )
+    return facts.gradient_sum_sensitivity()
+
+
+def calibrated_std(
+    quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION
+) -> float:
+    """Return the noise on the SUM of gradients that spends exactly mu under replace-one: the printed one, not rounded.
+
+    Examples
+    --------
+    >>> round(calibrated_std(0.5, 0.9), 4)
+    7.0273
+    """
+    sensitivity = _sensitivity(quantile, truncation, "replace_one")
+    return Phase(steps, 1.0, sensitivity, 1).std(mu)
+
+
+def true_mu(
+    quantile: float,
+    std: float,
+    neighbors: str = "replace_one",
+    steps: int = STEPS,
+    truncation: float = TRUNCATION,
+) -> float:
+    """Return the Gaussian DP level ``sqrt(T) sensitivity / std`` of the algorithm with public step sizes.
+
+    Examples
+    --------
+    >>> round(true_mu(0.5, noise_std(0.5, 0.9)), 4)
+    0.7906
+    """
+    return math.sqrt(steps) * _sensitivity(quantile, truncation, neighbors) / std
+
+
+def truncated_rows(rows: Array, truncation: float = TRUNCATION) -> Array:
+    """Return rows shortened to norm B, the constant column included."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows * np.minimum(1.0, truncation / lengths))
 
 
 def paper_bandwidth(quantile: float, n_samples: int, dimension: int) -> float:
@@ -59,6 +123,7 @@ def algorithm_1(
     steps: int = STEPS,
     truncation: float = TRUNCATION,
     bandwidth: float | None = None,
+    std: float | None = None,
 ) -> Array:
     """Run the algorithm once per step size, with the same noise for all of them.
 
@@ -76,6 +141,8 @@ def algorithm_1(
         Source of the noise.
     steps, truncation, bandwidth : int, float, float
         T, B and h; the printed ones by default.
+    std : float
+        Noise added to the SUM of gradients; the printed one by default.
 
     Returns
     -------
@@ -85,12 +152,11 @@ def algorithm_1(
     rows = np.column_stack([np.ones(len(demand)), X])
     n, dimension = rows.shape
     width = paper_bandwidth(quantile, n, dimension) if bandwidth is None else bandwidth
-    std = noise_std(quantile, mu, steps, truncation)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    truncated = rows * np.minimum(1.0, truncation / lengths)
+    scale = noise_std(quantile, mu, steps, truncation) if std is None else std
+    truncated = truncated_rows(rows, truncation)
     rates = np.asarray(step_sizes, dtype=np.float64)[:, None] / n
     beta = np.zeros((len(rates), dimension))
     for _ in range(steps):
         slopes = ndtr((beta @ rows.T - demand) / width) - quantile
-        beta = beta - rates * (slopes @ truncated + std * rng.standard_normal(dimension))
+        beta = beta - rates * (slopes @ truncated + scale * rng.standard_normal(dimension))
     return beta
