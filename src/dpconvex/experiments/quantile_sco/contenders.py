@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ __all__ = [
     "QUANTILE",
     "RADIUS",
     "contestants",
+    "default_model",
     "estimate",
     "told",
 ]
@@ -105,15 +107,20 @@ def _without_privacy(data: Synthetic, problem: Problem) -> Array:
     return perturbed_minimiser(data.X, data.y, QUANTILE, preset, np.zeros(d))
 
 
-def _default(data: Synthetic, epsilon: float, seed: int) -> Array:
+def default_model(epsilon: float, seed: int | None) -> Any:
+    """Return our estimator as it comes, told the public bounds."""
     from dpconvex import DPQuantileRegressor
 
-    model = DPQuantileRegressor(
+    return DPQuantileRegressor(
         QUANTILE,
         epsilon=epsilon,
         delta=DELTA,
         feature_bounds=_FEATURE_BOUNDS,
         target_bounds=_TARGET_BOUNDS,
         random_state=seed,
-    ).fit(data.X, data.y)
+    )
+
+
+def _default(data: Synthetic, epsilon: float, seed: int) -> Array:
+    model = default_model(epsilon, seed).fit(data.X, data.y)
     return np.r_[model.intercept_, model.coef_]

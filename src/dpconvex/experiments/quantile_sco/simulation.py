@@ -60,9 +60,7 @@ def _comparison_cells(d: int, error: str, quick: bool) -> list[Cell]:
 
 def _sample(cell: Cell, seed: int) -> Synthetic:
     rng = np.random.default_rng([cell["d"], cell["n"], ERRORS.index(cell["error"]), seed])
-    return make_quantile_regression(
-        cell["n"], cell["d"], cell["error"], rng=rng, quantile=QUANTILE
-    )
+    return make_quantile_regression(cell["n"], cell["d"], cell["error"], rng=rng, quantile=QUANTILE)
 
 
 def _rows(cell: Cell, pairs: Sequence[tuple[str, str]]) -> list[Row]:

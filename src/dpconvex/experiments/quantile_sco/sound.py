@@ -76,9 +76,7 @@ def _objective(n: int, d: int, problem: Problem, part: int) -> SoundPlan:
     penalty = math.sqrt(square)  # of lambda ||theta||^2, so alpha is twice that
     bandwidth = told.kernel.peak * told.row_norm**2 / (penalty * n * told.epsilon)
     loss = convolve(Pinball(told.quantile), told.kernel, bandwidth)
-    return _certified(
-        ObjectivePerturbation(), _bounds(n, d, problem, loss, 2 * penalty), problem
-    )
+    return _certified(ObjectivePerturbation(), _bounds(n, d, problem, loss, 2 * penalty), problem)
 
 
 def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
