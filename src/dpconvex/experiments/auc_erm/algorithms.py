@@ -26,6 +26,7 @@ __all__ = [
     "PENALTIES",
     "algorithm_1",
     "algorithm_2",
+    "draw_noise",
     "printed_objective_noise",
     "printed_output_scale",
     "sound",
@@ -73,13 +74,14 @@ def printed_objective_noise(
     return size * (2 * math.sqrt(2 * math.log(1 / delta)) + math.sqrt(2 * left)), penalty
 
 
-def _minimise(X: Array, y: Array, penalty: float, linear: Array, loss: Any) -> Array:
+def _minimise(X: Array, y: NDArray[Any], penalty: float, linear: Array, loss: Any) -> Array:
     objective = PairwiseObjective(X, y, loss, penalty, linear=linear)
     tolerance = 1e-8 * (objective.gradient_bound + float(np.linalg.norm(linear)))
     return default_solver(X.shape[1]).solve(objective, np.zeros(X.shape[1]), tolerance).point
 
 
-def _draw(scale: float, delta: float, size: int, rng: np.random.Generator) -> Array:
+def draw_noise(scale: float, delta: float, size: int, rng: np.random.Generator) -> Array:
+    """Return Gaussian noise if delta is above 0, else l2-Laplace noise of this scale."""
     direction = rng.standard_normal(size)
     if delta > 0:
         return scale * direction
@@ -88,7 +90,7 @@ def _draw(scale: float, delta: float, size: int, rng: np.random.Generator) -> Ar
 
 def algorithm_1(
     X: Array,
-    y: Array,
+    y: NDArray[Any],
     *,
     epsilon: float,
     delta: float,
@@ -100,12 +102,12 @@ def algorithm_1(
     loss, counts = PairLogistic("2"), (int(np.sum(y)), int(np.sum(np.logical_not(y))))
     scale = printed_output_scale(epsilon, loss.lipschitz, diameter, penalty, *counts, delta)
     point = _minimise(X, y, penalty, np.zeros(X.shape[1]), loss)
-    return point + _draw(scale, delta, X.shape[1], rng)
+    return point + draw_noise(scale, delta, X.shape[1], rng)
 
 
 def algorithm_2(
     X: Array,
-    y: Array,
+    y: NDArray[Any],
     *,
     epsilon: float,
     delta: float,
@@ -116,7 +118,7 @@ def algorithm_2(
     """Objective perturbation as printed, logistic loss of base 2; ``y`` says which rows are positive."""
     loss, counts = PairLogistic("2"), (int(np.sum(y)), int(np.sum(np.logical_not(y))))
     scale, penalty = printed_objective_noise(epsilon, delta, loss, diameter, penalty, *counts)
-    return _minimise(X, y, penalty, _draw(scale, delta, X.shape[1], rng), loss)
+    return _minimise(X, y, penalty, draw_noise(scale, delta, X.shape[1], rng), loss)
 
 
 def sound(
