@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpconvex.theory.output_presets import OutputProblem, gaussian_factor
 
-__all__ = ["PrintedNoise", "algorithm_1", "algorithm_6", "algorithm_8"]
+__all__ = ["PrintedNoise", "algorithm_1", "algorithm_1_tilted", "algorithm_6", "algorithm_8"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ def algorithm_1(problem: OutputProblem, accuracy: float) -> PrintedNoise:
     mu = problem.strong_convexity
     stop = 2 * math.sqrt(2 * accuracy / mu)
     return _noise(problem, 2 * problem.lipschitz / (mu * problem.records) + stop)
+
+
+def algorithm_1_tilted(problem: OutputProblem, weight: float, accuracy: float) -> PrintedNoise:
+    """Tilted ERM (Lemma 5.2): ``S = (2 L / mu) min(1, C/n) + 2 sqrt(2 accuracy / mu)``, ``C = weight``."""
+    mu = problem.strong_convexity
+    moved = 2 * problem.lipschitz / mu * min(1.0, weight / problem.n_samples)
+    return _noise(problem, moved + 2 * math.sqrt(2 * accuracy / mu))
 
 
 def algorithm_6(problem: OutputProblem, alpha: float, accuracy: float) -> PrintedNoise:
