@@ -175,10 +175,61 @@ class TestDaskRows:
         assert len(sent) < 2000
         assert pickle.loads(sent).n_rows == 1000
 
+    @pytest.mark.parametrize("shared", [False, True])
+    def test_partitions_with_work_in_common_are_left_to_dask(self, shared):
+        """Work that several partitions need is done once in a pass, by whichever way that takes."""
+        import dask
+        import dask.array as da
+
+        from dpconvex.engine.dask import DaskTable
+        from dpconvex.engine.schedule import recipes
+
+        made = []
+
+        def make(seed):
+            made.append(seed)
+            return np.random.default_rng(seed).normal(size=(6, 8))
+
+        whole = [dask.delayed(make)(seed) for seed in range(2)]
+        if shared:
+            parts = [part[half] for part in whole for half in (slice(0, 3), slice(3, 6))]
+            shape = (3, 8)
+        else:
+            parts, shape = whole, (6, 8)
+        data = da.concatenate([da.from_delayed(part, shape, float) for part in parts])
+        X, y = data[:, :7], data[:, 7]
+        assert (recipes(list(X.to_delayed().ravel())) is None) == shared
+        with dask.config.set({"dpconvex.spill-limit": 0, "scheduler": "threads"}):
+            rows = DaskTable(X, y, "test").rows(MAPS["plain"])
+            assert sorted(made) == [0, 1]
+            (total,) = rows.sum(lambda block, y, w: (block.sum(0),))
+            assert sorted(made) == [0, 0, 1, 1]
+        expected = np.concatenate([make(seed) for seed in range(2)])[:, :7]
+        memory = MemoryRows(expected, np.zeros(12), MAPS["plain"])
+        np.testing.assert_allclose(total, memory.mapped()[0].sum(0), rtol=1e-12, atol=1e-12)
+
+    def test_one_partition_uses_all_cores_and_gives_the_same_bits(self):
+        import dask
+        import dask.array as da
+
+        from dpconvex.engine.dask import DaskTable
+
+        rows = make_rows(MAPS["weighted"], "F", "float32", SMOOTH)
+        X, y = rows.raw, rows.targets
+        theta = np.linspace(-1, 1, 8)
+        expected = rows.combine(theta, WeightedSlope(SMOOTH))[0]
+        for limit in (0, "1 GB"):
+            with dask.config.set({"dpconvex.spill-limit": limit}):
+                table = DaskTable(da.from_array(X, -1), da.from_array(y, -1), "test")
+                other = table.rows(MAPS["weighted"])
+                for _ in range(2):  # the second pass knows what the first one found out
+                    (found,) = other.combine(theta, WeightedSlope(SMOOTH))
+                    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
     def test_passes_are_repeated_when_workers_are_lost(self, monkeypatch):
         import dask
 
-        from dpconvex.engine.dask import _compute
+        from dpconvex.engine.schedule import compute as computed
 
         class KilledWorker(Exception):
             pass
@@ -192,10 +243,10 @@ class TestDaskRows:
             return compute(*tasks, **options)
 
         monkeypatch.setattr(dask, "compute", flaky)
-        assert _compute([dask.delayed(3)]) == [3]
+        assert computed([dask.delayed(3)]) == [3]
         failures = iter([KilledWorker()] * 9)
         with pytest.raises(KilledWorker):
-            _compute([dask.delayed(3)])
+            computed([dask.delayed(3)])
 
 
 def _halved(block, w):

@@ -7,9 +7,7 @@ offers what `MemoryRows` offers for sums over them.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,8 +24,16 @@ from dpconvex.engine.partitions import (
     delayed_parts,
 )
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.schedule import (
+    Recipe,
+    compute,
+    in_process,
+    recipes,
+    run_all,
+    threads,
+    watching,
+)
 from dpconvex.engine.spill import SpilledArray, SpillFile, default_spill_limit
-from dpconvex.engine.threads import available_cores, worker_pool
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
 
@@ -35,27 +41,6 @@ Array = npt.NDArray[np.float64]
 Reweight = Callable[[Array, Array], Array]
 
 GROUP = 16  # partitions whose results are added where they were computed
-ATTEMPTS = 3  # of a pass, when workers die faster than their work can be moved to others
-
-_watchers: list[Callable[[int, int], None]] = []
-
-
-@contextmanager
-def watching(report: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``report(partitions done, partitions in all)`` during every pass over Dask data.
-
-    The number of passes is not told: it may depend on the data.
-    """
-    _watchers.append(report)
-    try:
-        yield
-    finally:
-        _watchers.remove(report)
-
-
-def _tell(done: int, total: int) -> None:
-    for report in _watchers:
-        report(done, total)
 
 
 @dataclass(frozen=True)
@@ -68,6 +53,8 @@ class Source:
         How many there are.
     pair : Delayed
         Features and target, from their source.
+    recipe : Recipe or None
+        How threads of this process compute the pair without looking at other partitions.
     X, y : SpilledArray or None
         Where they were parked.
     weights : SpilledArray or None
@@ -75,36 +62,45 @@ class Source:
     pending : tuple of callable
         Changes of weights that are applied anew in every pass.
     notes : dict
-        What passes over parked rows found out about them, by row map.
+        What passes in this process found out about the rows, by row map and order in memory.
     """
 
     rows: int
     pair: Any
-    X: SpilledArray | None
-    y: SpilledArray | None
+    recipe: Recipe | None = None
+    X: SpilledArray | None = None
+    y: SpilledArray | None = None
     weights: SpilledArray | None = None
     pending: tuple[Reweight, ...] = ()
-    notes: dict[RowMap, Any] = field(default_factory=dict, compare=False)
+    notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
 
     @property
     def spilled(self) -> bool:
         """Whether the rows lie in the spill file."""
         return self.X is not None
 
-    def open(self, mapping: Mapping) -> MemoryRows:
-        """Return the parked rows."""
-        assert self.X is not None
-        assert self.y is not None
-        weights = None if self.weights is None else self.weights.open()
-        rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending)
-        rows.survey = self.notes.get(mapping.row_map)
+    @property
+    def at_hand(self) -> bool:
+        """Whether this process gets at the rows without Dask's scheduler."""
+        return self.spilled or self.recipe is not None
+
+    def open(self, mapping: Mapping, cores: int = 1) -> MemoryRows:
+        """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
+        if self.X is not None and self.y is not None:
+            weights = None if self.weights is None else self.weights.open()
+            rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending, cores)
+        else:
+            assert self.recipe is not None
+            X, y = self.recipe.compute()
+            rows = mapping.rows(X, y, None, self.pending, cores)
+        rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
         return rows
 
     def note(self, rows: MemoryRows) -> None:
         """Remember what a pass found out, unless that is a number per row."""
         survey = rows.survey
         if survey is not None and survey.weights is None and survey.factors is None:
-            self.notes[rows.row_map] = survey
+            self.notes[rows.row_map, rows.by_columns] = survey
 
 
 @dataclass(frozen=True)
@@ -117,9 +113,14 @@ class Mapping:
     target_scale: float
 
     def rows(
-        self, X: Any, y: Any, weights: Any = None, pending: Iterable[Reweight] = ()
+        self,
+        X: Any,
+        y: Any,
+        weights: Any = None,
+        pending: Iterable[Reweight] = (),
+        cores: int = 1,
     ) -> MemoryRows:
-        """Return the mapped rows of one partition, summed by the thread that asks."""
+        """Return the mapped rows of one partition."""
         X, y = as_features(X), as_target(y)
         rows = MemoryRows(
             X,
@@ -127,7 +128,7 @@ class Mapping:
             self.row_map,
             self.target_shift,
             self.target_scale,
-            threads=1,
+            threads=cores,
             keep=False,
             weights=weights,
         )
@@ -143,11 +144,11 @@ def _run(
     return tuple(call(mapping.rows(*pair, None, pending)))
 
 
-def _run_spilled(
-    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source
+def _run_here(
+    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source, cores: int = 1
 ) -> tuple[Any, ...]:
-    """Work on one partition that was parked."""
-    rows = source.open(mapping)
+    """Work on one partition that is at hand."""
+    rows = source.open(mapping, cores)
     found = tuple(call(rows))
     source.note(rows)
     return found
@@ -193,20 +194,27 @@ class DaskTable:
 
         pairs, width = delayed_parts(X, y, owner)
         self.spill: SpillFile | None = None
-        if _in_process():
+        own: list[Recipe] | None = None
+        if in_process():
+            own = recipes(pairs)
             folder = dask.config.get("temporary-directory", None)
             limit = dask.config.get("dpconvex.spill-limit", None)
             limit = default_spill_limit(folder) if limit is None else dask.utils.parse_bytes(limit)
             self.spill = SpillFile(limit, folder) if limit > 0 else None
-        check = dask.delayed(check_partition, pure=False, traverse=False)
-        facts: list[PartitionFacts] = _compute(
-            [check(pair, width, numeric, self.spill) for pair in pairs]
-        )
+        facts: list[PartitionFacts]
+        if own is not None:
+            spill = self.spill
+            facts = list(
+                run_all(lambda part: check_partition(part.compute(), width, numeric, spill), own)
+            )
+        else:
+            check = dask.delayed(check_partition, pure=False, traverse=False)
+            facts = compute([check(pair, width, numeric, self.spill) for pair in pairs])
         PartitionFacts.require(facts, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
         self.sources = [
-            Source(fact.rows, pair, fact.X, fact.y)
-            for fact, pair in zip(facts, pairs, strict=True)
+            Source(fact.rows, pair, recipe, fact.X, fact.y)
+            for fact, pair, recipe in zip(facts, pairs, own or itertools.repeat(None), strict=False)
             if fact.rows
         ]
         self._labels = [fact.labels for fact in facts if fact.labels is not None]
@@ -292,7 +300,7 @@ class DaskRows:
                     return replace(source, weights=kept, pending=())
             return replace(source, pending=(*source.pending, function))
 
-        return DaskRows(list(_pool().map(change, self._sources)), self._mapping, self._spill)
+        return DaskRows(list(run_all(change, self._sources)), self._mapping, self._spill)
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows, in the given order, as `MemoryRows`."""
@@ -344,9 +352,9 @@ class DaskRows:
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the results of all partitions in order, added up in groups if asked for."""
         jobs = list(zip(sources, calls, strict=False))
-        if all(source.spilled for source in sources):
-            found = _pool().map(lambda job: _run_spilled(job[1], self._mapping, job[0]), jobs)
-            results = _reporting(found, len(jobs))
+        if all(source.at_hand for source in sources):
+            cores = threads() if len(jobs) == 1 else 1
+            results = run_all(lambda job: _run_here(job[1], self._mapping, job[0], cores), jobs)
             if not grouped:
                 yield from results
                 return
@@ -356,9 +364,9 @@ class DaskRows:
         import dask
 
         run = dask.delayed(_run, pure=False, traverse=False)
-        opened = dask.delayed(_run_spilled, pure=False, traverse=False)
+        opened = dask.delayed(_run_here, pure=False, traverse=False)
         tasks = [
-            opened(call, self._mapping, replace(source, pair=None))
+            opened(call, self._mapping, replace(source, pair=None, recipe=None))
             if source.spilled
             else run(call, self._mapping, source.pending, source.pair)
             for source, call in jobs
@@ -366,7 +374,7 @@ class DaskRows:
         if grouped:
             add = dask.delayed(_add_up, pure=False)
             tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
-        yield from _compute(tasks)
+        yield from compute(tasks)
 
 
 @dataclass(frozen=True)
@@ -387,75 +395,3 @@ class _RowFacts:
     n_rows: int
     dim: int
     row_map: RowMap
-
-
-def _pool() -> Any:
-    import dask
-
-    return worker_pool(int(dask.config.get("num_workers", None) or available_cores()))
-
-
-def _in_process() -> bool:
-    """Whether Dask's current scheduler runs tasks in threads of this process."""
-    if _defaults():
-        return True
-    import dask.local
-    import dask.threaded
-    from dask.base import get_scheduler
-    from dask.delayed import Delayed
-
-    get = get_scheduler(cls=Delayed) or Delayed.__dask_scheduler__
-    return get in (dask.threaded.get, dask.local.get_sync)
-
-
-def _defaults() -> bool:
-    """Whether nothing but Dask's threads can have been asked for.
-
-    Dask itself would import its package for clusters to find out, which takes a second.
-    """
-    import dask
-
-    return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
-
-
-def _reporting(results: Iterable[Any], total: int) -> Iterator[Any]:
-    for done, result in enumerate(results, 1):
-        _tell(done, total)
-        yield result
-
-
-def _compute(tasks: list[Any]) -> list[Any]:
-    """Compute all tasks; a cluster that lost too many workers is asked again.
-
-    Nothing random happens in a task and nothing is charged, so that a repeated pass gives the same
-    sums.
-    """
-    import dask
-    from dask.callbacks import Callback
-
-    finished = itertools.count(1)
-    keys = {task.key for task in tasks}
-
-    class Watch(Callback):
-        def _posttask(self, key: Any, *_: Any) -> None:
-            if key in keys:
-                _tell(next(finished), len(keys))
-
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            if not _in_process():
-                results = list(dask.compute(*tasks))
-                _tell(len(tasks), len(tasks))
-                return results
-            chosen = {"scheduler": "threads"} if _defaults() else {}
-            with Watch():
-                return list(dask.compute(*tasks, **chosen))
-        except Exception as error:
-            lost = type(error).__name__ in (
-                "KilledWorker",
-                "FutureCancelledError",
-                "CommClosedError",
-            )
-            if not lost or attempt == ATTEMPTS:
-                raise
-    raise AssertionError("unreachable: the last attempt returns or raises")

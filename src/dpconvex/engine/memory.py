@@ -113,7 +113,6 @@ class MemoryRows:
         self.row_map = row_map
         self.threads = available_cores() if threads is None else int(threads)
         self.n_rows, self.dim = raw.shape[0], row_map.dim
-        self.mean_target_size = float(np.abs(targets).mean())
         self.block_rows = min(self.n_rows, _block_rows(self.dim))
         self._blocks = -(-self.n_rows // self.block_rows)
         free = np.full(row_map.n_features, LARGEST)
@@ -134,6 +133,16 @@ class MemoryRows:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _keeping=threading.Lock())
+
+    @cached_property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets (a private number)."""
+        return float(np.abs(self._targets).mean())
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether the given rows lie in memory column by column."""
+        return self._by_columns
 
     @property
     def additions(self) -> int:

@@ -53,7 +53,11 @@ def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
             both = X.assign(**{_TARGET: y})
             split = dask.delayed(_split, pure=True)
             return [split(part) for part in both.to_delayed()], width
-    parts, targets = np.ravel(X.to_delayed()).tolist(), np.ravel(y.to_delayed()).tolist()
+    # Arrays as they are: optimised one by one, each would do again what both are made from.
+    parts, targets = (
+        np.ravel(data.to_delayed(optimize_graph=not hasattr(data, "rechunk"))).tolist()
+        for data in (X, y)
+    )
     if len(parts) != len(targets):
         raise ValueError(
             f"The X and y given to {owner} must have the same partitions. "
@@ -81,7 +85,7 @@ _LENGTHS = (
 
 
 def as_features(part: Any) -> npt.NDArray[Any]:
-    """Return a partition's features in C order, float32 where all of them are, else float64."""
+    """Return a partition's features row by row or column by column, float32 where all of them are, else float64."""
     if isinstance(part, np.ndarray):
         single = part.dtype == np.float32
         values = part
@@ -101,14 +105,27 @@ def as_features(part: Any) -> npt.NDArray[Any]:
     if values.dtype.kind not in "biufO":
         raise TypeError("not numbers")
     dtype = np.float32 if single else np.float64
-    # Dataframes hand out read-only views; kernels are compiled once, for arrays that may be written.
-    return np.require(values, dtype=dtype, requirements=["C", "W"])
+    if not (values.flags.c_contiguous or values.flags.f_contiguous):
+        return np.array(values, dtype=dtype, order="C")
+    return _writable(np.asarray(values, dtype=dtype))
+
+
+def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the array as one that may be written, for which kernels are compiled; none of them writes."""
+    if values.flags.writeable:
+        return values
+    try:
+        view = values.view()
+        view.flags.writeable = True  # dataframes hand out read-only views of arrays that are not
+    except ValueError:
+        return values.copy(order="K")
+    return view
 
 
 def as_target(part: Any) -> npt.NDArray[Any]:
     """Return a partition's target as a one-dimensional array of numbers or labels."""
     values = np.asarray(part)
-    return values if values.flags.writeable else values.copy()
+    return _writable(values)
 
 
 @dataclass(frozen=True)

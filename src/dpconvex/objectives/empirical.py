@@ -25,7 +25,10 @@ class Rows(Protocol):
     n_rows: int
     dim: int
     row_map: Any
-    mean_target_size: float
+
+    @property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets."""
 
     @property
     def additions(self) -> int:

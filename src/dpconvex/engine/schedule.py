@@ -1,0 +1,166 @@
+"""Who computes partitions: threads of this process, one partition at a time each, or Dask's scheduler.
+
+Where partitions do not depend on each other, as those of files, this process needs no graph of all of them in every
+pass: each thread computes a partition, works on it, and drops it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dpconvex.engine.threads import available_cores, worker_pool
+
+__all__ = ["Recipe", "compute", "in_process", "recipes", "run_all", "threads", "watching"]
+
+ATTEMPTS = 3  # of a pass, when workers die faster than their work can be moved to others
+
+_watchers: list[Callable[[int, int], None]] = []
+
+
+@contextmanager
+def watching(report: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``report(partitions done, partitions in all)`` during every pass over Dask data.
+
+    The number of passes is not told: it may depend on the data.
+    """
+    _watchers.append(report)
+    try:
+        yield
+    finally:
+        _watchers.remove(report)
+
+
+def _tell(done: int, total: int) -> None:
+    for report in _watchers:
+        report(done, total)
+
+
+def threads() -> int:
+    """Return how many threads may work on partitions at the same time."""
+    import dask
+
+    return int(dask.config.get("num_workers", None) or available_cores())
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that one partition is computed from."""
+
+    graph: dict[Any, Any]
+    key: Any
+
+    def compute(self) -> Any:
+        """Compute the partition in the thread that asks."""
+        import dask
+
+        # Callbacks of the user's are made for one graph at a time.
+        return dask.get(self.graph, self.key, callbacks=())
+
+
+def recipes(partitions: Sequence[Any]) -> list[Recipe] | None:
+    """Return how to compute each partition on its own; None if partitions have work in common."""
+    from dask.core import get_dependencies
+    from dask.highlevelgraph import HighLevelGraph
+    from dask.utils import ensure_dict
+
+    whole = ensure_dict(HighLevelGraph.merge(*(part.__dask_graph__() for part in partitions)))
+    found: list[Recipe] = []
+    used: set[Any] = set()
+    for part in partitions:
+        graph: dict[Any, Any] = {}
+        waiting = [part.key]
+        while waiting:
+            key = waiting.pop()
+            if key in graph:
+                continue
+            graph[key] = whole[key]
+            waiting += get_dependencies(whole, key)
+        work = {key for key, node in graph.items() if not _is_data(node)}
+        if not used.isdisjoint(work):
+            return None
+        used |= work
+        found.append(Recipe(graph, part.key))
+    return found
+
+
+def _is_data(node: Any) -> bool:
+    """Whether a node of a graph is there already."""
+    from dask.core import istask
+
+    return type(node).__name__ == "DataNode" or not istask(node)
+
+
+def run_all(function: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[Any]:
+    """Yield ``function(job)`` in order, from the threads of this process."""
+    # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
+    found: Iterable[Any] = (
+        map(function, jobs) if len(jobs) == 1 else worker_pool(threads()).map(function, jobs)
+    )
+    for done, result in enumerate(found, 1):
+        _tell(done, len(jobs))
+        yield result
+
+
+def in_process() -> bool:
+    """Whether Dask's current scheduler runs tasks in threads of this process."""
+    if _defaults():
+        return True
+    import dask.local
+    import dask.threaded
+    from dask.base import get_scheduler
+    from dask.delayed import Delayed
+
+    get = get_scheduler(cls=Delayed) or Delayed.__dask_scheduler__
+    return get in (dask.threaded.get, dask.local.get_sync)
+
+
+def _defaults() -> bool:
+    """Whether nothing but Dask's threads can have been asked for.
+
+    Dask itself would import its package for clusters to find out, which takes a second.
+    """
+    import dask
+
+    return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
+
+
+def compute(tasks: list[Any]) -> list[Any]:
+    """Compute all tasks with Dask's scheduler; a cluster that lost too many workers is asked again.
+
+    Nothing random happens in a task and nothing is charged, so that a repeated pass gives the same
+    sums.
+    """
+    import dask
+    from dask.callbacks import Callback
+
+    finished = itertools.count(1)
+    keys = {task.key for task in tasks}
+
+    class Watch(Callback):
+        def _posttask(self, key: Any, *_: Any) -> None:
+            if key in keys:
+                _tell(next(finished), len(keys))
+
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            if not in_process():
+                results = list(dask.compute(*tasks))
+                _tell(len(tasks), len(tasks))
+                return results
+            chosen = {"scheduler": "threads"} if _defaults() else {}
+            with Watch():
+                return list(dask.compute(*tasks, **chosen))
+        except Exception as error:
+            lost = type(error).__name__ in (
+                "KilledWorker",
+                "FutureCancelledError",
+                "CommClosedError",
+            )
+            if not lost or attempt == ATTEMPTS:
+                raise
+    raise AssertionError("unreachable: the last attempt returns or raises")
