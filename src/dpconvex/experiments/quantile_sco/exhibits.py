@@ -55,7 +55,9 @@ _CHOICES = (
     "is drawn in the place of the printed one, and `sqrt(1 + B_x^2)` bounds the row, which carries the constant 1. "
     "Batches of Moreau are then of distinct records. Our estimator is told that each column lies within ±10 and that "
     "targets are of the order of -60 to 80 (nothing is clipped there), and nothing is tuned. Axes are logarithmic, so "
-    "that nobody leaves them; bands are standard deviations, as in the paper. "
+    "that nobody leaves them; bands are standard deviations, as in the paper. Descents draw the same random numbers, "
+    "so that DP-SGD lies under EmpSGD. A cell (epsilon and n) counts as lost where the mean is larger by more than two "
+    "standard errors of the difference on the same samples. "
 )
 _REPEATS = (
     "A full run has the paper's 50 repeats and n up to 5000; a quick one has fewer, and with 51 coefficients n up to "
@@ -88,8 +90,8 @@ def _comparison(number: int, d: int, error: str, value: str, claim: str) -> Exhi
 
 _SMOOTHING_NOTE = (
     "Quantile level 0.7. The paper prints no bandwidths; 0.25, 0.5 and 1 are ours. `paper` is the closed form of "
-    "Table 1, written out again; `definition` is the integral (or the infimum) computed numerically; `dpconvex` is what "
-    "the estimators use. Nothing here is random and no data are involved, so there is no privacy to state."
+    "Table 1, written out again; `definition` is the integral (or the infimum) computed numerically; `dpconvex` is "
+    "what the estimators use. Nothing here is random and no data are involved, so there is no privacy to state."
 )
 
 EXHIBITS: tuple[Exhibit, ...] = (

@@ -200,6 +200,7 @@ def draw_envelope(rows: list[Row], figure: Any) -> None:
     axes[0, 0].set(title="r = 0.7, largest curvature 1", ylabel="loss")
     gaps = [{**row, "value": row["value"] - row["loss"], "loss": 0.0} for row in shown]
     _plot(axes[0, 1], gaps, [({"algorithm": n}, labels.get(n, n)) for n in names])
+    axes[0, 1].get_legend().remove()
     axes[0, 1].set(title="distance from the loss", ylabel="smoothed - loss")
     figure.tight_layout()
 
