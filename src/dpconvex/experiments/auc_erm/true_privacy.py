@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 #: Bound of the log ratio of densities as a function of the noise's norm.
 LogRatio = Callable[[Array], Array]
 
-_POINTS = 6001
+_POINTS = 4001
 _HIGHEST = 50.0
 
 
@@ -53,12 +53,18 @@ def _norms(dimension: int, gaussian: bool) -> tuple[Array, Array]:
     return r, density + math.log(r[1] - r[0])
 
 
-def hockey_stick(epsilon: float, ell: LogRatio, dimension: int, gaussian: bool) -> float:
-    """Return ``E (1 - exp(epsilon - ell(r)))_+``, r the norm of standard noise, by a sum over a fine grid."""
+def hockey_stick(ell: LogRatio, dimension: int, gaussian: bool) -> Callable[[float], float]:
+    """Return the function ``E (1 - exp(epsilon - ell(r)))_+`` of epsilon, r the norm of standard noise.
+
+    A sum over a fine grid, to about four digits.
+    """
     r, log_weight = _norms(dimension, gaussian)
-    over = ell(r) - epsilon
-    lost = np.where(over > 0, -np.expm1(-np.maximum(over, 0.0)), 0.0)
-    return float(np.exp(log_weight) @ lost)
+    values, weight = ell(r), np.exp(log_weight)
+
+    def profile(epsilon: float) -> float:
+        return float(weight @ -np.expm1(np.minimum(epsilon - values, 0.0)))
+
+    return profile
 
 
 def epsilon_at(delta: float, profile: Callable[[float], float]) -> float:
@@ -68,7 +74,7 @@ def epsilon_at(delta: float, profile: Callable[[float], float]) -> float:
         return math.inf
     if profile(low) <= delta:
         return 0.0
-    for _ in range(50):
+    for _ in range(36):
         middle = (low + high) / 2
         low, high = (low, middle) if profile(middle) <= delta else (middle, high)
     return high
@@ -172,12 +178,9 @@ def printed_epsilon(
         ell = _log_ratio(algorithm, loss, delta, facts, counts, False, same, same)
         ratio = bounds.gradient_sensitivity / same[0]
 
-        def profile(x: float) -> float:
-            return min(
-                hockey_stick(x, ell, d, True), pairwise_delta(x, ratio, bounds.curvature_ratio)
-            )
-
-        return epsilon_at(delta, profile), delta
+        first = epsilon_at(delta, hockey_stick(ell, d, True))
+        second = epsilon_at(delta, lambda x: pairwise_delta(x, ratio, bounds.curvature_ratio))
+        return min(first, second), delta
     target = delta if gaussian else facts.delta
     worst = 0.0
     for step in (1, -1):
@@ -189,9 +192,7 @@ def printed_epsilon(
                 found = _gaussian_output(target, loss, facts, least, *pair)
             else:
                 ell = _log_ratio(algorithm, loss, delta, facts, least, True, *pair)
-                found = epsilon_at(
-                    target, partial(hockey_stick, ell=ell, dimension=d, gaussian=gaussian)
-                )
+                found = epsilon_at(target, hockey_stick(ell, d, gaussian))
             worst = max(worst, found)
     return worst, target
 
@@ -211,7 +212,7 @@ def _gaussian_output(
     def ell(r: Array) -> Array:
         return d * math.log(other / spread) + ((spread / other) ** 2 - 1) * r**2 / 2
 
-    second = epsilon_at(delta / 100, lambda x: hockey_stick(x, ell, d, True))
+    second = epsilon_at(delta / 100, hockey_stick(ell, d, True))
     first = GaussianDP(moved / min(spread, other)).epsilon(0.98 * delta * math.exp(-second))
     # delta_1 exp(second) + delta_2 and delta_1 + exp(first) delta_2 are both within delta for first <= log 2.
     return float(first + second) if first <= math.log(2) else math.inf
