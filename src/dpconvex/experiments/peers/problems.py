@@ -133,6 +133,4 @@ def split(data: Dataset, name: str, row_norm: float) -> Problem:
     if data.target_bounds is None:
         top = y.max()
         y, y_test = np.where(y == top, 1.0, -1.0), np.where(y_test == top, 1.0, -1.0)
-    return Problem(
-        name, X, y, X_test, y_test, data.feature_bounds, data.target_bounds, row_norm
-    )
+    return Problem(name, X, y, X_test, y_test, data.feature_bounds, data.target_bounds, row_norm)

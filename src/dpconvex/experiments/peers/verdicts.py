@@ -111,10 +111,16 @@ def checks(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool) -
     for case in dict.fromkeys(duel.setting[:-1] for duel in found):
         here = [duel for duel in found if duel.setting[:-1] == case]
         lost = [duel for duel in here if not duel.holds]
-        leads = [f"{-duel.deficit:.2g} at {duel.setting[-1]:g}" for duel in here if duel.holds]
         evidence = [f"{len(here) - len(lost)} of {len(here)} values of epsilon"]
+        leads = [duel for duel in here if duel.deficit <= 0]
         if leads:
-            evidence.append("ahead of the best peer by " + ", ".join(leads))
+            numbers = ", ".join(f"{-duel.deficit:.2g} at {duel.setting[-1]:g}" for duel in leads)
+            evidence.append(f"ahead of the best peer by {numbers}")
+        evidence += [
+            f"level at epsilon {duel.setting[-1]:g}: {_words(duel)}"
+            for duel in here
+            if duel.holds and duel.deficit > 0
+        ]
         evidence += [f"loses at epsilon {duel.setting[-1]:g}: {_words(duel)}" for duel in lost]
         judged.append(
             Check(
