@@ -17,12 +17,13 @@ _LAWS = {
 
 _SETTING = (
     "Five coefficients, features of unit variance with correlation 0.5^|j - k|, T = 10, B = 2, noise and bandwidth "
-    "as printed. Regrets are exact expected costs, not averages over a million fresh records. The paper does not say "
-    "how its line search goes nor which covariance it knows: here update (7), which knows none, and in each "
-    "iteration a step of 4 halved until the smoothed cost falls by half the step times the squared norm of the "
-    "noiseless gradient. The sound version has the same updates with a constant step, the best of 1.4, 2, 2.8 and 4 "
-    "in hindsight by cell. DPNewsvendor is told bounds of 4 standard deviations on features and of 20 on demand; the "
-    "version told B and bandwidth also gets the influence bound and the bandwidth that Algorithm 1 has. All variants share data and seeds."
+    "as printed. Regrets are exact expected costs, not averages over a million fresh records. The paper says neither "
+    "how its line search goes nor which covariance it knows: here update (7), which knows none, and in each iteration "
+    "a step of 4 halved until the smoothed cost falls by half the step times the squared norm of the noiseless "
+    "gradient. The sound version has the same updates with a constant step, the best of 1.4, 2, 2.8 and 4 in hindsight "
+    "by cell. DPNewsvendor is told bounds of 4 standard deviations on features and of 20 on demand; the version told "
+    "B and bandwidth also gets the influence bound and the bandwidth that Algorithm 1 has. All variants share data and "
+    "seeds."
 )
 _LEVEL_NOTE = " The text does not say which service levels its figures show: all three levels of section 6.1 are shown."
 

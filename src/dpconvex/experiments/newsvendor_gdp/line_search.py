@@ -1,7 +1,7 @@
 r"""Algorithm 1 with its step found on the data, as the paper runs it, and many noise draws at a time.
 
-The paper says that a backtracking line search chooses the step, and no more. Read here as the usual one on the cost that
-is minimised: in each iteration the step starts at 4 and is halved until the smoothed cost falls by
+The paper says that a backtracking line search chooses the step, and no more. Read here as the usual one on the cost
+that is minimised: in each iteration the step starts at 4 and is halved until the smoothed cost falls by
 ``step ||G||^2 / 2`` along the gradient G of truncated rows, noise left out; the noisy gradient is then followed with
 that step. Nothing pays for these looks at the data.
 """

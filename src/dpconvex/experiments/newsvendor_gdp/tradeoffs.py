@@ -18,7 +18,7 @@ from .published import BUDGETS
 __all__ = ["STUDIES", "draw", "judge", "table"]
 
 LEVELS = (0.3, 0.5, 0.9, 3.0, 6.0)
-_GRID = np.linspace(0.0, 1.0, 101)
+_GRID = np.linspace(0.0, 1.0, 401)
 _GAUSSIAN = "Gaussian DP"
 _MARKERS = {"paper": "x", "sound": "o", "dpconvex": "^"}
 
