@@ -52,9 +52,7 @@ def _density(t: Array, step: float, ratio: float, kink: float, sides: tuple[floa
     turn = step * (sides[1] - sides[0])
     z = (t - kink) * ratio / (_PEAK * turn)
     pull = step * sides[0] + turn * ndtr(z)
-    return np.asarray(
-        _PEAK * np.exp(-0.5 * (t + pull) ** 2) * (1 + ratio * np.exp(-0.5 * z * z))
-    )
+    return np.asarray(_PEAK * np.exp(-0.5 * (t + pull) ** 2) * (1 + ratio * np.exp(-0.5 * z * z)))
 
 
 def separable_attack(
@@ -190,9 +188,7 @@ def privacy_lines(
     if isinstance(loss, L1Norm):
         why += "At norm 1 and without a link C is the gradient bound and the noise is nearly ample."
     else:
-        why += (
-            "Its C is sqrt(m) times the gradient bound of this loss, which hides that at norm 1."
-        )
+        why += "Its C is sqrt(m) times the gradient bound of this loss, which hides that at norm 1."
     lines = [
         PrivacyLine(
             "C-OP",

@@ -70,7 +70,13 @@ def _cells(problem: str, quick: bool) -> list[Cell]:
         step = _together(n)
         for d in DIMENSIONS:
             found += [
-                {"problem": problem, "d": d, "n": n, "first": first, "last": min(first + step, 50)}
+                {
+                    "problem": problem,
+                    "d": d,
+                    "n": n,
+                    "first": first,
+                    "last": min(first + step, REPEATS),
+                }
                 for first in range(0, repeats, step)
             ]
     return found
