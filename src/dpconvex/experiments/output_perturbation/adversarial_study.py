@@ -1,11 +1,13 @@
 r"""Adversarial training by output perturbation (section 5.2): excess adversarial risk, and the minimax solver's steps.
 
 The member is the logistic loss of a margin from which an l2 adversary of radius rho takes ``rho M(w)``, ``M`` the norm
-smoothed over a width of 0.1, plus ``(mu/2) ||w||^2``: smooth in w, as Theorem 5.3 asks.
+smoothed over a width of 0.01, plus ``(mu/2) ||w||^2``: smooth in w, as Theorem 5.3 asks. Margins of unit rows shrink
+with ``1/sqrt(d)``, and so does the radius: it is stated for d = 4.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,10 +45,23 @@ PENALTIES = (0.4, 0.2, 0.1, 0.05)
 _SEEDS = {True: 4, False: 20}
 
 
+def scaled(radius: float, d: int) -> float:
+    """Return the radius in d dimensions."""
+    return radius * 2 / math.sqrt(d)
+
+
 def robust_bounds(n: int, d: int, radius: float) -> RobustBounds:
-    """Return the public facts of the member."""
+    """Return the public facts of the member; the radius is that for d = 4."""
     return RobustBounds(
-        n, d, Logistic(), 1.0, 1.0, fit_intercept=False, alpha=MU, radius=radius, width=WIDTH
+        n,
+        d,
+        Logistic(),
+        1.0,
+        1.0,
+        fit_intercept=False,
+        alpha=MU,
+        radius=scaled(radius, d),
+        width=WIDTH,
     )
 
 
@@ -89,7 +104,8 @@ class _Attacked:
     def objective(self, counts: Array, n: int, radius: float) -> AdversarialObjective:
         draw = self.draw
         rows = MemoryRows(draw.X, draw.y, draw.member.row_map, weights=counts)
-        return AdversarialObjective(rows, Logistic(), MU, radius, "l2", WIDTH, divisor=n)
+        reach = scaled(radius, draw.member.d)
+        return AdversarialObjective(rows, Logistic(), MU, reach, "l2", WIDTH, divisor=n)
 
     def minimiser(self, population: bool = False, radius: float | None = None) -> Array:
         draw, mechanism = self.draw, OutputPerturbation()
@@ -109,7 +125,7 @@ class _Attacked:
         draw = self.draw
         weights = np.full(POPULATION, 1 / POPULATION) if population else draw.counts / draw.n
         squares = np.einsum("ij,ij->i", points, points)
-        taken = self.radius * (np.sqrt(squares + WIDTH**2) - WIDTH)
+        taken = scaled(self.radius, draw.member.d) * (np.sqrt(squares + WIDTH**2) - WIDTH)
         margins = draw.y * (points @ draw.X.T) - taken[:, None]
         return np.asarray(np.logaddexp(0.0, -margins) @ weights + MU / 2 * squares)
 
@@ -128,7 +144,7 @@ def _measure(delta: float, seed: int, radius: float, n: int, epsilon: float, d: 
 
     term = OutputPerturbation().certify(robust_bounds(n, d, radius), guarantee).noise["release"]
     model = DPRobustClassifier(
-        radius, epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
+        scaled(radius, d), epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
         coef_bound=ball, classes=[-1.0, 1.0], random_state=seed,
     )  # fmt: skip
     ours = model.certify(n, d).noise["release"]

@@ -1,7 +1,7 @@
 r"""One member of each of the paper's four classes of means, on a finite population.
 
-The population is a few thousand records with ``||x|| <= 1``, and a data set is n draws from it, kept as counts: risks of
-a million records cost no more than those of the distinct ones.
+The population is a thousand records with ``||x|| <= 1``, and a data set is n draws from it, kept as counts: the risk
+of a million records costs no more than that of the distinct ones.
 
 - ``strongly convex``: half the absolute residual (median regression) plus ``(mu/2) ||w||^2``. Half of the targets are
   exact, so that F has a kink at its minimiser and grows linearly away from it, as the class allows.
@@ -35,6 +35,9 @@ FAMILIES = ("strongly convex", "smooth strongly convex", "convex", "smooth conve
 POPULATION = 1000
 MU = 0.05
 _STEEPNESS = 2.0  # norm of the coefficients behind the labels
+_SIGNAL = (
+    0.5  # norm of those behind the targets: short enough that the penalty leaves the kink in place
+)
 _VANISHING = 1e-7  # a penalty too small to matter, for minimisers of convex objectives
 
 
@@ -117,9 +120,9 @@ class Draw:
         self.member, self.n = member, n
         self.X = unit_rows(POPULATION, member.d, rng)
         truth = unit_rows(1, member.d, rng)[0]
-        margins = self.X @ truth
+        margins = _SIGNAL * (self.X @ truth)
         if "smooth" in member.family:
-            positive = rng.random(POPULATION) < expit(_STEEPNESS * margins)
+            positive = rng.random(POPULATION) < expit(_STEEPNESS * (self.X @ truth))
             self.y = np.where(positive, 1.0, -1.0)
         else:
             noisy = np.arange(POPULATION) % 2 == 0

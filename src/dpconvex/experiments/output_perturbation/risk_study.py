@@ -31,7 +31,8 @@ GRIDS: dict[str, tuple[Any, ...]] = {
 }
 # Here the printed accuracy of Theorem 3.4, 2(b) costs more noise than its bound allows.
 STRICT = {"n": 1_000_000, "epsilon": 0.1, "d": 2}
-NOISES, RELEASES = 64, 2
+NOISES = 64
+RELEASES = {True: 8, False: 2}  # on counts, and on all records one by one
 _SEEDS = {True: 3, False: 20}
 
 
@@ -78,7 +79,7 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
     guarantee = guarantee_of(epsilon, delta)
     problem = kind.problem(n, epsilon, delta)
     shared = {"family": family, "n": n, "epsilon": epsilon, "d": d, "delta": delta, "seed": seed}
-    ours, mechanism = released(draw, epsilon, delta, seed)
+    ours, mechanism = released(draw, epsilon, delta, seed, (draws, norms))
     rows: list[Row] = []
     for population in (False, True):
         theirs = printed(problem, population)
@@ -141,24 +142,32 @@ def default_model(kind: Member, epsilon: float, delta: float, seed: int) -> Any:
     return DPQuantileRegressor(0.5, **options)
 
 
-def released(draw: Draw, epsilon: float, delta: float, seed: int) -> tuple[Array, str]:
-    """Return a few releases of our default, and the mechanism it chose."""
+def released(
+    draw: Draw, epsilon: float, delta: float, seed: int, noise: tuple[Array, Array]
+) -> tuple[Array, str]:
+    """Return releases of our default, on the shared draws if it chose output perturbation, and its choice."""
     certificate = default_model(draw.member, epsilon, delta, seed).certify(draw.n, draw.member.d)
+    name, bounds, radius = certificate.mechanism, certificate.bounds, draw.member.radius
+    if name in ("objective", "output"):
+        # The same release on counts, which spares a pass over all copies of a record.
+        objective = draw.objective(bounds.alpha, bounds.loss)
+        if name == "output":
+            term = certificate.noise["release"]
+            size = float(term.get("std", term.get("scale")))
+            shifts = laplace_or_gaussian(noise[0], size, delta == 0, noise[1])
+            points = OutputPerturbation().minimise(objective, certificate) + shifts
+        else:
+            mechanism = resolve_mechanism(name, "reproduction")
+            seeds = [1000 * seed + repeat for repeat in range(RELEASES[True])]
+            points = np.array([mechanism.release(objective, certificate, s) for s in seeds])
+        return project(points, radius), f"auto: {name}"
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for repeat in range(RELEASES):
-            if certificate.mechanism in ("objective", "output"):
-                # The same release on counts, which spares a pass over all copies of a record.
-                mechanism = resolve_mechanism(certificate.mechanism, "reproduction")
-                bounds = certificate.bounds
-                objective = draw.objective(bounds.alpha, bounds.loss)  # type: ignore[attr-defined]
-                theta = mechanism.release(objective, certificate, 1000 * seed + repeat)
-                found.append(project(theta[None, :], draw.member.radius)[0])
-            else:
-                model = default_model(draw.member, epsilon, delta, 1000 * seed + repeat)
-                found.append(np.ravel(model.fit(*draw.expanded()).coef_))
-    return np.array(found), f"auto: {certificate.mechanism}"
+        for repeat in range(RELEASES[False]):
+            model = default_model(draw.member, epsilon, delta, 1000 * seed + repeat)
+            found.append(np.ravel(model.fit(*draw.expanded()).coef_))
+    return np.array(found), f"auto: {name}"
 
 
 PURE = Study("output-perturbation/means-pure", cells(0.0), measure)

@@ -33,7 +33,19 @@ Array = NDArray[np.float64]
 
 _SEEDS = {True: 2, False: 10}
 SAMPLES = {False: (50, 100, 200), True: (100, 400, 1600)}  # kinked and smooth means
-BUDGETS = {True: (30.0, 100.0, 300.0), False: (100.0, 1_000.0, 10_000.0)}  # pure or not, no means
+# No means: kinked and smooth; pure or not.
+BUDGETS = {
+    (False, True): (30.0, 100.0, 300.0),
+    (False, False): (100.0, 1_000.0, 10_000.0),
+    (True, True): (1_000.0, 10_000.0, 100_000.0),
+    (True, False): (10_000.0, 100_000.0, 1_000_000.0),
+}
+_NAMES = {
+    "katyusha": "Katyusha",
+    "stochastic subgradient": "the stochastic subgradient method",
+    "subgradient": "the subgradient method",
+    "accelerated": "accelerated gradient",
+}
 DIMENSION = 4
 
 
@@ -60,7 +72,10 @@ def measure(cell: Cell) -> list[Row]:
     family, delta, seed = cell["family"], cell["delta"], cell["seed"]
     if cell["means"]:
         return [_mean(family, delta, seed, n) for n in SAMPLES["smooth" in family]]
-    return [_general(family, delta, seed, epsilon) for epsilon in BUDGETS[delta == 0]]
+    return [
+        _general(family, delta, seed, epsilon)
+        for epsilon in BUDGETS["smooth" in family, delta == 0]
+    ]
 
 
 def _mean(family: str, delta: float, seed: int, n: int) -> Row:
@@ -158,9 +173,10 @@ def _general(family: str, delta: float, seed: int, epsilon: float) -> Row:
 
 
 def subgradient_steps(kind: GeneralMember, alpha: float, accuracy: float, limit: int) -> float:
-    """Return how many steps of Algorithm 2 (``2 / (alpha (t + 1))`` long) reach the accuracy; inf if the limit does not.
+    """Return how many steps of Algorithm 2 reach the accuracy; infinity if none within the limit does.
 
-    The gap is that of the best point so far, as in Proposition 3.2. The printed step multiplies the subgradient of F
+    Steps are ``2 / (alpha (t + 1))`` long, and the gap is that of the best point so far, as in Proposition 3.2. The
+    printed step multiplies the subgradient of F
     by n once more, which cannot be meant.
     """
     point, radius = np.zeros(kind.X.shape[1]), kind.radius
@@ -184,7 +200,7 @@ def _row(
     steps: float, allowed: float, accuracy: float,
 ) -> Row:  # fmt: skip
     return {
-        "algorithm": solver, "variant": "paper", "family": family, "n": n, "epsilon": epsilon,
+        "algorithm": _NAMES[solver], "variant": "paper", "family": family, "n": n, "epsilon": epsilon,
         "d": DIMENSION, "delta": delta, "seed": seed, "accuracy": accuracy, "steps": steps,
         "printed_steps": allowed, "unit": unit,
     }  # fmt: skip

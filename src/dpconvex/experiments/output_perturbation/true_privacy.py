@@ -1,8 +1,8 @@
 r"""The privacy that the printed noises truly have.
 
 Neighbouring minimisers are at most ``moved`` apart, by the data term alone: the common penalty cancels. A solver that
-stops with a gap of at most ``accuracy`` in every run adds ``2 sqrt(2 accuracy / alpha)``. The printed algorithms ask for
-that gap in expectation only, which bounds no run.
+stops with a gap of at most ``accuracy`` in every run adds ``2 sqrt(2 accuracy / alpha)``. The printed algorithms ask
+for that gap in expectation only, which bounds no run.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dpconvex.experiments.exhibit import PrivacyLine
 from dpconvex.privacy import GaussianDP
 from dpconvex.privacy.certificate import Certificate
 
-from .adversarial_study import adversarial_problem, robust_bounds
 from .adversarial_study import BASE as ADVERSARIAL
+from .adversarial_study import adversarial_problem, robust_bounds
 from .algorithms import algorithm_1_tilted, algorithm_8
 from .general_study import BASE as GENERAL
 from .general_study import general_member
@@ -25,8 +25,8 @@ from .risk_study import BASE as MEANS
 from .risk_study import DELTA, default_model, guarantee_of, linear_bounds
 from .tilted_study import BASE as TILTED
 from .tilted_study import MU as TILTED_MU
-from .tilted_study import loss_weight, tilted_bounds, tilted_problem
 from .tilted_study import default_model as tilted_model
+from .tilted_study import loss_weight, tilted_bounds, tilted_problem
 
 __all__ = ["adversarial_lines", "table_lines", "tilted_lines", "true_epsilon"]
 
@@ -56,22 +56,19 @@ def _budget(epsilon: float, delta: float) -> str:
     return f"({epsilon:,.0f}, {delta:g})" if epsilon >= 1000 else f"({epsilon:.3g}, {delta:g})"
 
 
-def _true(
-    moved: float, accuracy: float, alpha: float, size: float, delta: float
-) -> tuple[str, float]:
+def _true(moved: float, accuracy: float, alpha: float, size: float, delta: float) -> str:
     exact = true_epsilon(moved, size, delta)
     stopped = true_epsilon(moved + 2 * math.sqrt(2 * accuracy / alpha), size, delta)
-    words = (
+    return (
         f"{_budget(exact, delta)} at exact minimisers; {_budget(stopped, delta)} if every run meets the gap "
         f"{accuracy:.2g}"
     )
-    return words, stopped
 
 
 def _certified(
     certificate: Certificate, epsilon: float, delta: float, name: str, variant: str
 ) -> PrivacyLine:
-    proven = certificate.epsilon(delta) if delta > 0 else certificate.guarantee.epsilon_bound
+    proven = certificate.epsilon(delta)
     return PrivacyLine(
         name,
         variant,
@@ -100,7 +97,7 @@ def table_lines(means: bool, delta: float, population: bool = False) -> list[Pri
             moved = min(2 / theirs.alpha, 2 * general.radius)
             if general.smooth:
                 moved = general.bounds(theirs.alpha).minimiser_sensitivity()
-        true, _ = _true(moved, theirs.accuracy, theirs.alpha, theirs.noise.std, delta)
+        true = _true(moved, theirs.accuracy, theirs.alpha, theirs.noise.std, delta)
         why = "S counts the slope of the common penalty, which cancels. "
         if theirs.algorithm == "Algorithm 6" and delta > 0:
             attained = GaussianDP(theirs.noise.sensitivity / theirs.noise.std).delta(epsilon)
@@ -130,7 +127,7 @@ def table_lines(means: bool, delta: float, population: bool = False) -> list[Pri
         lines.append(
             PrivacyLine(
                 "all", "dpconvex", _budget(epsilon, delta), f"{_budget(epsilon, delta)}, replace one",
-                "DPTiltedClassifier's certificate. Maximum: minimised over the ball, where points are at most 2 R apart.",
+                "DPTiltedClassifier's certificate. Maximum: over the ball, where points are at most 2 R apart.",
             )
         )  # fmt: skip
     return lines
@@ -164,7 +161,7 @@ def tilted_lines() -> list[PrivacyLine]:
         accuracy = scale / n**2 * min(problem.condition_number * spread**2, weight**2)
         noise = algorithm_1_tilted(problem, weight, accuracy)
         facts = tilted_bounds(int(n), int(d), tilt)
-        true, _ = _true(facts.minimiser_sensitivity(), accuracy, TILTED_MU, noise.std, delta)
+        true = _true(facts.minimiser_sensitivity(), accuracy, TILTED_MU, noise.std, delta)
         why = (
             "Lemma 5.2's proof drops the change of the other weights, but its bound 2 L C / (mu n) is above the right "
             "one, 2 L C / (mu (C + n - 1)). "
@@ -191,7 +188,7 @@ def adversarial_lines() -> list[PrivacyLine]:
         accuracy = theorem_3_2(problem).accuracy
         noise = algorithm_8(problem, accuracy)
         facts = robust_bounds(int(n), int(d), radius)
-        true, stopped = _true(facts.minimiser_sensitivity(), accuracy, MU, noise.std, delta)
+        true = _true(facts.minimiser_sensitivity(), accuracy, MU, noise.std, delta)
         if delta > 0:
             moved = facts.minimiser_sensitivity(gap=accuracy)
             reached = GaussianDP(moved / noise.std).delta(epsilon)

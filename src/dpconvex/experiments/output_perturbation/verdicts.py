@@ -48,7 +48,7 @@ def below_bound(rows: Sequence[Row], name: str, keys: Sequence[str], bound: str 
     where = ""
     if kept < len(cells):
         worst = cells[int(np.argmax(shares))][0]
-        where = ", worst at " + ", ".join(f"{key}={worst[key]:g}" for key in keys)
+        where = ", worst at " + ", ".join(f"{key} = {worst[key]:,}" for key in keys)
     return Check(
         f"{name}: excess risk below the bound in every cell",
         kept == len(cells) and bool(cells),
@@ -100,8 +100,10 @@ def rates(
         words.append(f"{axis}: {slope:.2f} ± {error:.2f}")
     if all("hardly" in word for word in words):
         return None
+    falling = " and ".join(axis for axis in axes if axis != "d")
+    growing = ", grows with d no faster" if "d" in axes else ""
     return Check(
-        f"{name}: falls with n and epsilon no slower than the bound, grows with d no faster",
+        f"{name}: falls with {falling} no slower than the bound{growing}",
         holds,
         "slope of log excess against log bound, " + ", ".join(words),
     )
@@ -131,7 +133,7 @@ def within_steps(rows: Sequence[Row], name: str, along: str, explicit: bool) -> 
         if np.isfinite(mine).all()
         else math.inf
     )
-    where = f"{min(ratios):.2g} to {max(ratios):.2g} of the printed number, growing with its power {slope:.2f}"
+    where = f"{min(ratios):.3g} to {max(ratios):.3g} of the printed number, growing with its power {slope:.2f}"
     if explicit:
         return Check(
             f"{name}: {solver} reaches the accuracy within the printed {unit}",
