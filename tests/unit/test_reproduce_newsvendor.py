@@ -77,11 +77,15 @@ def flips(judge, rows, changed):
     return {statement for statement in before if before[statement] != after[statement]}
 
 
-def spread_by_budget(rows):
-    """Return the rows with regrets of the printed algorithm far apart, in the order of the budgets."""
-    for factor, mu in ((1e2, 0.9), (1e4, 0.5), (1e6, 0.3)):
-        rows = altered(rows, "regret", factor, variant="paper", mu=mu)
-    return rows
+def spread_by_budget(rows, budgets=(0.9, 0.5, 0.3)):
+    """Return the rows with regrets of the printed algorithm far apart, growing along the given budgets."""
+    levels = {(mu, "paper"): 10.0**k for k, mu in enumerate(budgets)} | {(None, "not private"): 0.1}
+    return [
+        {**row, "regret": levels[key] * (1 + 0.01 * row["seed"])}
+        if (key := (row["mu"], row["variant"])) in levels
+        else row
+        for row in rows
+    ]
 
 
 def draws(draw, rows):
@@ -126,7 +130,7 @@ def test_curves(simulated):
     falling, rising = (altered(rows, "regret", 1e4, n=n) for n in (100, 400))
     assert any("Regrets fall" in s for s in flips(regret_figures.judge_curves, falling, rising))
     ordered = spread_by_budget(rows)
-    broken = altered(ordered, "regret", 1e-9, mu=0.3, variant="paper")
+    broken = spread_by_budget(rows, (0.9, 0.3, 0.5))
     assert any(
         "ordered by budget" in s for s in flips(regret_figures.judge_curves, ordered, broken)
     )
