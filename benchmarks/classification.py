@@ -1,64 +1,36 @@
 """Private classifiers: accuracy on a9a against diffprivlib, speed against scikit-learn without privacy.
 
 diffprivlib 0.6.6 does not import with current scikit-learn, so it runs in an environment of its own, which is made on
-first use next to this file (needs the package index); without it the rival's rows are left out.
+first use in the cache folder (needs the package index); without it the rival's rows are left out.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import Measurement
 from dpconvex import DPLinearSVC, DPLogisticRegression
-from dpconvex.datasets import load_a9a
+from dpconvex.datasets import Dataset, load_a9a
+from dpconvex.experiments.peers.diffprivlib_peer import fits
 
 BARS = {0.1: 0.80, 0.5: 0.84, 1.0: 0.845}
 SEEDS = 5
 
-_PEER = Path(__file__).parent / ".diffprivlib"
-_PINS = ["diffprivlib==0.6.6", "scikit-learn==1.6.1", "scipy==1.14.1", "numpy==2.2.6"]
-_PEER_SCRIPT = """
-import json, sys, warnings
-import numpy as np
-warnings.simplefilter("ignore")
-from diffprivlib.models import LogisticRegression
-data = np.load(sys.argv[1])
-means = {}
-for epsilon in json.loads(sys.argv[2]):
-    scores = []
-    for seed in range(int(sys.argv[3])):
-        # rows of a9a have 14 ones
-        model = LogisticRegression(epsilon=epsilon, data_norm=14 ** 0.5, random_state=seed)
-        scores.append(model.fit(data["X"], data["y"]).score(data["X_test"], data["y_test"]))
-    means[epsilon] = float(np.mean(scores))
-print(json.dumps(means))
-"""
 
-
-def peer_accuracy(data: object) -> dict[float, float]:
+def peer_accuracy(data: Dataset) -> dict[float, float]:
     """Return diffprivlib's mean test accuracy by epsilon, or nothing if it cannot be installed."""
-    python = _PEER / "bin" / "python"
+    arrays = {name: getattr(data, name) for name in ("X", "y", "X_test", "y_test")}
+    asked = [("as documented", epsilon, seed) for epsilon in BARS for seed in range(SEEDS)]
     try:
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(_PEER)], check=True)
-            install = [str(python), "-m", "pip", "install", "--quiet", *_PINS]
-            subprocess.run(install, check=True, capture_output=True)
-        file = _PEER / "a9a.npz"
-        arrays = {name: getattr(data, name) for name in ("X", "y", "X_test", "y_test")}
-        np.savez(file, **arrays)
-        command = [str(python), "-c", _PEER_SCRIPT, str(file), json.dumps(list(BARS)), str(SEEDS)]
-        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    except (subprocess.CalledProcessError, OSError):
+        answers = fits(arrays, 14**0.5, asked)  # rows of a9a have 14 ones
+    except RuntimeError:
         return {}
-    return {float(epsilon): value for epsilon, value in json.loads(out).items()}
+    scores = np.reshape([answer["accuracy"] for answer in answers], (len(BARS), SEEDS))
+    return dict(zip(BARS, scores.mean(axis=1).tolist(), strict=True))
 
 
 def accuracy() -> Iterator[Measurement]:

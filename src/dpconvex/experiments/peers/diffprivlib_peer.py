@@ -5,8 +5,8 @@ diffprivlib 0.6.6 does not import with current scikit-learn, so its environment 
 
 Its logistic regression minimises ``J(theta) + <b, theta>`` with ``b`` of density ``exp(-|b| epsilon_p / (2R))``, R the
 norm of a row with its constant, ``Lambda = 1/C`` and ``epsilon_p = epsilon - 2 log(1 + R/(4 Lambda))``; where that is
-not positive it takes ``epsilon_p = epsilon/2`` and raises Lambda to ``R / (4 (e^{epsilon/4} - 1))``. The proof needs the
-curvature ``R^2/4`` in the place of ``R/4``, and a penalty on every coefficient: see :func:`true_epsilon`.
+not positive it takes ``epsilon_p = epsilon/2`` and raises Lambda to ``R / (4 (e^{epsilon/4} - 1))``. The proof needs
+the curvature ``R^2/4`` in the place of ``R/4``, and a penalty on every coefficient: see :func:`true_epsilon`.
 """
 
 from __future__ import annotations

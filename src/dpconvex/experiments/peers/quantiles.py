@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -122,12 +123,12 @@ def fit_statsmodels(problem: Problem, quantile: float) -> NDArray[np.float64]:
         If statsmodels is not installed.
     """
     try:
-        from statsmodels.regression.quantile_regression import QuantReg
+        peer = importlib.import_module("statsmodels.regression.quantile_regression")
     except ImportError as error:
         raise RuntimeError("statsmodels is not installed.") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it stops at the limit of its iterations, close enough
-        fitted = QuantReg(problem.y, problem.with_constant(problem.X)).fit(q=quantile)
+        fitted = peer.QuantReg(problem.y, problem.with_constant(problem.X)).fit(q=quantile)
     return np.asarray(fitted.params, dtype=float)
 
 
