@@ -6,15 +6,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpconvex.mechanisms import (
-    NoisyGradientDescent,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    resolve_mechanism,
-)
+from dpconvex.estimators.candidates import auto_candidates, feasible, named_mechanism
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, per_problem
+from dpconvex.privacy.guarantees import Guarantee, per_problem
 from dpconvex.theory import penalty_for, predicted_gradient_risk
 
 
@@ -95,17 +90,9 @@ def choose_classifier_mechanism(
 ) -> ClassifierChoice:
     """Return the mechanism that was named, or for ``"auto"`` the one with the smallest predicted risk."""
     if not (isinstance(mechanism, str) and mechanism == "auto"):
-        found = resolve_mechanism(mechanism, owner)
-        if found.name not in _PLANNERS:
-            raise ValueError(
-                f"The 'mechanism' parameter of {owner} must be one of {['auto', *_PLANNERS]}. "
-                f"Got {mechanism!r} instead."
-            )
+        found = named_mechanism(mechanism, _PLANNERS, owner)
         return _PLANNERS[found.name](found, request)
-    candidates: list[Mechanism] = [OutputPerturbation()]
-    if not isinstance(request.guarantee, GaussianDP):
-        candidates.insert(0, ObjectivePerturbation())
-    if not isinstance(request.guarantee, PureDP):
-        candidates.insert(0, NoisyGradientDescent())
-    choices = [_PLANNERS[candidate.name](candidate, request) for candidate in candidates]
+    choices = feasible(
+        auto_candidates(request.guarantee), lambda found: _PLANNERS[found.name](found, request)
+    )
     return min(choices, key=lambda choice: choice.predicted_risk)

@@ -6,16 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dpconvex.estimators.candidates import auto_candidates, feasible, named_mechanism
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms import (
-    NoisyGradientDescent,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    resolve_mechanism,
-)
+from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel, convolve
 from dpconvex.theory import (
     contractive_bandwidth,
@@ -140,14 +136,11 @@ _PLANNERS: dict[str, Callable[[Any, QuantileRequest], Choice]] = {
 def choose_quantile_mechanism(mechanism: Any, request: QuantileRequest, owner: str) -> Choice:
     """Return the mechanism that was named, or for ``"auto"`` the one with the smallest predicted risk."""
     if not (isinstance(mechanism, str) and mechanism == "auto"):
-        found = resolve_mechanism(mechanism, owner)
+        found = named_mechanism(mechanism, _PLANNERS, owner)
         return _PLANNERS[found.name](found, request)
-    candidates: list[Mechanism] = [OutputPerturbation()]
-    if not isinstance(request.guarantee, GaussianDP):
-        candidates.insert(0, ObjectivePerturbation())
-    if not isinstance(request.guarantee, PureDP):
-        candidates.insert(0, NoisyGradientDescent())
-    choices = [_PLANNERS[candidate.name](candidate, request) for candidate in candidates]
+    choices = feasible(
+        auto_candidates(request.guarantee), lambda found: _PLANNERS[found.name](found, request)
+    )
     # A fully specified objective perturbation has no prediction; it then stands behind the others.
     return min(
         choices,

@@ -119,8 +119,9 @@ class ObjectivePerturbation:
 
     Parameters
     ----------
-    solver : Solver, optional
-        Certified minimiser; by default Newton's method up to about 500 coefficients and L-BFGS beyond.
+    solver : Solver, str or callable, optional
+        As for :class:`OutputPerturbation`: its answer is certified at the point returned and polished where it stopped
+        short. By default Newton's method up to about 500 coefficients and L-BFGS beyond.
 
     Notes
     -----
@@ -140,6 +141,9 @@ class ObjectivePerturbation:
         seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate from public facts."""
+        from dpconvex.solvers.black_box import check_solver
+
+        check_solver(self.solver, "ObjectivePerturbation")
         return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
 
     def release(
@@ -150,7 +154,7 @@ class ObjectivePerturbation:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
-        from dpconvex.solvers import default_solver
+        from dpconvex.solvers import certified_point
         from dpconvex.solvers.clamped import with_clamped_targets
 
         noise = NoiseSource.of(rng)
@@ -160,11 +164,10 @@ class ObjectivePerturbation:
             tilt = noise.gaussian(terms["objective"]["std"], size)
         else:
             tilt = noise.l2_laplace(terms["objective"]["scale"], size)
-        solver = self.solver or default_solver(size)
         tilt = tilt / certificate.bounds.n_samples
         clamped = with_clamped_targets(objective, certificate.bounds, float(np.linalg.norm(tilt)))
         tilted = clamped.with_linear(tilt)
-        point = solver.solve(tilted, np.zeros(size), certificate.solver_tolerance).point
+        point = certified_point(self.solver, tilted, np.zeros(size), certificate.solver_tolerance)
         if terms["release"]["distribution"] == "gaussian":
             return noise.add_gaussian(point, terms["release"]["std"])
         return noise.add_l2_laplace(point, terms["release"]["scale"])

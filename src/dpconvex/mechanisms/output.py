@@ -8,7 +8,6 @@ Lipschitz constant: the envelope's objective is the one whose minimiser is relea
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -172,6 +171,9 @@ class OutputPerturbation:
         seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate from public facts."""
+        from dpconvex.solvers.black_box import check_solver
+
+        check_solver(self.solver, "OutputPerturbation")
         chosen = dict(parameters or {})
         if self.gap is not None:
             chosen[GAP] = self.gap
@@ -210,7 +212,7 @@ class OutputPerturbation:
 
     def minimise(self, objective: Any, certificate: Certificate) -> NDArray[np.float64]:
         """Return the exact certified point that noise is added to: private."""
-        from dpconvex.solvers import BlackBox
+        from dpconvex.solvers import certified_point
         from dpconvex.solvers.clamped import with_clamped_targets
         from dpconvex.solvers.gap import envelope_of
 
@@ -219,10 +221,4 @@ class OutputPerturbation:
         if GAP not in certificate.parameters and not math.isfinite(bounds.smoothness):
             objective = envelope_of(objective, bounds.envelope_smoothness())
         start = np.zeros(certificate.noise["release"]["dimension"])
-        # Whether and how a solver complains depends on the data, so it must not be seen.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                return BlackBox(self.solver).solve(objective, start, tolerance).point
-            except Exception:
-                return BlackBox().solve(objective, start, tolerance).point
+        return certified_point(self.solver, objective, start, tolerance)

@@ -103,8 +103,9 @@ class PairwiseObjectivePerturbation:
 
     Parameters
     ----------
-    solver : Solver, optional
-        Certified minimiser; by default Newton's method up to about 500 coefficients and L-BFGS beyond.
+    solver : Solver, str or callable, optional
+        As for :class:`OutputPerturbation`: its answer is certified at the point returned and polished where it stopped
+        short. By default Newton's method up to about 500 coefficients and L-BFGS beyond.
 
     Notes
     -----
@@ -127,6 +128,9 @@ class PairwiseObjectivePerturbation:
         seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate from public facts."""
+        from dpconvex.solvers.black_box import check_solver
+
+        check_solver(self.solver, "PairwiseObjectivePerturbation")
         return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
 
     def release(
@@ -137,7 +141,7 @@ class PairwiseObjectivePerturbation:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
-        from dpconvex.solvers import default_solver
+        from dpconvex.solvers import certified_point
 
         noise, terms = NoiseSource.of(rng), certificate.noise
         size = terms["objective"]["dimension"]
@@ -145,14 +149,13 @@ class PairwiseObjectivePerturbation:
             tilt = noise.gaussian(terms["objective"]["std"], size)
         else:
             tilt = noise.l2_laplace(terms["objective"]["scale"], size)
-        solver = self.solver or default_solver(size)
         unit = 1.0
         if "lengths" in terms:
             objective, unit = self._in_units(objective, certificate, noise)
             if record is not None:
                 record["row_length"] = unit
         tilted = objective.with_linear(tilt)
-        point = solver.solve(tilted, np.zeros(size), certificate.solver_tolerance).point
+        point = certified_point(self.solver, tilted, np.zeros(size), certificate.solver_tolerance)
         if terms["release"]["distribution"] == "gaussian":
             return noise.add_gaussian(point, terms["release"]["std"]) / unit
         return noise.add_l2_laplace(point, terms["release"]["scale"]) / unit

@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from .calibration import check_neighbors
 from .description import describe, rebuild
 from .guarantees import check_number
@@ -124,6 +126,10 @@ class Bounds:
 
     def _check_shared(self) -> None:
         owner = type(self).__name__
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):  # float32 would round what follows from it
+                object.__setattr__(self, field.name, value.item())
         check_neighbors(self.neighbors, owner)
         check_number("alpha", owner, self.alpha, "a finite number of at least 0", 0, math.inf)
         _check_count("n_samples", owner, self.n_samples, 1)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from .bounds import Bounds, bounds_from_dict
 from .guarantees import Guarantee, guarantee_from_dict
 
@@ -73,6 +75,13 @@ def calibrate(
     return _CALIBRATORS[mechanism](bounds, guarantee, parameters)
 
 
+def _scalar(value: Any) -> Any:
+    """Return a scalar of numpy's as a plain number, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not plain data.")
+
+
 @dataclass(frozen=True)
 class Certificate:
     """A privacy claim with everything needed to check it.
@@ -122,7 +131,7 @@ class Certificate:
         """Derive a certificate from public facts; the only way one is made."""
         from .noise import SEEDED
 
-        chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False))
+        chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=_scalar))
         derived = calibrate(mechanism, bounds, guarantee, chosen)
         draft = cls(
             guarantee=guarantee,

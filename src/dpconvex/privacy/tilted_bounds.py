@@ -201,8 +201,14 @@ class TiltedBounds(Bounds):
         return moved + 2 * tolerance / self.alpha + 2 * math.sqrt(2 * gap / self.alpha)
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        """Return the public tolerance of :meth:`Bounds.solver_tolerance`; exponents of size ``tilt r`` round too."""
-        exponents = 64 * 2.0**-52 * self.tilt * self.loss_range * self.lipschitz
+        """Return the public tolerance of :meth:`Bounds.solver_tolerance`, with room for the rounding of exponents.
+
+        ``4 eps tilt L (4 slope + (d + 10) L R + 16 (l0 + L R))`` is added: four times what the certificate of a point
+        in the ball allows for exponents ``tilt loss`` whose margins and values are rounded.
+        """
+        margins = 4 * self.loss.lipschitz + (self.dimension + 10) * self.lipschitz * self.radius
+        values = 16 * (self.start_loss + self.lipschitz * self.radius)
+        exponents = 4 * 2.0**-52 * self.tilt * self.lipschitz * (margins + values)
         return self._resolvable(self.smoothness / self.alpha, tilt) + exponents
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,54 @@ from dpconvex.solvers.gap import Envelope, certified_gap
 from dpconvex.solvers.lbfgs import default_solver
 from dpconvex.solvers.solution import Solution
 
-__all__ = ["BlackBox", "certify_point"]
+__all__ = ["BlackBox", "certified_point", "certify_point", "check_solver"]
 
 Array = npt.NDArray[np.float64]
+
+# Methods of scipy.optimize.minimize that work with values and gradients.
+_SCIPY = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-constr")
+
+
+def check_solver(solver: Any, owner: str) -> None:
+    """Raise unless a mechanism can run this solver; what it is is public, what it does is not.
+
+    Parameters
+    ----------
+    solver : Solver, str, callable or None
+        What the user gave.
+    owner : str
+        Name of the mechanism, for the message.
+    """
+    if isinstance(solver, str):
+        if solver.lower() in (name.lower() for name in _SCIPY):
+            return
+    elif solver is None or callable(solver) or callable(getattr(solver, "solve", None)):
+        return
+    got = repr(solver) if isinstance(solver, str) else type(solver).__name__
+    raise ValueError(
+        f"The 'solver' parameter of {owner} must be None, an object with solve(objective, start, tolerance), a "
+        f"callable of these, or one of {list(_SCIPY)}. Got {got} instead."
+    )
+
+
+def certified_point(solver: Any, objective: Any, start: npt.ArrayLike, tolerance: float) -> Array:
+    """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
+
+    Whether and how a solver complains depends on the data, so it must not be seen.
+
+    Parameters
+    ----------
+    solver : Solver, str, callable or None
+        As :class:`BlackBox` takes it.
+    objective, start, tolerance
+        As in :meth:`BlackBox.solve`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return BlackBox(solver).solve(objective, start, tolerance).point
+        except Exception:
+            return BlackBox().solve(objective, start, tolerance).point
 
 
 def certify_point(objective: Any, point: npt.ArrayLike, tolerance: float) -> Solution | None:

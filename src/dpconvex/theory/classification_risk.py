@@ -20,7 +20,7 @@ from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import calibrate
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
 CURVATURE = 0.15
 _MARGIN_VARIANCE = 2.0
@@ -58,9 +58,12 @@ def penalty_for(
     risks = _excess(bounds, alphas, *stds.T)
     best = int(np.argmin(risks))
     if not math.isfinite(risks[best]):
+        if isinstance(guarantee, GaussianDP):  # not every mechanism offers it, and then says so
+            calibrate(mechanism, replace(bounds, alpha=float(alphas[-1])), guarantee, parameters)
+        remedy = "Give a larger budget." if alpha is None else "Use a larger alpha, or None."
         raise ValueError(
             "No penalty fits this budget: the curvature of the loss costs more than epsilon. "
-            "Use a larger alpha, or leave it to None."
+            f"Got alpha={alpha!r}. {remedy}"
         )
     chosen = float(f"{alphas[best]:.3g}") if alpha is None else alpha
     return chosen, float(risks[best])

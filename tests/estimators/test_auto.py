@@ -1,0 +1,89 @@
+"""What "auto" does with candidates that are ruled out, and numbers that are not Python's own."""
+
+import numpy as np
+import pytest
+
+from dpconvex import (
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+    DPRobustClassifier,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+)
+from dpconvex.mechanisms import Moments, NoisyGradientDescent, NoisySGD, OutputPerturbation
+from dpconvex.privacy import Certificate
+
+UNIT = {"feature_bounds": (0, 1)}
+TARGET = {**UNIT, "target_bounds": (-3, 5)}
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (DPLogisticRegression(alpha=1e-3, **UNIT), "gradient"),
+        (DPQuantileRegressor(alpha=1e-6, **TARGET), "gradient"),
+        (DPNewsvendor(alpha=1e-9, **TARGET), "gradient"),
+        (DPLogisticRegression(alpha=1e-6, delta=0, **UNIT), "output"),
+        (DPLogisticRegression(epsilon=1e-6, **UNIT), "output"),
+    ],
+)
+def test_a_candidate_that_a_budget_rules_out_is_passed_over(model, expected):
+    certificate = model.certify(300, 3)
+    assert certificate.mechanism == expected
+    certificate.verify()
+
+
+def test_a_named_mechanism_that_is_ruled_out_says_why():
+    with pytest.raises(ValueError, match="larger alpha"):
+        DPLogisticRegression(alpha=1e-3, mechanism="objective", **UNIT).certify(300, 3)
+    with pytest.raises(ValueError, match=r"PureDP and ApproxDP.*GaussianDP"):
+        DPLogisticRegression(mu=0.5, mechanism="objective", **UNIT).certify(300, 3)
+    for model in (
+        DPQuantileRegressor(mechanism=Moments()),
+        DPLogisticRegression(mechanism=Moments()),
+    ):
+        with pytest.raises(ValueError, match=r"'mechanism' parameter of .* must be one of"):
+            model.certify(300, 3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPTiltedClassifier(np.int64(1), **UNIT),
+        DPTiltedClassifier(np.float32(1.1), **UNIT),
+        DPRobustClassifier(np.float32(0.1), **UNIT),
+        DPLogisticRegression(
+            alpha=np.float32(0.1), row_norm=np.float32(1.3), mechanism="output", **UNIT
+        ),
+        DPLogisticRegression(epsilon=np.float32(1.1), delta=np.float32(1e-6), **UNIT),
+        DPQuantileRegressor(
+            np.float32(0.3), bandwidth=np.float32(0.1), mechanism="objective", **TARGET
+        ),
+        DPQuantileRegressor(mechanism=OutputPerturbation(gap=np.float32(1e-3)), **TARGET),
+        DPQuantileRegressor(mechanism=OutputPerturbation(radius=np.float32(2.1)), **TARGET),
+        DPQuantileRegressor(mechanism=NoisyGradientDescent(steps=np.int64(5)), **TARGET),
+        DPQuantileRegressor(mechanism=NoisySGD(np.int64(50), np.int64(3)), **TARGET),
+    ],
+)
+def test_scalars_of_numpy_are_numbers(model):
+    certificate = Certificate.from_json(model.certify(300, 2).to_json())
+    certificate.verify()  # derived again in float64: a float32 on the way would show
+
+
+@pytest.mark.parametrize("tilt", [4.8e4, 1e8])
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPTiltedClassifier(classes=[0, 1], **UNIT),
+        DPTiltedRegressor(feature_bounds=(0, 1), target_bounds=(-1, 1)),
+    ],
+)
+def test_a_large_tilt_certifies_on_every_data_set(model, tilt):
+    # All rows equal, all but one equal, or none: whether a fit ends must not tell them apart.
+    rng = np.random.default_rng(0)
+    equal = np.zeros((300, 2)), np.zeros(300, dtype=int)
+    other = equal[0].copy(), equal[1].copy()
+    other[0][0], other[1][0] = 1, 1
+    for X, y in (equal, other, (rng.uniform(size=(300, 2)), rng.integers(0, 2, 300))):
+        assert np.isfinite(model.set_params(tilt=tilt).fit(X, y).coef_).all()
