@@ -34,7 +34,7 @@ REPEATS = 60
 DATA = ("ijcnn1", "satimage", "http")
 FILES = tuple(f"{name}.npz" for name in DATA)
 #: Seeds of a cell, so that it takes seconds, and cells of a quick run: http is saturated, so few seeds tell enough.
-_CHUNKS = {"ijcnn1": 15, "satimage": 30, "http": 6}
+_CHUNKS = {"ijcnn1": 15, "satimage": 30, "http": 12}
 _QUICK = {"ijcnn1": 2, "satimage": 2, "http": 1}
 
 
