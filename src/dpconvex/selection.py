@@ -175,7 +175,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 "DPSelect needs training and validation rows. Give more rows or another 'validation_share'."
             )
         certificate = SelectionCertificate.issue(
-            guarantee, self.strategy, len(candidates), repeats, n_samples - held, held
+            guarantee,
+            self.strategy,
+            len(candidates),
+            repeats,
+            n_samples - held,
+            held,
+            self.random_state is not None,
         )
         for candidate in candidates:
             self._candidate(candidate, certificate.per_fit).certify(n_samples - held, n_features)

@@ -171,3 +171,16 @@ def test_it_is_cloned_with_its_ledger(tmp_path):
     search = DPSelect(regressor(), ALPHAS, ledger=ledger)
     assert clone(search).ledger is ledger
     assert clone(search).get_params()["estimator__quantile"] == 0.8
+
+
+def test_a_seeded_choice_says_so():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (200, 2))
+    free, seeded = (
+        DPSelect(regressor(), ALPHAS, mu=1.0, random_state=seed).fit(X, 5 * X.sum(axis=1))
+        for seed in (None, 0)
+    )
+    assert free.certificate_ == free.certify(200, 2)
+    assert "seeded" in seeded.certificate_.sampler
+    assert "seeded" not in free.certificate_.sampler
+    seeded.certificate_.verify()

@@ -11,6 +11,7 @@ from scipy.special import log_ndtr
 from .calibration import gaussian_mu
 from .certificate import CertificateError
 from .guarantees import ApproxDP, GaussianDP, Guarantee, per_problem
+from .noise import FLOATING_POINT, SEEDED
 
 __all__ = ["SelectionCertificate", "repeat_and_select_mu", "selection_epsilon"]
 
@@ -70,6 +71,8 @@ class SelectionCertificate:
         Mean number of runs; that of ``"exponential"`` is the number of candidates.
     training_rows, validation_rows : int
         The split, by position.
+    sampler : str
+        Where the randomness of the choice comes from; says so if it was seeded, which is not private.
     neighbors : str
         Always ``"replace_one"``.
     """
@@ -81,6 +84,7 @@ class SelectionCertificate:
     mean_repeats: float
     training_rows: int
     validation_rows: int
+    sampler: str = FLOATING_POINT
     neighbors: str = "replace_one"
 
     @classmethod
@@ -92,6 +96,7 @@ class SelectionCertificate:
         mean_repeats: float | None,
         training_rows: int,
         validation_rows: int,
+        seeded: bool = False,
     ) -> SelectionCertificate:
         """Derive what each fit may spend; ``"auto"`` takes the strategy that leaves it more."""
         repeats = float(2 * candidates) if mean_repeats is None else float(mean_repeats)
@@ -108,7 +113,10 @@ class SelectionCertificate:
         if strategy == "auto":
             strategy = max(options, key=lambda name: _strength(options[name][0]))
         per_fit, repeats = options[strategy]
-        return cls(guarantee, strategy, candidates, per_fit, repeats, training_rows, validation_rows)  # fmt: skip
+        sampler = SEEDED if seeded else FLOATING_POINT
+        return cls(
+            guarantee, strategy, candidates, per_fit, repeats, training_rows, validation_rows, sampler
+        )  # fmt: skip
 
     @property
     def theorem(self) -> str:
@@ -134,8 +142,14 @@ class SelectionCertificate:
     def verify(self) -> None:
         """Derive again what each fit may spend, and raise CertificateError if this says something else."""
         again = SelectionCertificate.issue(
-            self.guarantee, self.strategy, self.candidates, self.mean_repeats, self.training_rows, self.validation_rows
-        )  # fmt: skip
+            self.guarantee,
+            self.strategy,
+            self.candidates,
+            self.mean_repeats,
+            self.training_rows,
+            self.validation_rows,
+            self.sampler == SEEDED,
+        )
         if again != self:
             raise CertificateError("The selection's 'per_fit' does not follow from its total.")
 
