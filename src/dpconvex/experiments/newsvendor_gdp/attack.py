@@ -28,6 +28,7 @@ __all__ = ["STUDY", "neighbors", "refuted_mu", "smallest_mu"]
 Array = NDArray[np.float64]
 
 COMMON, LEVEL, STEP = 40, 0.5, 2.0
+REFUTING_RUNS = 500
 _RUNS = {"paper": 2000, "sound": 20_000, "dpconvex": 300}
 _ERROR = 5e-7  # of each of the two confidence bounds
 
@@ -109,7 +110,7 @@ def attack(variant: str, mu: float, runs: int, seed: int) -> Row:
 @cache
 def refuted_mu(mu: float) -> float:
     """Return the mu that the line search has at least, where the paper claims ``mu``."""
-    return float(attack("paper", mu, 500, 0)["mu_at_least"])
+    return float(attack("paper", mu, REFUTING_RUNS, 0)["mu_at_least"])
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -81,7 +81,7 @@ def paired(
                 "ratio": means[0] / means[1],
                 "difference": means[0] - means[1],
                 "error": error,
-                "not_worse": means[0] - means[1] <= 2 * error,
+                "not_worse": bool(means[0] - means[1] <= 2 * error),
             }
         )
     return lines

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 _LONG, _PENALTY, _TOLERANCE = 1e6, 1e-7, 1e-8
 
 
-def smoothed_fit(X: Array, demand: Array, quantile: float) -> Array:
+def smoothed_fit(X: Array, demand: Array, quantile: float, unit: float = 1.0) -> Array:
     """Return the minimiser of the cost with the paper's kernel and bandwidth, intercept first.
 
     Parameters
@@ -29,16 +29,18 @@ def smoothed_fit(X: Array, demand: Array, quantile: float) -> Array:
     X : array of shape (n, p - 1)
         Features; standardised here, which leaves the minimiser where it is.
     demand : array of shape (n,)
-        Demand, standardised too; the bandwidth is in units of its standard deviation where that is above 1.
+        Demand; standardised too.
     quantile : float
         Service level.
+    unit : float
+        What the bandwidth is in units of.
     """
     n, features = X.shape
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    middle, scale = float(demand.mean()), max(1.0, float(demand.std()))
+    middle, scale = float(demand.mean()), float(demand.std())
     rows = MemoryRows((X - centre) / spread, demand, RowMap(features, _LONG), middle, 1 / scale)
-    width = paper_bandwidth(quantile, n, features + 1)
+    width = paper_bandwidth(quantile, n, features + 1) * unit / scale
     loss = convolve(Pinball(quantile), GaussianKernel(), width)
     objective = EmpiricalObjective(rows, loss, _PENALTY)
     theta = Newton().solve(objective, np.zeros(rows.dim), _TOLERANCE).point * scale

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from dpconvex.datasets.synthetic import NewsvendorPopulation
 from dpconvex.experiments.drawing import COLORS, curves, finish, panels
 from dpconvex.experiments.exhibit import Check, PrivacyLine, Row, select, summarise
 
-from .comparison import all_not_worse, count, paired, settle_steps
+from .comparison import all_not_worse, count, paired
 from .privacy_lines import privacy_lines
 from .published import BUDGETS, REGRETS
 from .simulation import (
@@ -42,6 +44,7 @@ _PAPER = {"algorithm": PRINTED, "variant": "paper"}
 _SOUND = {"algorithm": PRINTED, "variant": "sound"}
 _PLAIN = {"algorithm": PLAIN}
 _KINDS = ("algorithm", "variant", "step")
+_TOLD = " told B, bandwidth"
 _RIVALRIES = (
     (INFORMED, _SOUND, "told what Algorithm 1 knows, is not worse than its sound version"),
     (OURS, _SOUND, "with bounds alone, is not worse than the sound version of Algorithm 1"),
@@ -49,24 +52,21 @@ _RIVALRIES = (
 )
 
 
-def _settled(rows: list[Row]) -> list[Row]:
-    return settle_steps(rows, _CELL, "regret")
-
-
 def privacy() -> list[PrivacyLine]:
     """State the privacy of the simulation's algorithms at n = 400."""
-    return privacy_lines(LEVELS, BOXED, COEFFICIENTS - 1, certified_model(0.5, BUDGETS[0]))
+    model = certified_model(0.5, BUDGETS[0])
+    step = "The step was chosen on other samples of the same law, so it is public."
+    return privacy_lines(LEVELS, BOXED, COEFFICIENTS - 1, model, step)
 
 
 def table_of_curves(rows: list[Row]) -> list[Row]:
     """Return mean regret and estimation error by level, budget, algorithm and sample size."""
-    settled = _settled(rows)
     keys = ["quantile", "mu", *_KINDS, "n"]
     distances = {
         tuple(line[key] for key in keys): line["distance"]
-        for line in summarise(settled, keys, "distance")
+        for line in summarise(rows, keys, "distance")
     }
-    lines = summarise(settled, keys, "regret")
+    lines = summarise(rows, keys, "regret")
     for line in lines:
         line["estimation error"] = distances[tuple(line[key] for key in keys)]
     return sorted(lines, key=lambda line: (line["quantile"], -(line["mu"] or 9), line["variant"]))
@@ -110,8 +110,7 @@ def _ours(rows: list[Row]) -> list[Check]:
 
 def judge_curves(rows: list[Row]) -> list[Check]:
     """Hold the trends of Figures 4 to 6 against the runs."""
-    settled = _settled(rows)
-    shown = [row for row in settled if row["variant"] in ("paper", "not private")]
+    shown = [row for row in rows if row["variant"] in ("paper", "not private")]
     checks = []
     for value, words in (("distance", "Estimation errors"), ("regret", "Regrets")):
         lines = _fall(shown, value)
@@ -122,7 +121,7 @@ def judge_curves(rows: list[Row]) -> list[Check]:
                 f"{sum(line['falls'] for line in lines)} of {len(lines)} lines, within two standard errors",
             )
         )
-    order = _order(settled, ["law", "n", "quantile"], "regret")
+    order = _order(rows, ["law", "n", "quantile"], "regret")
     checks.append(
         Check(
             "Less privacy, less regret: the curves are ordered by budget at every sample size",
@@ -130,7 +129,7 @@ def judge_curves(rows: list[Row]) -> list[Check]:
             f"{count(order)} of neighbouring curves",
         )
     )
-    return [*checks, *_ours(settled)]
+    return [*checks, *_ours(rows)]
 
 
 def draw_curves(rows: list[Row], figure: Any) -> None:
@@ -139,10 +138,11 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
         {
             **row,
             "budget": "not private" if row["mu"] is None else f"mu = {row['mu']:g}",
-            "variant": row["variant"],
+            "variant": f"{row['variant']}{_TOLD}"
+            if row["algorithm"] == INFORMED
+            else row["variant"],
         }
-        for row in _settled(rows)
-        if row["algorithm"] != INFORMED
+        for row in rows
     ]
     axes = panels(figure, len(LEVELS), 2, sharex=True)
     for column, level in enumerate(LEVELS):
@@ -153,6 +153,9 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
         ):
             curves(ax, chosen, "n", value, series=("budget", "variant"))
             ax.set(yscale="log", ylabel=words)
+            for line in ax.lines:
+                if str(line.get_label()).endswith(_TOLD):
+                    line.set(linewidth=0.9, marker="+", markersize=7)
         axes[0, column].set_title(f"level {level:g}")
         axes[1, column].set(xlabel="number of observations", xticks=SIZES)
     finish(figure, axes, columns=5)
@@ -160,14 +163,13 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
 
 def table_of_boxes(rows: list[Row]) -> list[Row]:
     """Return quartiles of the regret by level, budget and algorithm."""
-    settled = _settled(rows)
     lines = []
     for key in dict.fromkeys(
-        tuple(row.get(k) for k in ("quantile", "mu", *_KINDS)) for row in settled
+        tuple(row.get(k) for k in ("quantile", "mu", *_KINDS)) for row in rows
     ):
         wanted = dict(zip(("quantile", "mu", *_KINDS), key, strict=True))
-        regrets = [row["regret"] for row in select(settled, **wanted)]
-        low, middle, high = np.quantile(regrets, [0.25, 0.5, 0.75])
+        regrets = [row["regret"] for row in select(rows, **wanted)]
+        low, middle, high = map(float, np.quantile(regrets, [0.25, 0.5, 0.75]))
         lines.append(
             {
                 **wanted,
@@ -179,6 +181,10 @@ def table_of_boxes(rows: list[Row]) -> list[Row]:
             }
         )
     return sorted(lines, key=lambda line: (line["quantile"], -(line["mu"] or 9), line["variant"]))
+
+
+def _spread(line: Row) -> float:
+    return float(line["upper quartile"] - line["lower quartile"])
 
 
 def judge_boxes(rows: list[Row]) -> list[Check]:
@@ -196,11 +202,8 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
         ]
         for a, b in pairwise(path):
             steps += 1
-            ordered += a["median"] < b["median"]
-            wider += (
-                a["upper quartile"] - a["lower quartile"]
-                < b["upper quartile"] - b["lower quartile"]
-            )
+            ordered += int(a["median"] < b["median"])
+            wider += int(_spread(a) < _spread(b))
     medians = []
     for name, rival, words in _RIVALRIES:
         pairs = [
@@ -208,11 +211,11 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
             for a in select(lines, algorithm=name)
             for b in select(lines, **rival, quantile=a["quantile"], mu=a["mu"])
         ]
-        better = sum(a <= b for a, b in pairs)
+        better = sum(bool(a <= b) for a, b in pairs)
         medians.append(
             Check(
                 f"DPNewsvendor, {words}, by the median regret in every cell",
-                bool(pairs) and better == len(pairs),
+                0 < better == len(pairs),
                 f"{better} of {len(pairs)} cells",
                 "dpconvex",
             )
@@ -234,7 +237,6 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
 
 def draw_boxes(rows: list[Row], figure: Any) -> None:
     """Draw boxes by budget, one panel per level."""
-    settled = _settled(rows)
     axes = panels(figure, len(LEVELS), sharey=True)
     kinds = (
         ("Algorithm 1, paper", _PAPER, COLORS[1]),
@@ -243,7 +245,7 @@ def draw_boxes(rows: list[Row], figure: Any) -> None:
         ("DPNewsvendor told B and bandwidth, dpconvex", {"algorithm": INFORMED}, COLORS[7]),
     )
     for ax, level in zip(axes[0], LEVELS, strict=True):
-        chosen = select(settled, quantile=level)
+        chosen = select(rows, quantile=level)
         plain = [row["regret"] for row in select(chosen, **_PLAIN)]
         _boxes(ax, [plain], [0.0], COLORS[6], "smoothed fit, not private")
         for index, (label, wanted, color) in enumerate(kinds):
@@ -271,24 +273,37 @@ def _boxes(ax: Any, groups: list[list[float]], places: list[float], color: str, 
     drawn["boxes"][0].set_label(label)
 
 
+def _theory(law: str, quantile: float) -> float:
+    """Return ``p tau (1 - tau) / (2 n f)``, the leading term of the regret without privacy at n = 400."""
+    population = NewsvendorPopulation(COEFFICIENTS, law, quantile)
+    point = float(population.theta_star[0] - population.location[0])
+
+    def normal(std: float) -> float:
+        return math.exp(-((point / std) ** 2) / 2) / (std * math.sqrt(2 * math.pi))
+
+    if law == "t3":
+        density = 2 / (math.pi * math.sqrt(3)) * (1 + point**2 / 3) ** -2
+    else:
+        density = normal(1) if law == "normal" else 0.9 * normal(1) + 0.1 * normal(10)
+    return COEFFICIENTS * quantile * (1 - quantile) / (2 * BOXED * density)
+
+
 def table_of_regrets(rows: list[Row]) -> list[Row]:
     """Return mean and standard deviation by law, level and budget, with the published ones beside them."""
-    settled = _settled(rows)
-    pooled = [{**row, "quantile": "all"} for row in settled]
-    lines = summarise(
-        [*settled, *pooled], ["law", "quantile", "mu", "algorithm", "variant"], "regret"
-    )
+    pooled = [{**row, "quantile": "all"} for row in rows]
+    lines = summarise([*rows, *pooled], ["law", "quantile", "mu", "algorithm", "variant"], "regret")
     for line in lines:
         if line["variant"] in ("paper", "not private"):
             line["published"], line["published std"] = REGRETS[line["law"]][line["mu"]]
+        if line["variant"] == "not private" and line["quantile"] != "all":
+            line["theory"] = _theory(line["law"], line["quantile"])
     return sorted(lines, key=lambda line: (line["law"], str(line["quantile"]), -(line["mu"] or 9)))
 
 
 def judge_regrets(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Table 1, and its numbers, against the runs."""
-    settled = _settled(rows)
     lines = table_of_regrets(rows)
-    order = _order(settled, ["law", "quantile"], "regret")
+    order = _order(rows, ["law", "quantile"], "regret")
     shown = [line for line in lines if line["quantile"] != "all" and line["variant"] == "paper"]
     steady = [line["std"] / line["regret"] for line in shown]
     heavy = [
@@ -327,4 +342,4 @@ def judge_regrets(rows: list[Row]) -> list[Check]:
                 f"{near} of {len(ratios)}; published over ours {min(ratios):.2f} to {max(ratios):.2f}",
             )
         )
-    return [*checks, *_ours(settled)]
+    return [*checks, *_ours(rows)]
