@@ -187,3 +187,25 @@ def test_budget_of_moments_and_gradients_adds_up():
         spent = sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in terms)
         assert math.sqrt(spent) == pytest.approx(0.5, rel=1e-5)
         assert math.sqrt(spent) <= 0.5
+
+
+@pytest.mark.parametrize("mechanism", ["output", "objective", "gradient", "moments"])
+def test_public_labels_are_a_weaker_promise_and_say_so(mechanism, tmp_path):
+    from dpconvex import DPAUCClassifier, DPLogisticRegression
+    from dpconvex.cli.words import meaning
+    from dpconvex.privacy import Certificate, Ledger, LedgerError
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (300, 2))
+    y = (X.sum(axis=1) + 0.3 * rng.standard_normal(300) > 1).astype(int)
+    ledger = Ledger(tmp_path / "budget.db", epsilon=10.0, delta=1e-3)
+    settings = {"feature_bounds": (0, 1), "mechanism": mechanism, "ledger": ledger}
+    settings |= {"loss": "squared"} if mechanism == "moments" else {}
+    model = DPAUCClassifier(label_private=False, min_positive=50, min_negative=50, **settings)
+    certificate = model.fit(X, y).certificate_
+    assert certificate.neighbors == "replace_one_keeping_label"
+    assert certificate.to_json() == model.certify(300, 2).to_json()
+    Certificate.from_json(certificate.to_json()).verify()
+    assert "same label" in meaning(certificate.guarantee, certificate.neighbors)
+    with pytest.raises(LedgerError, match="do not add up"):
+        DPLogisticRegression(feature_bounds=(0, 1), ledger=ledger).fit(X, y)

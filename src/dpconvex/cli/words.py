@@ -18,6 +18,11 @@ from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 
 NARROWEST = 100
+_CHANGES = {
+    "replace_one": "is replaced",
+    "add_or_remove_one": "joins or leaves",
+    "replace_one_keeping_label": "is replaced by one with the same label",
+}
 
 
 def console() -> Console:
@@ -52,7 +57,7 @@ def guarantee_in_words(guarantee: Guarantee) -> str:
 
 def meaning(guarantee: Guarantee, neighbors: str) -> str:
     """Return what the promise means for one person, as a sentence."""
-    change = "is replaced" if neighbors == "replace_one" else "joins or leaves"
+    change = _CHANGES[neighbors]
     if isinstance(guarantee, GaussianDP):
         return (
             f"Telling whether one record {change} is at least as hard as telling N(0, 1) from "

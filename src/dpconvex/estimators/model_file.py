@@ -349,7 +349,7 @@ def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str,
     pairs = {
         "guarantee": (certificate.guarantee, facts.guarantee),
         "n_samples": (bounds.n_samples, facts.n_samples),
-        "neighbors": (certificate.neighbors, model.neighbors),
+        "neighbors": (bounds.neighbors, model.neighbors),
         **{
             name: (certificate.parameters.get(name), value)
             for name, value in facts.parameters.items()

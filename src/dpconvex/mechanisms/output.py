@@ -102,7 +102,7 @@ def calibrate_output(
     check_strongly_convex(bounds)
     tolerance, sensitivity, solved = _stopping(bounds, parameters.get(GAP))
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
-    relation = bounds.neighbors.replace("_", "-")
+    relation = bounds.relation.replace("_", "-")
     release: dict[str, Any] = {"added_to": "coefficients", "dimension": dimension}
     if isinstance(guarantee, PureDP) or not (
         isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0

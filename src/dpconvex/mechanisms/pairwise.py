@@ -52,6 +52,7 @@ def calibrate_pairwise_objective(
     search = _SEARCH_SHARE if LONGEST in parameters else 0.0
     dimension, keep = bounds.dimension, 1 - RELEASE_SHARE - search
     noise: dict[str, dict[str, Any]] = {}
+    relation = bounds.relation.replace("_", "-")
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
         std = pairwise_scale(keep * epsilon, keep * delta, *facts)
@@ -67,7 +68,7 @@ def calibrate_pairwise_objective(
             "release": {"distribution": "gaussian", "std": release, "added_to": "coefficients"},
         }
         theorem = (
-            "Gaussian objective perturbation of pairs, replace-one, Rényi profile in trace form"
+            f"Gaussian objective perturbation of pairs, {relation}, Rényi profile in trace form"
         )
     elif isinstance(guarantee, (PureDP, ApproxDP)):
         epsilon = guarantee.epsilon_bound
@@ -86,7 +87,7 @@ def calibrate_pairwise_objective(
                 "added_to": "coefficients",
             },
         }
-        theorem = "l2-Laplace objective perturbation of pairs, replace-one, trace form"
+        theorem = f"l2-Laplace objective perturbation of pairs, {relation}, trace form"
     else:
         raise ValueError(
             f"Objective perturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "

@@ -84,6 +84,11 @@ class Bounds:
         short = 2 * tolerance / self.alpha + 2 * math.sqrt(2 * gap / self.alpha)
         return self.gradient_sum_sensitivity() / self.regularisation + short
 
+    @property
+    def relation(self) -> str:
+        """Which data sets count as neighbours, as a certificate states it."""
+        return self.neighbors
+
     def gradient_sum_sensitivity(self) -> float:
         """Return how far the SUM of gradients at one fixed theta can move when one record changes."""
         records = 2 if self.neighbors == "replace_one" else 1

@@ -135,7 +135,7 @@ class Certificate:
         derived = calibrate(mechanism, bounds, guarantee, chosen)
         draft = cls(
             guarantee=guarantee,
-            neighbors=bounds.neighbors,
+            neighbors=bounds.relation,
             mechanism=mechanism,
             theorem=derived.theorem,
             bounds=bounds,
@@ -214,7 +214,7 @@ class Certificate:
         """
         from .noise import SEEDED
 
-        if self.neighbors != self.bounds.neighbors:
+        if self.neighbors != self.bounds.relation:
             raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
         try:
             derived = calibrate(self.mechanism, self.bounds, self.guarantee, self.parameters)

@@ -22,7 +22,7 @@ DEFAULT_DELTA = 1e-6
 # A total above the budget by no more than this factor is rounding: 10 charges of 0.1 fit into 1.
 ROUNDING = 1e-12
 
-_NEIGHBORS = ("replace_one", "add_or_remove_one")
+_NEIGHBORS = ("replace_one", "add_or_remove_one", "replace_one_keeping_label")
 _COMPOSITIONS = ("best", "sums")
 
 
@@ -229,7 +229,7 @@ class Ledger:
             What the release promises.
         description, mechanism : str
             Public words for the record: never put a data value here.
-        neighbors : {"replace_one", "add_or_remove_one"}
+        neighbors : {"replace_one", "add_or_remove_one", "replace_one_keeping_label"}
             The relation under which the guarantee holds.
 
         Returns

@@ -162,6 +162,11 @@ class PairwiseBounds(Bounds):
         change = self.smoothness * (1 / self.min_positive + 1 / self.min_negative)
         return change / self.alpha if self.alpha > 0 else math.inf
 
+    @property
+    def relation(self) -> str:
+        """``"replace_one"``, or ``"replace_one_keeping_label"`` where labels are public: a weaker promise."""
+        return "replace_one" if self.label_private else "replace_one_keeping_label"
+
     def gradient_sum_sensitivity(self) -> float:
         """``n Gamma``: F counts as a mean over n records."""
         return self.n_samples * self.gradient_sensitivity
