@@ -264,7 +264,8 @@ def _judge_6(rows: list[Row]) -> list[Check]:
         masses = [r["mass of the set to integrate over"] for r in table if r["level"] == level]
         grows.append(masses == sorted(masses))
     shares = [
-        row["mass of the paper's set"] / row["mass where the integrand is 0"] for row in table
+        row["mass of the paper's set"] / max(row["mass where the integrand is 0"], 1e-12)
+        for row in table
     ]
     steps = np.array([[row["v1"], row["v2"]] for row in rows])
     widths = np.array([row["bandwidth"] for row in rows])[:, None]
