@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RESULTS", "Measurement", "best_time", "one_time"]
+__all__ = ["RESULTS", "Measurement", "Skipped", "best_time", "one_time"]
 
 RESULTS = Path("out")  # where tables and plots are written
 
@@ -42,6 +42,22 @@ class Measurement:
         if self.bar is None:
             return True
         return self.value <= self.bar if self.at_most else self.value >= self.bar
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A comparison that was not made.
+
+    Attributes
+    ----------
+    name : str
+        With what.
+    how : str
+        Why, or how to make it.
+    """
+
+    name: str
+    how: str
 
 
 def best_time(function: Callable[[], object], repeats: int = 3) -> float:

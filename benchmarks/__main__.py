@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks
-from benchmarks import RESULTS, Measurement
+from benchmarks import RESULTS, Measurement, Skipped
 
 
 def modules() -> list[str]:
@@ -65,6 +65,12 @@ def machine() -> dict[str, Any]:
     }
 
 
+def write(path: Path, described: dict[str, Any], table: list[Any], skipped: list[Any]) -> None:
+    """Write what was measured so far."""
+    content = {"machine": described, "measurements": table, "skipped": skipped}
+    path.write_text(json.dumps(content, indent=2, default=float))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help="modules to run, all by default")
@@ -76,15 +82,20 @@ def main() -> int:
     print(f"{'module':<14} {'measurement':<58} {'value':>9}  {'bar':<8} {'':<7} detail")
     missed = 0
     table: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
     options.json.parent.mkdir(exist_ok=True)
     for name in names:
         for measurement in importlib.import_module(f"benchmarks.{name}").run():
+            if isinstance(measurement, Skipped):
+                print(f"{name:<14} skipped {measurement.name}: {measurement.how}", flush=True)
+                skipped.append({"module": name, **asdict(measurement)})
+                continue
             print(row(name, measurement), flush=True)
             missed += not measurement.passed
             table.append({"module": name, **asdict(measurement), "passed": measurement.passed})
             described["load at the end"] = os.getloadavg()
-            content = {"machine": described, "measurements": table}
-            options.json.write_text(json.dumps(content, indent=2, default=float))
+            write(options.json, described, table, skipped)
+    write(options.json, described, table, skipped)
     return int(missed > 0)
 
 

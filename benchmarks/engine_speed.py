@@ -6,6 +6,7 @@ busy for a while slows both.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import HuberRegressor, LogisticRegression
 
-from benchmarks import Measurement, one_time
+from benchmarks import Measurement, Skipped, one_time
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
@@ -114,7 +115,7 @@ def import_time() -> Iterator[Measurement]:
     )
 
 
-def rivals() -> Iterator[Measurement]:
+def rivals() -> Iterator[Measurement | Skipped]:
     """Fits without privacy by other packages on the same data, against ours with certified gradient."""
     rng = np.random.default_rng(1)
     n, d = 200_000, 20
@@ -141,13 +142,13 @@ def rivals() -> Iterator[Measurement]:
         return minimize(value, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-7}).x
 
     contest = [("scikit-learn LogisticRegression", scikit_learn), ("scipy L-BFGS-B", scipy_lbfgs)]
-    try:
+    if importlib.util.find_spec("statsmodels"):
         from statsmodels.discrete.discrete_model import Logit
-    except ImportError:
-        pass
-    else:
+
         both = np.column_stack([np.ones(n), X])
         contest.append(("statsmodels Logit", lambda: Logit((labels + 1) / 2, both).fit(disp=0)))
+    else:
+        yield Skipped("statsmodels Logit", "pip install statsmodels")
     ours()
     before = objective.passes
     ours()
@@ -174,7 +175,7 @@ def rivals() -> Iterator[Measurement]:
     )
 
 
-def run() -> Iterator[Measurement]:
+def run() -> Iterator[Measurement | Skipped]:
     yield from gradient_passes()
     yield from peak_memory()
     yield from import_time()
