@@ -14,7 +14,7 @@ from dpconvex.experiments.exhibit import Check, Row, select, summarise
 
 from . import adversarial_study, tilted_study
 from .tables import bound_curves
-from .verdicts import against, below_bound, on_axis, rates, within_steps
+from .verdicts import against, below_bound, keeps_budget, on_axis, rates, within_steps
 
 __all__ = [
     "draw_adversarial", "draw_tilted", "judge_adversarial", "judge_tilted", "table_adversarial", "table_tilted",
@@ -63,6 +63,7 @@ def judge_tilted(rows: list[Row]) -> list[Check]:
     axes: tuple[str, ...] = ("n", "epsilon", "d")
     checks += _rate_checks(smooth, "Theorem 5.2", tilted_study.BASE, axes)
     checks += _sensitivity_checks(smooth)
+    checks.append(keeps_budget(smooth, "Algorithm 1 with Lemma 5.2", _TILTED_KEYS))
     own = select(rows, reference="Theorem 5.2")
     checks.append(against(own, "all cells", _TILTED_KEYS, "sound", "paper"))
     for name in ("given the ball", "own wall"):
@@ -152,6 +153,9 @@ def judge_adversarial(rows: list[Row]) -> list[Check]:
         checks.append(below_bound(theirs, reference, _ADVERSARIAL_KEYS))
         if reference == "Theorem 5.3":  # the other bound is a sum, whose terms have different rates
             checks += _rate_checks(theirs, reference, adversarial_study.BASE, ("n", "epsilon"))
+    for delta in _DELTAS:
+        theirs = select(runs, reference="Theorem 5.3", variant="paper", delta=delta)
+        checks.append(keeps_budget(theirs, f"Algorithm 8, delta = {delta:g}", _ADVERSARIAL_KEYS))
     steps = [row for row in rows if "steps" in row]
     if steps:
         name = "Corollary 5.1, strongly concave adversary"

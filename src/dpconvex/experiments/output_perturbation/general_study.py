@@ -32,7 +32,7 @@ from dpconvex.privacy import TiltedBounds, gaussian_scale
 from dpconvex.theory import OutputProblem
 
 from .members import FAMILIES, unit_rows
-from .printed import Printed, laplace_or_gaussian, printed, project
+from .printed import Printed, laplace_or_gaussian, printed, project, stopped_epsilon
 from .risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["APPROXIMATE", "BASE", "GRIDS", "PURE", "GeneralMember", "general_member"]
@@ -95,6 +95,12 @@ class GeneralMember:
         """Return the public facts of the tilted objective (smooth classes)."""
         n, d = self.X.shape
         return TiltedBounds(n, d, Logistic(), 1.0, 1.0, fit_intercept=False, alpha=alpha, tilt=TILT)
+
+    def sensitivity(self, alpha: float) -> float:
+        """Return how far one record can move the minimiser over the ball."""
+        if self.smooth:
+            return self.bounds(alpha).minimiser_sensitivity()
+        return min(2 / alpha, 2 * self.radius)
 
     def risks(self, points: Array) -> Array:
         """Return the objective at each point."""
@@ -203,6 +209,9 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
                 "accuracy": theirs.accuracy if variant == "paper" else 0.0,
             }
         )
+    rows[0]["true_epsilon"] = stopped_epsilon(
+        kind.sensitivity(theirs.alpha), theirs.accuracy, theirs.alpha, theirs.noise.std, delta
+    )
     name, point, size = _default(kind, epsilon, delta)
     points = project(point + laplace_or_gaussian(draws, size, pure, norms), kind.radius)
     ours = {"algorithm": name, "variant": "dpconvex", "excess": kind.excess(points)}

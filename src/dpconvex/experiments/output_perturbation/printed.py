@@ -12,11 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.privacy import GaussianDP
 from dpconvex.theory import OutputProblem, output_preset
 
 from .algorithms import PrintedNoise, algorithm_1, algorithm_6
 
-__all__ = ["Printed", "laplace_or_gaussian", "printed", "project"]
+__all__ = [
+    "Printed",
+    "laplace_or_gaussian",
+    "printed",
+    "project",
+    "stopped_epsilon",
+    "true_epsilon",
+]
 
 Array = NDArray[np.float64]
 
@@ -83,6 +91,30 @@ def _corollary(problem: OutputProblem) -> tuple[str, float]:
         return "Corollary 4.3", 32 * scale * (math.sqrt(r) + root)
     smooth = (problem.smoothness * L**2 * R**4) ** (1 / 3)
     return "Corollary 4.4", 128 * smooth * (root + r ** (2 / 3))
+
+
+def true_epsilon(sensitivity: float, size: float, delta: float) -> float:
+    """Return the smallest epsilon that noise of this size gives for this sensitivity, at delta.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Distance that has to be hidden.
+    size : float
+        Standard deviation, or the scale of l2-Laplace noise if delta is 0.
+    delta : float
+        0 for pure epsilon.
+    """
+    if delta == 0:
+        return sensitivity / size
+    return float(GaussianDP(sensitivity / size).epsilon(delta))
+
+
+def stopped_epsilon(
+    moved: float, accuracy: float, alpha: float, size: float, delta: float
+) -> float:
+    """Return the true epsilon if minimisers move by ``moved`` and every run meets the accuracy."""
+    return true_epsilon(moved + 2 * math.sqrt(2 * accuracy / alpha), size, delta)
 
 
 def laplace_or_gaussian(draws: Array, size: float, pure: bool, norms: Array) -> Array:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
-from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.exhibit import Cell, Row, Study, select
 from dpconvex.mechanisms import OutputPerturbation, resolve_mechanism
 from dpconvex.privacy import ApproxDP, LinearBounds, PureDP
 from dpconvex.privacy.guarantees import Guarantee
 
 from .members import FAMILIES, Draw, Member, member
-from .printed import Printed, laplace_or_gaussian, printed, project
+from .printed import Printed, laplace_or_gaussian, printed, project, stopped_epsilon
 
 __all__ = ["APPROXIMATE", "BASE", "DELTA", "GRIDS", "PURE", "default_model", "guarantee_of"]
 
@@ -112,6 +112,10 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
                     "accuracy": theirs.accuracy if variant == "paper" else 0.0,
                 }
             )
+        moved = linear_bounds(kind, n, theirs.alpha).minimiser_sensitivity()
+        select(rows, variant="paper")[-1]["true_epsilon"] = stopped_epsilon(
+            moved, theirs.accuracy, theirs.alpha, theirs.noise.std, delta
+        )
     return rows
 
 

@@ -23,7 +23,7 @@ from dpconvex.theory import OutputProblem
 
 from .algorithms import algorithm_1_tilted
 from .members import Draw, member
-from .printed import laplace_or_gaussian, project
+from .printed import laplace_or_gaussian, project, stopped_epsilon
 from .risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "STUDY", "loss_weight", "tilted_problem"]
@@ -130,6 +130,8 @@ def _measure(delta: float, seed: int, tilt: float, n: int, epsilon: float, d: in
                 if limit is not None:
                     released = project(released, limit)
                 variants.append((f"DPTiltedClassifier, {name}", "dpconvex", released))
+        moved = tilted_bounds(n, d, tilt).minimiser_sensitivity()
+        shared["true_epsilon"] = stopped_epsilon(moved, facts["accuracy"], MU, noise_size, delta)
         lines += [
             {**shared, "algorithm": algorithm, "variant": variant, "excess": excess(points)}
             for algorithm, variant, points in variants

@@ -7,7 +7,6 @@ for that gap in expectation only, which bounds no run.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from dpconvex.experiments.exhibit import PrivacyLine
@@ -20,7 +19,7 @@ from .algorithms import algorithm_1_tilted, algorithm_8
 from .general_study import BASE as GENERAL
 from .general_study import general_member
 from .members import FAMILIES, MU, member
-from .printed import printed
+from .printed import printed, stopped_epsilon, true_epsilon
 from .risk_study import BASE as MEANS
 from .risk_study import DELTA, default_model, guarantee_of, linear_bounds
 from .tilted_study import BASE as TILTED
@@ -28,28 +27,11 @@ from .tilted_study import MU as TILTED_MU
 from .tilted_study import default_model as tilted_model
 from .tilted_study import loss_weight, tilted_bounds, tilted_problem
 
-__all__ = ["adversarial_lines", "table_lines", "tilted_lines", "true_epsilon"]
+__all__ = ["adversarial_lines", "table_lines", "tilted_lines"]
 
 _EXPECTATION = (
     "Nothing is proven for a solver whose gap holds in expectation only, which is what is printed."
 )
-
-
-def true_epsilon(sensitivity: float, size: float, delta: float) -> float:
-    """Return the smallest epsilon that noise of this size gives for this sensitivity, at delta.
-
-    Parameters
-    ----------
-    sensitivity : float
-        Distance that has to be hidden.
-    size : float
-        Standard deviation, or the scale of l2-Laplace noise if delta is 0.
-    delta : float
-        0 for pure epsilon.
-    """
-    if delta == 0:
-        return sensitivity / size
-    return float(GaussianDP(sensitivity / size).epsilon(delta))
 
 
 def _budget(epsilon: float, delta: float) -> str:
@@ -58,7 +40,7 @@ def _budget(epsilon: float, delta: float) -> str:
 
 def _true(moved: float, accuracy: float, alpha: float, size: float, delta: float) -> str:
     exact = true_epsilon(moved, size, delta)
-    stopped = true_epsilon(moved + 2 * math.sqrt(2 * accuracy / alpha), size, delta)
+    stopped = stopped_epsilon(moved, accuracy, alpha, size, delta)
     return (
         f"{_budget(exact, delta)} at exact minimisers; {_budget(stopped, delta)} if every run meets the gap "
         f"{accuracy:.2g}"
@@ -94,9 +76,7 @@ def table_lines(means: bool, delta: float, population: bool = False) -> list[Pri
             general = general_member(family, n, d, seed=0)
             problem = general.problem(epsilon, delta)
             theirs = printed(problem)
-            moved = min(2 / theirs.alpha, 2 * general.radius)
-            if general.smooth:
-                moved = general.bounds(theirs.alpha).minimiser_sensitivity()
+            moved = general.sensitivity(theirs.alpha)
         true = _true(moved, theirs.accuracy, theirs.alpha, theirs.noise.std, delta)
         why = "S counts the slope of the common penalty, which cancels. "
         if theirs.algorithm == "Algorithm 6" and delta > 0:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
 
-__all__ = ["against", "below_bound", "on_axis", "rates", "within_steps"]
+__all__ = ["against", "below_bound", "keeps_budget", "on_axis", "rates", "within_steps"]
 
 TOLERANCE = 0.1  # of a slope, on top of two standard errors
 MEANINGFUL = 2.0  # a bound that changes by less along an axis states no rate there
@@ -54,6 +54,28 @@ def below_bound(rows: Sequence[Row], name: str, keys: Sequence[str], bound: str 
         kept == len(cells) and bool(cells),
         f"{kept} of {len(cells)} cells, at most {max(shares):.2g} of the bound{where}; "
         f"the bound is below L R in {telling}",
+    )
+
+
+def keeps_budget(rows: Sequence[Row], name: str, keys: Sequence[str]) -> Check:
+    """Check that the printed noise gives the claimed budget where every run of the solver meets its accuracy.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Runs as printed, with ``true_epsilon`` at the claimed delta.
+    name : str
+        What the statement begins with.
+    keys : sequence of str
+        What makes a cell.
+    """
+    cells = [cell[0] for cell in _cells(rows, keys)]
+    shares = [cell["true_epsilon"] / cell["epsilon"] for cell in cells]
+    kept = sum(share <= 1 + 1e-9 for share in shares)
+    return Check(
+        f"{name}: the printed noise gives the claimed budget where every run meets the accuracy",
+        kept == len(cells) and bool(cells),
+        f"{kept} of {len(cells)} cells, true epsilon {min(shares):.2f} to {max(shares):.2f} of the claimed one",
     )
 
 
