@@ -76,6 +76,16 @@ def adversarial_problem(
     )  # fmt: skip
 
 
+def default_model(
+    d: int, epsilon: float, delta: float, radius: float, seed: int = 0
+) -> DPRobustClassifier:
+    """Return our estimator, told the paper's ball and the objective's own penalty."""
+    return DPRobustClassifier(
+        scaled(radius, d), epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
+        coef_bound=member("smooth strongly convex", d).radius, classes=[-1.0, 1.0], random_state=seed,
+    )  # fmt: skip
+
+
 def cells(quick: bool) -> list[Cell]:
     """One cell per seed and delta."""
     return [
@@ -143,11 +153,7 @@ def _measure(delta: float, seed: int, radius: float, n: int, epsilon: float, d: 
         return project(point + laplace_or_gaussian(draws, size, pure, norms), ball)
 
     term = OutputPerturbation().certify(robust_bounds(n, d, radius), guarantee).noise["release"]
-    model = DPRobustClassifier(
-        scaled(radius, d), epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
-        coef_bound=ball, classes=[-1.0, 1.0], random_state=seed,
-    )  # fmt: skip
-    ours = model.certify(n, d).noise["release"]
+    ours = default_model(d, epsilon, delta, radius, seed).certify(n, d).noise["release"]
     std = algorithm_8(problem, accuracy).std
     moved = robust_bounds(n, d, radius).minimiser_sensitivity()
     variants = [

@@ -47,6 +47,7 @@ _NAMES = {
     "accelerated": "accelerated gradient",
 }
 DIMENSION = 4
+_MOST_VISITS = 10_000_000
 
 
 def _printed_steps(problem: OutputProblem, theirs: Printed, solver: str) -> float:
@@ -116,7 +117,7 @@ def stochastic_steps(draw: Draw, alpha: float, accuracy: float, seed: int) -> fl
     radius, slope = draw.member.radius, float(draw.member.loss.lipschitz)
     point, average = np.zeros(draw.member.d), np.zeros(draw.member.d)
     t, check = 0, 4
-    while True:
+    while t < _MOST_VISITS:
         for chosen in rng.integers(0, len(y), check - t):
             t += 1
             row = X[chosen]
@@ -129,6 +130,7 @@ def stochastic_steps(draw: Draw, alpha: float, accuracy: float, seed: int) -> fl
         if value(average) - lowest <= accuracy:
             return float(t)
         check = math.ceil(1.25 * check)
+    return math.inf
 
 
 class _OneFunction:
