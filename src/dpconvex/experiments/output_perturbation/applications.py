@@ -77,9 +77,11 @@ def judge_tilted(rows: list[Row]) -> list[Check]:
     return checks
 
 
-def _rate_checks(rows: Sequence[Row], name: str, base: Any, axes: Sequence[str]) -> list[Check]:
+def _rate_checks(
+    rows: Sequence[Row], name: str, base: Any, axes: Sequence[str], unjudged: Sequence[str] = ()
+) -> list[Check]:
     found = (
-        rates(select(rows, delta=delta), f"{name}, delta = {delta:g}", base, axes)
+        rates(select(rows, delta=delta), f"{name}, delta = {delta:g}", base, axes, unjudged)
         for delta in _DELTAS
     )
     return [check for check in found if check is not None]
@@ -152,7 +154,9 @@ def judge_adversarial(rows: list[Row]) -> list[Check]:
         theirs = select(runs, reference=reference, variant="paper")
         checks.append(below_bound(theirs, reference, _ADVERSARIAL_KEYS))
         if reference == "Theorem 5.3":  # the other bound is a sum, whose terms have different rates
-            checks += _rate_checks(theirs, reference, adversarial_study.BASE, ("n", "epsilon"))
+            checks += _rate_checks(
+                theirs, reference, adversarial_study.BASE, ("n", "epsilon"), ("d",)
+            )
     for delta in _DELTAS:
         theirs = select(runs, reference="Theorem 5.3", variant="paper", delta=delta)
         checks.append(keeps_budget(theirs, f"Algorithm 8, delta = {delta:g}", _ADVERSARIAL_KEYS))

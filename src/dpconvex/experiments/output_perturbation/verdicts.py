@@ -104,22 +104,26 @@ def _slopes(rows: Sequence[Row], axis: str) -> tuple[float, float] | None:
 
 
 def rates(
-    rows: Sequence[Row], name: str, base: Mapping[str, Any], axes: Sequence[str]
-) -> Check | None:
+    rows: Sequence[Row], name: str, base: Mapping[str, Any], axes: Sequence[str],
+    unjudged: Sequence[str] = (),
+) -> Check | None:  # fmt: skip
     """Check that the excess follows its bound: with n and epsilon it falls no slower, with d it grows no faster.
 
-    A slope of 1 means the very rate of the bound.
+    A slope of 1 means the very rate of the bound. Along ``unjudged`` axes, where more changes than the axis says, the
+    slope is stated and not judged.
     """
     holds, words = True, []
-    for axis in axes:
+    for axis in (*axes, *unjudged):
         found = _slopes(on_axis(rows, base, axis), axis)
         if found is None:
             words.append(f"{axis}: the bound hardly changes")
             continue
         slope, error = found
         slack = TOLERANCE + 2 * error
-        holds &= slope <= 1 + slack if axis == "d" else slope >= 1 - slack
-        words.append(f"{axis}: {slope:.2f} ± {error:.2f}")
+        if axis in axes:
+            holds &= slope <= 1 + slack if axis == "d" else slope >= 1 - slack
+        mark = "" if axis in axes else " (not judged)"
+        words.append(f"{axis}: {slope:.2f} ± {error:.2f}{mark}")
     if all("hardly" in word for word in words):
         return None
     falling = " and ".join(axis for axis in axes if axis != "d")
