@@ -44,7 +44,7 @@ def time_table(rows: list[Row]) -> list[Row]:
             for row in sorted(summarise(chosen, ["n"], "seconds"), key=lambda row: row["n"]):
                 line[f"n={row['n']}"] = row["seconds"]
                 line[f"std {row['n']}"] = row["std"]
-                line["repeats"] = row["repeats"]
+            line["repeats"] = max(row["repeats"] for row in summarise(chosen, ["n"], "seconds"))
             table.append(line)
         for algorithm, seconds in PUBLISHED.get(d, {}).items():
             published = {f"n={n}": value for n, value in zip(_SIZES, seconds, strict=True)}
