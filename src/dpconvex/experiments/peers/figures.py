@@ -82,8 +82,12 @@ def draw_times(rows: Sequence[Row], figure: Any) -> None:
             color=[color[line["variant"]] for line in here],
         )
         ax.set_xscale("log")
-        ax.set_xlim(min(seconds) / 3, max(seconds) * 3)
-        ax.set_title(f"{task}, {data} ({here[0]['rows']:,} x {here[0]['columns']})", fontsize=10)
+        ax.set_xlim(0.02, 200)
+        ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+        ax.minorticks_off()
+        for place, value in enumerate(seconds):
+            ax.text(value * 1.1, place, f"{value:.2g}", va="center", fontsize=7)
+        ax.set_title(f"{task}, {data} ({here[0]['rows']:,} x {here[0]['columns']})", fontsize=9)
         ax.set_xlabel("seconds per fit")
         ax.tick_params(axis="y", labelsize=8)
     figure.tight_layout()
