@@ -48,8 +48,8 @@ _CHOICES = (
     "accordingly; its Algorithm 1 asks for at most 1, so 5 is judged apart), the grid of n, and the penalty of the "
     "model without privacy, which is that of Theorem 3.6 without the terms that privacy adds.",
     "OP has the penalty of part 1 of that theorem; part 2, which is in the table, assumes that `E 1/|residual|` is "
-    "finite, and it is not where the residual has a positive density at 0. Where OP is behind EmpSGD at large n, the "
-    "penalty is what costs: the line without privacy pays nearly as much for its own.",
+    "finite, and it is not where the residual has a positive density at 0. Where OP is behind EmpSGD at large n, its "
+    "penalty is the likely reason: without privacy, a penalty of that kind costs nearly as much.",
     "The constants of Moreau (Bassily et al. 2019) and the step sizes of the phased methods (Feldman et al. 2020, "
     "Bassily et al. 2021) are not in the paper: they are written down from memory of the cited theorems, are stated "
     "with each function in `experiments/quantile_sco/rivals.py`, and may differ from what the authors ran.",
@@ -76,8 +76,8 @@ _WEIGHTS = (
 
 _MANY = (
     "With 51 coefficients, epsilon of at most 1 and these n, a relative estimation error near 1 is what `theta = 0` "
-    "has: most of the private algorithms, our default included, have then learned little, and their order in that measure "
-    "says little. Phased-ERM, anchored to 0, stays near 1 and so is not the worst."
+    "has: most of the private algorithms, our default included, have then learned little, and their order in that "
+    "measure says little. Phased-ERM, anchored to 0, stays near 1 and so is not the worst."
 )
 
 
@@ -200,7 +200,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
             "Budgets and the range of n are ours; constants are written down from memory of Feldman et al. 2020.",
             "`Phased-ERM without noise` runs the printed phases with their noise left out. What remains is the anchor: "
             "the budget enters it through the step size, `min(4/sqrt(n), epsilon/(4 sqrt(d ln(1/delta)))) B_theta/L`, "
-            "and phases divide it by 4 each. Small steps, not noise, keep the estimate near its start at 0.",
+            "and phases divide it by 4 each. As most of the error is there without noise, the anchor is the likelier reason.",
             "A full run has 50 repeats, a quick one 10.",
         ),
     ),
