@@ -15,9 +15,10 @@ from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import convolve
 
 from .classification_plan import ClassifierRequest, choose_classifier_mechanism
+from .labels import against_rest, count_classes, declared_classes, expected_classes, label_set
 from .private_linear import Plan, PrivateLinearModel
 from .settings import optional_positive, resolve_kernel
-from .tables import against_rest, label_set, read_training
+from .tables import read_training
 
 # Margins are of order 1 by construction of the hinge, so its smoothing needs no scale from the data.
 _HINGE_BANDWIDTH = 0.5
@@ -32,13 +33,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
-        if n_classes is None:
-            n_classes = len(self.classes_)
-        if isinstance(n_classes, bool) or not isinstance(n_classes, int) or n_classes < 2:
-            raise ValueError(
-                f"The 'n_classes' parameter of {owner}.certify must be an integer of at least 2. "
-                f"Got {n_classes!r} instead."
-            )
+        labels = count_classes(self, n_classes)
         facts = self._public_facts(n_samples, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
         request = ClassifierRequest(
@@ -49,55 +44,38 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=bandwidth,
             kernel=kernel,
-            problems=1 if n_classes == 2 else n_classes,
+            problems=labels["problems"],
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
-        parameters = {
-            **facts.parameters,
-            "n_classes": n_classes,
-            "label_set": "assumed public" if self.classes is None else "given",
-            **chosen.parameters,
-        }
+        parameters = {**facts.parameters, **labels, **chosen.parameters}
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
         return Plan(chosen.mechanism, certificate, facts.row_map, 0.0, 1.0)
 
-    def certify(self, n_samples: int, n_features: int, n_classes: int = 2) -> Certificate:
+    def certify(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Certificate:
         """Return the certificate of a fit, before any data.
 
         Parameters
         ----------
         n_samples, n_features : int
             Shape of the data; the number of rows gives way to ``nominal_samples`` under add-or-remove-one.
-        n_classes : int
-            Number of classes; more than two are fitted one against the rest, sharing the budget.
+        n_classes : int, optional
+            Number of classes, by default that of ``classes``, or 2; more than two are fitted one against the rest,
+            sharing the budget.
 
         Returns
         -------
         Certificate
             Equal to ``certificate_`` after a fit on data of this shape.
         """
-        return self._plan(n_samples, n_features, n_classes).certificate
+        return self._plan(n_samples, n_features, expected_classes(self, n_classes)).certificate
 
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         owner = type(self).__name__
+        declared = declared_classes(self.classes, owner)
         X, y = read_training(self, X, y)
-        found = label_set(y)
-        if self.classes is None:
-            self.classes_ = found
-        else:
-            self.classes_ = np.unique(np.asarray(self.classes))
-            if not np.isin(found, self.classes_).all():
-                raise ValueError(
-                    f"The labels given to {owner}.fit must all be in its 'classes' parameter. "
-                    "Got others as well. Add them to 'classes', or drop their rows."
-                )
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{owner} needs at least two classes. Got {len(self.classes_)} class instead. "
-                "Name the label set with 'classes'."
-            )
+        self.classes_ = label_set(y, declared, owner)
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return X, [against_rest(y, label) for label in positive]
 

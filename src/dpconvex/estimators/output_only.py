@@ -7,7 +7,7 @@ from typing import Any
 
 from dpconvex.mechanisms import OutputPerturbation
 
-__all__ = ["count_classes", "only_output", "resolve_loss"]
+__all__ = ["only_output", "resolve_loss"]
 
 
 def only_output(mechanism: Any, owner: str) -> OutputPerturbation:
@@ -33,19 +33,3 @@ def resolve_loss(loss: Any, named: dict[str, Any], kind: str, owner: str) -> Any
         f"The 'loss' parameter of {owner} must be one of {list(named)} or a smooth {kind} loss of bounded slope. "
         f"Got {loss!r} instead. Smooth a kinked loss with convolve(loss, kernel, bandwidth)."
     )
-
-
-def count_classes(model: Any, n_classes: int | None) -> dict[str, Any]:
-    """Return the public parameters that follow from the label set; raise for fewer than two classes."""
-    if n_classes is None:
-        n_classes = len(model.classes_)
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int) or n_classes < 2:
-        raise ValueError(
-            f"The 'n_classes' parameter of {type(model).__name__}.certify must be an integer of at least 2. "
-            f"Got {n_classes!r} instead."
-        )
-    return {
-        "n_classes": n_classes,
-        "label_set": "assumed public" if model.classes is None else "given",
-        "problems": 1 if n_classes == 2 else n_classes,
-    }

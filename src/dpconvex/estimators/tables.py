@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn import config_context
 from sklearn.utils.validation import validate_data
+
+from .labels import missing_labels
 
 _FLOATS = [np.float64, np.float32]
 _ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
+_DAYS = "Turn dates into numbers, for instance days since a fixed date."
+_TARGET = "A target is one number per row: use a classifier for labels."
+_FILL = (
+    "Fill them with public values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only "
+    "with neighbors='add_or_remove_one', where the number of rows is private."
+)
 # Beginnings of scikit-learn's messages that hold shapes and column names, never a value.
 _SAFE = (
     "Found array with",
@@ -61,26 +69,51 @@ def _check_kind(name: str, array: Any, owner: str) -> None:
         raise ValueError(
             f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
         )
-    if dtype.kind not in "biufO":
-        # Not the dtype itself: that of text holds the length of the longest value.
-        what = "dates or durations" if dtype.kind in "mM" else "text"
-        raise ValueError(
-            f"The {name} given to {owner} must be numbers. Got {what} instead. {_ENCODE}"
-        )
+    if dtype.kind in "biufO":
+        return
+    # Not the dtype itself: that of text holds the length of the longest value.
+    if dtype.kind in "mM":
+        what, remedy = "dates or durations", _DAYS
+    elif dtype.kind == "V":
+        what, remedy = "a structured array", "Make an array of its fields, one column each."
+    else:
+        what, remedy = "text", _ENCODE if name == "X" else _TARGET
+    raise ValueError(f"The {name} given to {owner} must be numbers. Got {what} instead. {remedy}")
 
 
-def _refuse_sparse(X: Any, owner: str) -> None:
-    if issparse(X):
+def _check_container(name: str, data: Any, owner: str) -> None:
+    """Raise for data whose values would be misread: sparse, masked, or a dictionary of columns."""
+    if issparse(data):
         raise TypeError(
-            f"The X given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data is "
-            "required. Use X.toarray()."
+            f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
+            f"is required. Use {name}.toarray()."
+        )
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
+            f"values would be used. Use {name}.filled(value) with a public value."
+        )
+    if isinstance(data, (Mapping, set, frozenset)):
+        raise TypeError(
+            f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
+            "instead. Use pandas.DataFrame for a dictionary of columns."
         )
 
 
 def _check_table(X: Any, owner: str) -> None:
-    _refuse_sparse(X, owner)
+    _check_container("X", X, owner)
     _check_columns(X, owner)
     _check_kind("X", X, owner)
+
+
+@contextmanager
+def _validating() -> Iterator[None]:
+    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
+
+    The check for infinities adds all values up; sums that overflow are looked at one by one.
+    """
+    with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
+        yield
 
 
 def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -89,21 +122,31 @@ def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.nd
     if is_partitioned(X) or is_partitioned(y):
         return read_partitions(estimator, X, y, **options)
     _check_table(X, owner)
+    _check_container("y", y, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
         _check_kind("y", y, owner)
     try:
-        # The check for infinities adds all values up; sums that overflow are looked at one by one.
-        with np.errstate(over="ignore", invalid="ignore"):
+        with _validating():
             X, y = validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
-    except (ValueError, OverflowError) as error:
-        problem = _without_values(error, owner)
+    except (ValueError, OverflowError, TypeError) as error:
+        wrong = "y" if numeric and not _converts(y) else "X"
+        problem = _without_values(error, owner, wrong, labels=not numeric)
     else:
         if numeric:
             _check_kind("y", y, owner)  # a list or series may become an array of text
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem
+
+
+def _converts(y: Any) -> bool:
+    """Return whether a target can be made numbers."""
+    try:
+        np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def is_partitioned(data: Any) -> bool:
@@ -137,34 +180,6 @@ def read_partitions(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any
 def as_numbers(y: Any) -> Any:
     """Return a target as float64; a table read by `read_partitions` converts its own."""
     return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
-
-
-def label_set(y: Any) -> np.ndarray:
-    """Return the sorted distinct labels of a target, or raise if it holds none."""
-    if not isinstance(y, np.ndarray):
-        return y.unique()
-    with warnings.catch_warnings():
-        # Whether scikit-learn finds many labels odd depends on the data.
-        warnings.simplefilter("ignore", UserWarning)
-        check_classification_targets(y)
-    return np.unique(y)
-
-
-def against_rest(y: Any, label: Any) -> Any:
-    """Return the target +1 for one label and -1 for the others, or what makes it from a partition."""
-    target = AgainstRest(label)
-    return target(y) if isinstance(y, np.ndarray) else target
-
-
-@dataclass(frozen=True)
-class AgainstRest:
-    """Targets +1 for one label and -1 for all others."""
-
-    label: Any
-
-    def __call__(self, y: np.ndarray) -> np.ndarray:
-        """Return the targets of an array of labels."""
-        return np.where(y == self.label, 1.0, -1.0)
 
 
 # Mechanisms that visit records one by one, in an order of their own.
@@ -203,17 +218,20 @@ def read_features(estimator: Any, X: Any) -> np.ndarray:
     owner = type(estimator).__name__
     _check_table(X, owner)
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with _validating():
             return validate_data(estimator, X, reset=False, dtype=_FLOATS)
-    except (ValueError, OverflowError) as error:
-        problem = _without_values(error, owner)
+    except (ValueError, OverflowError, TypeError) as error:
+        problem = _without_values(error, owner, "X")
     raise problem
 
 
-def _without_values(error: Exception, owner: str) -> ValueError:
-    """Return an error that names the problem but quotes no value of the data."""
+def _without_values(error: Exception, owner: str, wrong: str, labels: bool = False) -> Exception:
+    """Return an error that names the problem but quotes no value of the data.
+
+    ``wrong`` is "y" if the target cannot be converted, else "X".
+    """
     text = str(error)
-    given = f"The X and y given to {owner}"
+    numbers = f"The {wrong} given to {owner} must be numbers"
     if text.startswith(_SAFE):
         return ValueError(text)
     if text.startswith("Expected 2D array"):
@@ -222,16 +240,31 @@ def _without_values(error: Exception, owner: str) -> ValueError:
             "Reshape your data with X.reshape(-1, 1) if it has a single feature."
         )
     if text.startswith("Complex data not supported"):
-        return ValueError(f"Complex data not supported: {given} must be real numbers.")
-    if text.startswith("Input ") and ("NaN" in text or "infinity" in text):
-        name = text.split()[1]
         return ValueError(
-            f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. Drop such rows, or fill "
-            "them with public values, for instance SimpleImputer(strategy='constant', fill_value=0)."
+            f"Complex data not supported: the X and y given to {owner} must be real numbers."
+        )
+    # Features are made floats first, so it is the target whose objects are looked at.
+    objects = text.startswith("Input contains NaN") or "NA is ambiguous" in text
+    if objects and labels:
+        return ValueError(missing_labels(owner))
+    named = text.startswith("Input ") and ("NaN" in text or "infinity" in text)
+    if objects or named or "NAType" in text:
+        name = "y" if objects else text.split()[1] if named else wrong
+        return ValueError(
+            f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}"
+        )
+    if isinstance(error, OverflowError):
+        return ValueError(
+            f"{numbers} that float64 can hold. Got a larger one instead. Change the units."
+        )
+    remedy = f"{_ENCODE} {_DAYS}" if wrong == "X" else f"{_TARGET} {_DAYS}"
+    if "argument must be" in text:
+        return TypeError(
+            f"{numbers}: each argument must be a string or a real number. Got other objects instead. {remedy}"
         )
     if "convert" in text:
-        return ValueError(f"{given} must be numbers. Got text or other values instead. {_ENCODE}")
+        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
     return ValueError(
-        f"{given} must be a table and a column of numbers with as many rows. Got something else instead. "
-        "Pass a two-dimensional array or dataframe, and a one-dimensional target."
+        f"The X and y given to {owner} must be a table and a column of numbers with as many rows. Got something else "
+        "instead. Pass a two-dimensional array or dataframe, and a one-dimensional target."
     )
