@@ -192,3 +192,9 @@ def test_a_nominal_count_far_too_small_is_no_reason_to_fail():
     settings = {"neighbors": "add_or_remove_one", "nominal_samples": 20}
     model = DPMedian(mechanism="objective", epsilon=1.0, **settings).fit(A, Y)
     assert np.isfinite(model.coef_).all()
+
+
+def test_masked_arrays_are_refused():
+    for data in ((np.ma.array(A), Y), (A, np.ma.array(Y))):
+        with pytest.raises(TypeError, match="filled"):
+            DPMedian().fit(*data)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,7 @@ from .settings import (
     resolve_guarantee,
     resolve_samples,
 )
+from .summary import Summary, summary_text
 from .tables import as_numbers, map_rows, read_features, read_training
 
 
@@ -168,6 +171,12 @@ class PrivateLinearModel(BaseEstimator):
         -------
         self
         """
+        with unchanged_on_failure(self):
+            self._release(X, y)
+        return self
+
+    def _release(self, X: Any, y: Any) -> None:
+        """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
         X, targets = self._read(X, y)
         plan = self._plan(*X.shape)
         certificate = plan.certificate
@@ -199,7 +208,6 @@ class PrivateLinearModel(BaseEstimator):
         self._store(coefficients)
         self.certificate_ = certificate
         self.released_ = released[0] if len(released) == 1 else {"problems": released}
-        return self
 
     def _objective(self, rows: Any, certificate: Certificate) -> Any:
         """Return the function of theta whose minimiser is released privately."""
@@ -223,7 +231,7 @@ class PrivateLinearModel(BaseEstimator):
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
         check_is_fitted(self)
-        return Summary(_summary_text(self))
+        return Summary(summary_text(self))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -232,54 +240,18 @@ class PrivateLinearModel(BaseEstimator):
         return tags
 
 
+@contextmanager
+def unchanged_on_failure(model: Any) -> Iterator[None]:
+    """Give a model back its attributes if a fit fails: one that was fitted before stays the model it was."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
+
+
 def _compact(bound: list[float]) -> Any:
     """Return one number where all columns share it."""
     return bound[0] if len(set(bound)) == 1 else bound
-
-
-class Summary:
-    """Text that shows itself when printed or evaluated."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def _describe_noise(name: str, term: dict[str, Any]) -> str:
-    size = "std" if "std" in term else "scale"
-    return f"{name}: {term['distribution']}, {size} {term[size]:.4g} per coordinate of the {term['added_to']}"
-
-
-def _summary_text(model: Any) -> str:
-    certificate = model.certificate_
-    names = list(getattr(model, "feature_names_in_", [])) or [
-        f"x{i}" for i in range(model.n_features_in_)
-    ]
-    guarantee = certificate.guarantee
-    lines: list[tuple[str, str]] = [
-        ("guarantee", repr(guarantee)),
-        ("neighbours", certificate.neighbors.replace("_", " ")),
-        ("mechanism", certificate.mechanism),
-        ("because", certificate.theorem),
-        ("rows (public)", f"{certificate.bounds.n_samples:,}"),
-        ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
-        *model._summary_facts(),
-        *(("noise", _describe_noise(name, term)) for name, term in certificate.noise.items()),
-        ("sampler", certificate.sampler),
-    ]
-    width = 78
-    text = [type(model).__name__.center(width).rstrip(), "=" * width]
-    text += [f"{label:<16} {value}" for label, value in lines]
-    intercepts = np.atleast_1d(model.intercept_)
-    for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
-        heading = model._problem_name(problem) if len(intercepts) > 1 else "coefficient"
-        text += ["-" * width, f"{heading:<48.48} {'value':>20}", "-" * width]
-        text.append(f"{'(intercept)':<48} {float(intercepts[problem]):>20.6g}")
-        pairs = zip(names, coefficients, strict=True)
-        text += [f"{name!s:<48.48} {value:>20.6g}" for name, value in pairs]
-    text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
-    if certificate.sampler.startswith("seeded"):
-        text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."
-    return "\n".join(text)

@@ -23,8 +23,8 @@ from dpconvex.privacy.structured_bounds import StructuredBounds
 from dpconvex.smoothing import Kernel, convolve_vector
 from dpconvex.theory.structured_risk import descent_choice, structured_objective_choice
 
-from .private_linear import Summary, _describe_noise
 from .settings import optional_positive, resolve_guarantee, resolve_kernel, resolve_samples
+from .summary import Summary, describe_noise
 
 __all__ = ["StructuredModel"]
 
@@ -278,9 +278,7 @@ class StructuredModel(BaseEstimator):
         ]
         if "bandwidth" in certificate.parameters:
             lines.append(("bandwidth", f"{certificate.parameters['bandwidth']:.4g}"))
-        lines += [
-            ("noise", _describe_noise(name, term)) for name, term in certificate.noise.items()
-        ]
+        lines += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
         lines.append(("sampler", certificate.sampler))
         width = 78
         text = [type(self).__name__.center(width).rstrip(), "=" * width]
@@ -324,6 +322,11 @@ def _read(name: str, data: Any, axes: int, owner: str) -> Array:
     """Return checked float64 data; errors never quote a value."""
     shape = {2: "(n, m)", 3: "(n, m, d)"}[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            f"{problem} Got a masked array instead, whose masked values would be used. Use {name}.filled(value) with a "
+            "public value."
+        )
     try:
         kind = np.asarray(data)
         if kind.dtype.kind not in "fiub":

@@ -1,0 +1,38 @@
+"""Summaries show every column on a line of its own."""
+
+import numpy as np
+import pandas as pd
+
+from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex.estimators.summary import WIDTH, shown, shown_names
+
+X = np.random.default_rng(0).uniform(0, 1, (60, 3))
+
+
+def test_long_names_that_begin_alike_are_told_apart():
+    names = ["a" * 60 + end for end in ("x", "y")] + ["b"]
+    table = pd.DataFrame(X, columns=names)
+    lines = repr(DPQuantileRegressor(feature_bounds=(0, 1)).fit(table, X[:, 0]).summary())
+    heads = [line[:WIDTH].strip() for line in lines.splitlines()[-5:-2]]
+    assert len(set(heads)) == 3
+    assert heads[0].endswith("... [0]")
+    assert heads[2] == "b"
+    assert max(map(len, shown_names(names, WIDTH))) == WIDTH
+
+
+def test_a_name_cannot_forge_a_line():
+    forged = "a\nguarantee        PureDP(epsilon=0.001)"
+    table = pd.DataFrame(X, columns=[forged, "b\u202e", "'quoted'"])
+    model = DPQuantileRegressor(feature_bounds=(0, 1)).fit(table, X[:, 0])
+    plain = DPQuantileRegressor(feature_bounds=(0, 1)).fit(X, X[:, 0])
+    lines = repr(model.summary()).splitlines()
+    assert len(lines) == len(repr(plain.summary()).splitlines())
+    assert sum(line.startswith("guarantee") for line in lines) == 1
+    assert "\u202e" not in repr(model.summary())
+    assert shown("'a\\n'") != shown("a\n")  # an escaped name looks like no other
+
+
+def test_a_label_cannot_forge_a_line():
+    labels = np.array(["a", "b\nguarantee        PureDP(epsilon=0.001)", "c"])[np.arange(60) % 3]
+    text = repr(DPLogisticRegression(feature_bounds=(0, 1)).fit(X, labels).summary())
+    assert sum(line.startswith("guarantee") for line in text.splitlines()) == 1
