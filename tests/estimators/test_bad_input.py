@@ -1,11 +1,13 @@
 """Bad settings and bad data: one clear error each, before budget is spent, quoting no data value."""
 
+import datetime
 import traceback
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from scipy import sparse
 
 from dpconvex import DPQuantileRegressor
@@ -67,6 +69,36 @@ BAD_SETTINGS = {
     "feature bounds infinite": ({"feature_bounds": (-np.inf, 3.0)}, "'feature_bounds'"),
     "feature bounds nan": ({"feature_bounds": (0.0, np.nan)}, "'feature_bounds'"),
     "feature bounds tiny": ({"feature_bounds": (0.0, 1e-320)}, "'feature_bounds'"),
+    "feature bounds text": ({"feature_bounds": "01"}, "'feature_bounds'"),
+    "feature bounds of text": ({"feature_bounds": ("0", "1")}, "'feature_bounds'"),
+    "feature bounds of text objects": (
+        {"feature_bounds": (np.array(["0", "0"], dtype=object), 1)},
+        "'feature_bounds'",
+    ),
+    "feature bounds set": ({"feature_bounds": {0, 1}}, "'feature_bounds'"),
+    "feature bounds dictionary": ({"feature_bounds": {0: 1, 1: 2}}, "'feature_bounds'"),
+    "feature bounds table": (
+        {"feature_bounds": pd.DataFrame({0: [1], 1: [2]})},
+        "'feature_bounds'",
+    ),
+    "feature bounds huge integer": ({"feature_bounds": (0, 10**400)}, "'feature_bounds'"),
+    "feature bounds masked": ({"feature_bounds": (np.ma.array(0.0), 1)}, "'feature_bounds'"),
+    "feature bounds far": ({"feature_bounds": (0, 1e101)}, "'feature_bounds'"),
+    "target bounds far": ({"target_bounds": (-3e150, 5e150)}, "'target_bounds'"),
+    "target bounds narrow": ({"target_bounds": (0, 1e-101)}, "'target_bounds'"),
+    "target bounds text": ({"target_bounds": "01"}, "'target_bounds'"),
+    "mu tiny": ({"mu": 1e-300}, "'mu'"),
+    "mu huge": ({"mu": 1e300}, "'mu'"),
+    "epsilon tiny": ({"epsilon": 1e-300}, "'epsilon'"),
+    "epsilon huge": ({"epsilon": 1e300}, "'epsilon'"),
+    "alpha tiny": ({"alpha": 1e-100}, "'alpha'"),
+    "alpha huge": ({"alpha": 1e300}, "'alpha'"),
+    "bandwidth tiny": ({"bandwidth": 1e-300}, "'bandwidth'"),
+    "bandwidth huge": ({"bandwidth": 1e300}, "'bandwidth'"),
+    "row norm tiny": ({"row_norm": 1e-300}, "'row_norm'"),
+    "row norm huge": ({"feature_bounds": None, "row_norm": 1e300}, "'row_norm'"),
+    "coef bound huge": ({"coef_bound": 1e300}, "'coef_bound'"),
+    "quantile tiny": ({"quantile": 1e-300}, "'quantile'"),
     "target bounds reversed": ({"target_bounds": (3.0, -3.0)}, "'target_bounds'"),
     "target bounds equal": ({"target_bounds": (3.0, 3.0)}, "'target_bounds'"),
     "target bounds arrays": ({"target_bounds": ([0, 0], [1, 1])}, "'target_bounds'"),
@@ -101,6 +133,33 @@ def test_bad_setting(name, ledger):
     assert named in message
     assert " must be " in message
     assert "Got " in message
+
+
+@pytest.mark.parametrize("pairs", [[(0, 1), (0, 2)], [(0, 5), (10, 20)], [[0, 1], [0, 2]]])
+def test_one_pair_per_column_is_not_misread(pairs, ledger):
+    message = str(refusal(ledger, X, y, feature_bounds=pairs))
+    assert "(lows, highs), not one pair per column" in message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mu": 1e-9},
+        {"mu": 1e14},
+        {"epsilon": 1e-9},
+        {"epsilon": 1e14},
+        {"alpha": 1e-14},
+        {"alpha": 1e14},
+        {"feature_bounds": None, "row_norm": 1e14},
+        {"quantile": 2e-9},
+        {"target_bounds": (-3e99, 5e99), "bandwidth": 1e98},
+        {"target_bounds": (-3e-99, 5e-99), "bandwidth": 1e-100},
+    ],
+)
+def test_the_ends_of_what_is_allowed_work(settings):
+    model = DPQuantileRegressor(**{**SETTINGS, **settings})
+    scale = abs(model.target_bounds[1])
+    assert np.isfinite(model.fit(X, y * scale).coef_).all()
 
 
 def test_bad_settings_are_refused_without_data_too():
@@ -180,15 +239,34 @@ BAD_DATA = {
     "dates in pandas": (pd.DataFrame({"day": pd.date_range("2077-12-03", periods=6)}), y, "day"),
     "dates": (np.full((6, 2), np.datetime64("2077-12-03")), y, "dates"),
     "date target": (X, np.full(6, np.datetime64("2077-12-03")), "dates"),
+    "date target objects": (X, [datetime.date(2077, 12, 3)] * 6, "days since"),
+    "null in pandas objects": (pd.DataFrame({"a": objects(pd.NA)[:, 0]}), y, "must be finite"),
+    "missing target objects": (X, changed(y.astype(object), 0, pd.NA), "y given to"),
+    "structured X": (np.zeros(6, [("a", float), ("b", float)]), y, "a structured array"),
+    "structured target": (X, np.zeros(6, [("a", float)]), "a structured array"),
+    "masked X": (np.ma.masked_greater(X, 100), y, "X.filled(value)"),
+    "masked target": (X, np.ma.masked_greater(y, 100), "y.filled(value)"),
+    "masked without a mask": (np.ma.array(X), y, "X.filled(value)"),
     "complex X": (X + 1j, y, "real numbers"),
     "complex y": (X, y + 1j, "real numbers"),
-    "integer beyond floats": (objects(77123 * 10**400), y, "must be numbers"),
+    "integer beyond floats": (
+        objects(77123 * 10**400),
+        y,
+        "X given to DPQuantileRegressor must be numbers that",
+    ),
+    "target beyond floats": (X, changed(y.astype(object), 0, 77123 * 10**400), "y given to"),
     "twice the same name": (pd.DataFrame(X, columns=["a", "a"]), y, "different names"),
     "sparse matrix": (sparse.csr_matrix(X), y, "toarray"),
     "sparse array": (sparse.csc_array(X), y, "toarray"),
     "sparse target": (X, sparse.csr_matrix(y[:, None]), "dense"),
     "lazy frame": (pl.DataFrame({"a": column}).lazy(), y, "collect"),
-    "dictionary": ({"a": MARKER}, y, "number"),
+    "dictionary": ({"a": MARKER}, y, "Got a dict instead"),
+    "dictionary in objects": (
+        objects({"a": MARKER}),
+        y,
+        "X given to DPQuantileRegressor must be numbers",
+    ),
+    "set": ({MARKER, 2.0}, y, "Got a set instead"),
 }
 
 
@@ -198,6 +276,23 @@ def test_bad_data(name, ledger):
     message = str(refusal(ledger, features, target))
     assert words in message
     assert "2077" not in message
+    assert message.startswith(("The ", "Found ", "Complex ", "y should ", "This "))
+    if features is X:  # what is advised for columns of text is of no use for a target
+        assert "OneHotEncoder" not in message
+    if "finite" in words:  # a number of rows that depends on the data is not public
+        assert "Drop such rows only with neighbors='add_or_remove_one'" in message
+
+
+@pytest.mark.parametrize("where", ["X", "y"])
+def test_values_are_checked_even_if_scikit_learn_is_told_not_to(where, ledger):
+    data = {"X": X, "y": y}
+    data[where] = changed(data[where], 0, np.nan)
+    with sklearn.config_context(assume_finite=True):
+        message = str(refusal(ledger, **data))
+        assert f"The {where} given to DPQuantileRegressor must be finite" in message
+        model = DPQuantileRegressor(**SETTINGS, alpha=10.0, bandwidth=1.0).fit(X, y)
+        with pytest.raises(ValueError, match="must be finite"):
+            model.predict(changed(X, 0, np.nan))
 
 
 UNREADABLE = [

@@ -191,3 +191,32 @@ def test_unnamed_losses_are_taken_as_objects():
     X, y, _ = table(200)
     model = DPTiltedRegressor(1.0, Huber(0.1), mu=1.0, feature_bounds=(-1, 1)).fit(X, y)
     assert model.certificate_.bounds.loss == Huber(0.1)
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (DPTiltedClassifier(np.int64(1)), DPTiltedClassifier(1.0)),
+        (DPRobustClassifier(np.float32(0.125)), DPRobustClassifier(0.125)),
+        (DPRobustClassifier(cost=np.int64(100)), DPRobustClassifier(cost=100.0)),
+    ],
+)
+def test_numbers_of_numpy_are_numbers(given, plain):
+    for model in (given, plain):
+        model.set_params(feature_bounds=(-1, 1))
+    assert given.certify(500, 2).to_json() == plain.certify(500, 2).to_json()
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (DPTiltedClassifier(1e300), "tilt"),
+        (DPTiltedRegressor(-1.0), "tilt"),
+        (DPRobustClassifier(1e300), "radius"),
+        (DPRobustClassifier(cost=1e300), "cost"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(model, name):
+    owner = type(model).__name__
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of {owner} must be"):
+        model.certify(500, 2)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.privacy.guarantees import check_number
-
 from .quantile import DPQuantileRegressor
+from .settings import RAREST, positive
 
 
 class DPNewsvendor(DPQuantileRegressor):
@@ -98,12 +96,17 @@ bandwidth, coef_bound, kernel, mechanism, ledger, random_state, verbose
         return self._level()
 
     def _level(self) -> float:
-        owner, allowed = type(self).__name__, "a finite number above 0"
         under, over = (
-            check_number(name, owner, getattr(self, name), allowed, 0, math.inf, low_open=True)
+            positive(name, getattr(self, name), type(self).__name__)
             for name in ("underage_cost", "overage_cost")
         )
-        return under / (under + over)
+        level = under / (under + over)
+        if not RAREST <= level < 1 - RAREST:
+            raise ValueError(
+                f"The 'underage_cost' and 'overage_cost' parameters of {type(self).__name__} must be such that the "
+                f"service level is at least {RAREST:g} and below 1 - {RAREST:g}. Got {under!r} and {over!r} instead."
+            )
+        return level
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         return [

@@ -11,11 +11,10 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 
 from dpconvex.losses import Pinball
-from dpconvex.privacy.guarantees import check_number
 
 from .private_linear import Plan, PrivateLinearModel
 from .quantile_plan import QuantileRequest, choose_quantile_mechanism
-from .settings import optional_positive, resolve_kernel
+from .settings import optional_positive, quantile_level, resolve_kernel
 
 
 class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
@@ -133,16 +132,15 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
 
     def _level(self) -> float:
         """Return the quantile level to fit, checked."""
-        owner = type(self).__name__
-        return check_number(
-            "quantile", owner, self.quantile, "a number in (0, 1)", 0, 1, low_open=True
-        )
+        return quantile_level(self.quantile, type(self).__name__)
 
     def _plan(self, n_samples: int, n_features: int) -> Plan:
         owner = type(self).__name__
         quantile = self._level()
         facts = self._public_facts(n_samples, n_features)
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        bandwidth = optional_positive(
+            "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
+        )
         request = QuantileRequest(
             quantile=quantile,
             kernel=resolve_kernel(self.kernel, owner),

@@ -18,9 +18,10 @@ from dpconvex.privacy.robust_bounds import RobustBounds
 from dpconvex.theory import robust_penalty
 
 from .classification import PrivateLinearClassifier
-from .output_only import count_classes, only_output, resolve_loss
+from .labels import count_classes
+from .output_only import only_output, resolve_loss
 from .private_linear import Plan
-from .settings import optional_positive
+from .settings import at_least_zero, optional_positive
 from .tilted import MARGIN_LOSSES
 
 # Released coefficients below this many standard deviations of the noise are set to zero against a linf adversary.
@@ -185,9 +186,9 @@ class DPRobustClassifier(PrivateLinearClassifier):
             max_norm=facts.max_norm,
             fit_intercept=facts.row_map.fit_intercept,
             neighbors=self.neighbors,
-            radius=self.radius,
+            radius=at_least_zero("radius", self.radius, owner),
             norm=self.norm,
-            cost=self.cost,
+            cost=optional_positive("cost", self.cost, owner),
         )
         given = optional_positive("alpha", self.alpha, owner)
         alpha, _ = robust_penalty(bounds, facts.guarantee, parameters, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,11 @@ from dpconvex.smoothing import KERNELS, Kernel
 
 DEFAULT_EPSILON = 1.0
 DEFAULT_DELTA = 1e-6
+# Squares and ratios of numbers in this range stay far from the ends of float64.
+SMALLEST, LARGEST = 1e-15, 1e15
+SMALLEST_BUDGET = 1e-10
+RAREST = 1e-9  # of quantile levels
+LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
 
 
 def resolve_guarantee(epsilon: Any, delta: Any, mu: Any, owner: str) -> Guarantee:
@@ -23,14 +28,17 @@ def resolve_guarantee(epsilon: Any, delta: Any, mu: Any, owner: str) -> Guarante
                 f"The budget of {owner} must be either 'mu' or 'epsilon' with 'delta'. Got both instead. "
                 "Leave out one of them."
             )
-        allowed = "a finite number above 0"
-        return GaussianDP(check_number("mu", owner, mu, allowed, 0, math.inf, low_open=True))
+        return GaussianDP(_budget("mu", mu, owner))
     epsilon = DEFAULT_EPSILON if epsilon is None else epsilon
     delta = DEFAULT_DELTA if delta is None else delta
-    allowed = "a finite number above 0"
-    epsilon = check_number("epsilon", owner, epsilon, allowed, 0, math.inf, low_open=True)
+    epsilon = _budget("epsilon", epsilon, owner)
     delta = check_number("delta", owner, delta, "a number in [0, 1), 0 meaning pure epsilon", 0, 1)
     return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
+
+
+def _budget(name: str, value: Any, owner: str) -> float:
+    allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
+    return check_number(name, owner, value, allowed, SMALLEST_BUDGET, LARGEST)
 
 
 def resolve_kernel(kernel: Any, owner: str) -> Kernel:
@@ -64,12 +72,30 @@ def resolve_samples(neighbors: Any, nominal_samples: Any, n_samples: int, owner:
     return int(nominal_samples)
 
 
-def optional_positive(name: str, value: Any, owner: str) -> float | None:
-    """Return None or a positive finite float."""
-    if value is None:
-        return None
-    allowed = "None or a finite number above 0"
-    return check_number(name, owner, value, allowed, 0, math.inf, low_open=True)
+def positive(name: str, value: Any, owner: str, unit: float = 1.0, optional: bool = False) -> float:
+    """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
+    low, high = SMALLEST * unit, LARGEST * unit
+    allowed = (
+        f"{'None or ' if optional else ''}a number above 0, at least {low:g} and below {high:g}"
+    )
+    return check_number(name, owner, value, allowed, low, high)
+
+
+def at_least_zero(name: str, value: Any, owner: str) -> float:
+    """Return a float, at least 0 and below 1e15, or raise."""
+    allowed = f"a number of at least 0 and below {LARGEST:g}"
+    return check_number(name, owner, value, allowed, 0, LARGEST)
+
+
+def quantile_level(value: Any, owner: str) -> float:
+    """Return a level between 0 and 1, a billionth away from both, or raise."""
+    allowed = f"a number in (0, 1), at least {RAREST:g} and below 1 - {RAREST:g}"
+    return check_number("quantile", owner, value, allowed, RAREST, 1 - RAREST)
+
+
+def optional_positive(name: str, value: Any, owner: str, unit: float = 1.0) -> float | None:
+    """Return None, or a positive float, at least 1e-15 and below 1e15 in this unit."""
+    return None if value is None else positive(name, value, owner, unit, optional=True)
 
 
 def resolve_bounds(
@@ -81,22 +107,46 @@ def resolve_bounds(
     shape = "a pair (low, high) of finite numbers with low < high"
     if columns is not None:
         shape += f", each a scalar or one value for each of the {columns} columns"
+        shape += ": (lows, highs), not one pair per column"
     problem = f"The '{name}' parameter of {owner} must be None or {shape}."
+    pairs = isinstance(bounds, list) and any(isinstance(item, tuple) for item in bounds)
+    if pairs and columns is not None:
+        # With two columns it could be read either way.
+        raise ValueError(f"{problem} Got a list of tuples instead. Write ([0, 0], [1, 2]).")
     try:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
+        low, high = (_numbers(bound) for bound in _pair(bounds))
         if any(bound.ndim and bound.shape != (columns,) for bound in (low, high)):
             raise ValueError(problem)
         low, high = (
             np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high)
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{problem} Got another shape or type instead.") from error
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"{problem} Got a value that is not finite instead.")
     if not (low < high).all():
         raise ValueError(f"{problem} Got low >= high instead. Drop columns that are constant.")
-    with np.errstate(over="ignore"):
-        width = high - low
-    if not (np.isfinite(width).all() and (width >= 1e-300).all()):
-        raise ValueError(f"{problem} Got a width beyond float64 instead. Change the units.")
+    largest = max(float(np.abs(bound).max(initial=0)) for bound in (low, high))
+    if largest > LARGEST_BOUND or not (high - low >= SMALLEST_WIDTH).all():
+        raise ValueError(
+            f"{problem} Got a value beyond {LARGEST_BOUND:g} or a width below {SMALLEST_WIDTH:g} instead. "
+            "Change the units."
+        )
     return low, high
+
+
+def _pair(bounds: Any) -> Any:
+    """Return what can be taken apart into low and high: no text, and nothing that would give its keys."""
+    keyed = isinstance(bounds, (str, bytes, Mapping, Set)) or hasattr(bounds, "columns")
+    if keyed or isinstance(bounds, np.ma.MaskedArray):
+        raise TypeError(f"{type(bounds).__name__} is no pair")
+    return bounds
+
+
+def _numbers(bound: Any) -> np.ndarray:
+    """Return a bound as floats; numbers that are written as text are no numbers."""
+    plain = np.asarray(bound)
+    text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)
+    if text or plain.dtype.kind not in "biufO" or isinstance(bound, np.ma.MaskedArray):
+        raise TypeError("not numbers")
+    return plain.astype(np.float64)

@@ -19,9 +19,10 @@ from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.theory import tilted_penalty
 
 from .classification import PrivateLinearClassifier
-from .output_only import count_classes, only_output, resolve_loss
+from .labels import count_classes
+from .output_only import only_output, resolve_loss
 from .private_linear import Plan, PrivateLinearModel, PublicFacts
-from .settings import optional_positive
+from .settings import at_least_zero, optional_positive
 
 # In units of half the target's range: residuals beyond it pull with constant force.
 HUBER_WIDTH = 0.2
@@ -52,7 +53,7 @@ class PrivateTiltedModel(PrivateLinearModel):
             max_norm=facts.max_norm,
             fit_intercept=facts.row_map.fit_intercept,
             neighbors=self.neighbors,
-            tilt=self.tilt,
+            tilt=at_least_zero("tilt", self.tilt, owner),
             coef_bound=facts.parameters["coef_bound"],
         )
         given = optional_positive("alpha", self.alpha, owner)
