@@ -33,7 +33,7 @@ EPSILONS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 REPEATS = 60
 DATA = ("ijcnn1", "satimage", "http")
 FILES = tuple(f"{name}.npz" for name in DATA)
-#: Seeds of a cell, so that it takes seconds, and cells of a quick run: http is saturated, so few seeds tell enough.
+#: Seeds of a cell, so that it takes seconds, and cells of a quick run: few where rows are many and fits take long.
 _CHUNKS = {"ijcnn1": 15, "satimage": 30, "http": 12}
 _QUICK = {"ijcnn1": 2, "satimage": 2, "http": 1}
 

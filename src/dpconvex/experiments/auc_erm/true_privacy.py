@@ -218,20 +218,20 @@ def _gaussian_output(
     return float(first + second) if first <= math.log(2) else math.inf
 
 
-def scale_alone(name: str, epsilon: float, penalty: float = 1.0) -> float:
-    """Return log10 of the delta that Algorithm 1 with pure epsilon cannot do without when a label changes.
+def scale_alone(name: str, epsilon: float, algorithm: int = 1) -> float:
+    """Return log10 of the delta that an algorithm with pure epsilon and a penalty of 1 cannot do without.
 
-    On rows that are all zero the minimiser is zero whatever the labels, and only the scale of the noise, which is made
-    of the counts, tells two neighbours apart: the hockey-stick divergence of two l2-Laplace laws, exactly.
+    On rows that are all zero the release is noise alone, ``b`` or ``-b / penalty``, whatever the labels, and only its
+    scale, which is made of the counts, tells two neighbours apart: the hockey-stick divergence of two l2-Laplace laws,
+    exactly. (A penalty that Algorithm 2 has to raise grows with the scale, and then these rows give nothing away.)
     """
     facts = FACTS[name]
     d, counts = facts.features, (facts.positive, facts.negative)
     # One record fewer in the smaller class: the noise is larger.
     step = -1 if counts[0] < counts[1] else 1
     beside = counts[0] + step, counts[1] - step
-    here, there = (
-        _noise(1, "logistic", epsilon, 0.0, penalty, c, facts)[0] for c in (beside, counts)
-    )
+    found = [_noise(algorithm, "logistic", epsilon, 0.0, 1.0, c, facts) for c in (beside, counts)]
+    here, there = (spread / (penalty if algorithm == 2 else 1.0) for spread, penalty in found)
     rate = here / there - 1  # ell(r) = d log(there / here) + rate r
     edge = (epsilon + d * math.log(here / there)) / rate
     # Beyond the edge; r = edge + u: log density plus the log of what is lost.
