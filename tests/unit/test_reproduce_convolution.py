@@ -134,8 +134,8 @@ def test_comparisons_are_paired():
         for name, lead in (("a", 0.0), ("b", 1.0 + 0.01 * seed))
     ]
     found = compare(rows, ("a", "v"), ("b", "v"))
-    assert (found.better, found.worse, found.count) == (1, 0, 1)
-    assert compare(rows, ("b", "v"), ("a", "v")).worse == 1
+    assert (found.better, found.worse, found.clearly_worse, found.count) == (1, 0, 0, 1)
+    assert compare(rows, ("b", "v"), ("a", "v")).clearly_worse == 1
 
 
 def test_run_times():

@@ -56,7 +56,7 @@ _PROBLEMS: dict[str, Any] = {
 
 def _together(n: int) -> int:
     """Return how many repeats make a cell: the n^2 steps of noisy SGD decide."""
-    return 8 if n <= 500 else 4 if n <= 1000 else 1
+    return 25 if n <= 100 else 8 if n <= 500 else 4 if n <= 1000 else 1
 
 
 def _cells(problem: str, quick: bool) -> list[Cell]:
@@ -66,7 +66,9 @@ def _cells(problem: str, quick: bool) -> list[Cell]:
         if quick:
             if n == max(SIZES):
                 continue
-            repeats = QUICK_REPEATS
+            repeats = (
+                QUICK_REPEATS if n > min(SIZES) else REPEATS
+            )  # small samples cost next to nothing
         step = _together(n)
         for d in DIMENSIONS:
             found += [

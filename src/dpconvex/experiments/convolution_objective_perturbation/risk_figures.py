@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from scipy.special import stdtrit
+
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
 
 from .relative_risk import FIXED, PIECES, RANDOM
@@ -33,6 +35,8 @@ class Comparison:
     better, worse : int
         Settings where the first has a lower or a higher mean risk by more than two standard errors of the paired
         difference.
+    clearly_worse : int
+        Settings where it is worse even if all settings together may raise a false alarm in one of twenty cases only.
     count : int
         Settings in all.
     ratios : tuple of float
@@ -41,6 +45,7 @@ class Comparison:
 
     better: int
     worse: int
+    clearly_worse: int
     count: int
     ratios: tuple[float, ...]
 
@@ -52,7 +57,7 @@ class Comparison:
     def __str__(self) -> str:
         """Return the numbers in a few words."""
         counts = f"better in {self.better}, worse in {self.worse} of {self.count} settings"
-        return f"{counts}, median ratio {self.middle:.3g}"
+        return f"{counts}, clearly worse in {self.clearly_worse}; median ratio {self.middle:.3g}"
 
 
 def compare(rows: Sequence[Row], first: Name, second: Name) -> Comparison:
@@ -61,17 +66,20 @@ def compare(rows: Sequence[Row], first: Name, second: Name) -> Comparison:
     for row in rows:
         place = settings.setdefault((row["problem"], row["d"], row["epsilon"], row["n"]), {})
         place.setdefault((row["algorithm"], row["variant"]), {})[row["seed"]] = row["risk"]
-    better = worse = 0
+    better = worse = clearly = 0
     ratios = []
     for place in settings.values():
         a, b = place[first], place[second]
         differences = [{"gap": a[seed] - b[seed]} for seed in a if seed in b]
         (gap,) = summarise(differences, [], "gap")
-        error = 2 * gap["error"] if math.isfinite(gap["error"]) else 0.0
-        better += gap["gap"] < -error
-        worse += gap["gap"] > error
+        error = gap["error"] if math.isfinite(gap["error"]) else 0.0
+        better += gap["gap"] < -2 * error
+        worse += gap["gap"] > 2 * error
+        # Student's quantile at 5 % over all settings.
+        limit = float(stdtrit(max(gap["repeats"] - 1, 1), 1 - 0.05 / len(settings)))
+        clearly += gap["gap"] > max(limit, 2.0) * error
         ratios.append(sum(a.values()) / len(a) / max(sum(b.values()) / len(b), 1e-12))
-    return Comparison(better, worse, len(settings), tuple(ratios))
+    return Comparison(better, worse, clearly, len(settings), tuple(ratios))
 
 
 def _of(problem: str) -> Callable[[list[Row]], list[Row]]:
@@ -90,12 +98,12 @@ def _of(problem: str) -> Callable[[list[Row]], list[Row]]:
 def _outperforms(
     rows: Sequence[Row], rival: str, where: str, variant: str = "paper", place: str = ""
 ) -> Check:
-    """C-OP is better than a rival: in no setting worse, and better in at least half."""
+    """C-OP is better than a rival: in no setting clearly worse, and better in at least half."""
     found = compare(rows, ("C-OP", variant), (rival, variant))
     noise = {"paper": "as printed", "sound": "soundly calibrated both"}[variant]
     return Check(
         f"C-OP outperforms {rival} {where} ({noise}{place})",
-        found.worse == 0 and 2 * found.better >= found.count,
+        found.clearly_worse == 0 and 2 * found.better >= found.count,
         str(found),
     )
 
@@ -129,8 +137,8 @@ def _ours(rows: Sequence[Row], default: str) -> list[Check]:
         found = compare(rows, ours, name)
         checks.append(
             Check(
-                f"Our default is at least as accurate as {words} in every setting",
-                found.worse == 0,
+                f"Our default is in no setting clearly less accurate than {words}",
+                found.clearly_worse == 0,
                 str(found),
                 about="dpconvex",
             )
@@ -195,7 +203,7 @@ def _judge_8(rows: list[Row]) -> list[Check]:
         *(_outperforms(corner, rival, where, "sound") for rival in _RIVALS),
         Check(
             "At epsilon 5, d = 30 noisy SGD is the best of the three (as printed)",
-            other.worse == 0 and another.worse == 0 and other.better + another.better > 0,
+            2 * other.better >= other.count and 2 * another.better >= another.count,
             f"against C-OP {other}; against Moreau SGD {another}",
         ),
         _falls(rows),
