@@ -11,14 +11,16 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from dpconvex.privacy.certificate import Certificate, CertificateError, _same
+from dpconvex.privacy.certificate import Certificate, CertificateError, _same, calibrate
 from dpconvex.privacy.description import describe, rebuild
+
+from .labels import declared_classes
 
 FORMAT = "dpconvex-model-1"
 LARGEST_FILE = 64 * 2**20
@@ -138,28 +140,19 @@ def save_model(
         except (TypeError, ValueError):
             parameters.pop(key, None)
             omitted.append(key)
-    names = getattr(estimator, "feature_names_in_", None)
-    classes = getattr(estimator, "classes_", None)
-    content = {
-        "format": FORMAT,
-        "version": _version(),
-        "estimator": name,
-        "parameters": parameters,
-        "omitted": omitted,
-        "n_features": int(estimator.n_features_in_),
-        "feature_names": None if names is None else [str(item) for item in names],
-        "columns": None if columns is None else _columns_to_dict(columns),
-        "coef": _plain(np.asarray(estimator.coef_)),
-        "intercept": _plain(np.asarray(estimator.intercept_)),
-        "classes": None if classes is None else _plain(np.asarray(classes)),
-        "released": _plain(estimator.released_),
-        "certificate": json.loads(estimator.certificate_.to_json()),
-    }
     try:
+        content = _content(estimator, parameters, omitted, columns)
         text = json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"This {name} holds values that are not plain, finite data, so it cannot be saved."
+        ) from error
+    try:
+        parse_model(json.loads(text))
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"This {name} cannot be saved, because the file could not be loaded: {error} "
+            "Fit again if parameters were set after the fit."
         ) from error
     draft = f"{os.fspath(path)}.{os.getpid()}.draft"
     try:
@@ -171,6 +164,29 @@ def save_model(
     finally:
         if os.path.lexists(draft):
             os.unlink(draft)
+
+
+def _content(
+    estimator: Any, parameters: dict[str, Any], omitted: list[str], columns: Columns | None
+) -> dict[str, Any]:
+    """Return what a model's file holds, as plain data."""
+    names = getattr(estimator, "feature_names_in_", None)
+    classes = getattr(estimator, "classes_", None)
+    return {
+        "format": FORMAT,
+        "version": _version(),
+        "estimator": type(estimator).__name__,
+        "parameters": parameters,
+        "omitted": omitted,
+        "n_features": int(estimator.n_features_in_),
+        "feature_names": None if names is None else [str(item) for item in names],
+        "columns": None if columns is None else _columns_to_dict(columns),
+        "coef": _plain(np.asarray(estimator.coef_)),
+        "intercept": _plain(np.asarray(estimator.intercept_)),
+        "classes": None if classes is None else _plain(np.asarray(classes)),
+        "released": _plain(estimator.released_),
+        "certificate": json.loads(estimator.certificate_.to_json()),
+    }
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -234,11 +250,14 @@ def parse_certificate(data: Mapping[str, Any]) -> Certificate:
         with np.errstate(all="ignore"):
             certificate = Certificate.from_json(json.dumps(data))
             certificate.verify()
+            # JSON has no order; people read the terms in that of the phases.
+            facts = (certificate.bounds, certificate.guarantee, certificate.parameters)
+            order = calibrate(certificate.mechanism, *facts).noise
     except CertificateError:
         raise
     except _REBUILDING as error:
         raise CertificateError("The certificate is malformed.") from error
-    return certificate
+    return replace(certificate, noise={name: certificate.noise[name] for name in order})
 
 
 def _parse(data: Mapping[str, Any]) -> ModelFile:
@@ -315,7 +334,7 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
                 json.loads(item.to_json())
                 for item in (
                     certificate,
-                    model.certify(bounds.n_samples, width, **_outputs(bounds)),
+                    model.certify(bounds.n_samples, width, **_counts(certificate)),
                 )
             )
             for plain in (found, expected):
@@ -336,10 +355,13 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
         )
 
 
-def _outputs(bounds: Any) -> dict[str, int]:
-    """Return the number of outputs per record, where records are matrices, for ``certify``."""
-    outputs = getattr(bounds.loss, "outputs", None)
-    return {} if outputs is None else {"n_outputs": outputs}
+def _counts(certificate: Certificate) -> dict[str, Any]:
+    """Return what ``certify`` must be told beyond the shape: the number of outputs or of classes."""
+    outputs = getattr(certificate.bounds.loss, "outputs", None)
+    if outputs is not None:
+        return {"n_outputs": outputs}
+    parameters = certificate.parameters
+    return {"n_classes": parameters["n_classes"]} if "n_classes" in parameters else {}
 
 
 def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str, tuple[Any, Any]]:
@@ -369,12 +391,9 @@ def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -
     if (classes is not None) != is_classifier(model):
         raise ModelFileError("The model file must hold 'classes' for classifiers only.")
     if classes is not None:
-        if len(classes) < 2 or len({type(item) for item in classes}) > 1:
-            raise ModelFileError("The model file's 'classes' must be at least two labels.")
-        if not isinstance(classes[0], (str, int, float)) or len(set(classes)) < len(classes):
-            raise ModelFileError("The model file's 'classes' must be different plain labels.")
+        _check_classes(model, certificate, classes)
         rows = 1 if len(classes) == 2 else len(classes)
-        shapes += [((rows, width), (rows,))]
+        shapes = [((rows, width), (rows,))]
     if (coef.shape, intercept.shape) not in shapes:
         raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
     model.n_features_in_ = width
@@ -386,6 +405,24 @@ def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -
     model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
     model.released_ = data["released"]
     model.certificate_ = certificate
+
+
+def _check_classes(model: Any, certificate: Certificate, classes: list[Any]) -> None:
+    """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
+    if len(classes) < 2 or len({type(item) for item in classes}) > 1:
+        raise ModelFileError("The model file's 'classes' must be at least two labels.")
+    if not isinstance(classes[0], (str, int, float)) or len(set(classes)) < len(classes):
+        raise ModelFileError("The model file's 'classes' must be different plain labels.")
+    if classes != sorted(classes):
+        raise ModelFileError("The model file's 'classes' must be sorted.")
+    if len(classes) != certificate.parameters.get("n_classes"):
+        raise ModelFileError("The model file's 'classes' are not as many as its certificate says.")
+    try:
+        declared = declared_classes(model.classes, type(model).__name__)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError("The model file's parameter 'classes' is malformed.") from error
+    if declared is not None and declared.tolist() != classes:
+        raise ModelFileError("The model file's 'classes' differ from its parameter 'classes'.")
 
 
 def _finite_array(name: str, value: Any) -> np.ndarray:
@@ -436,8 +473,12 @@ def _columns_from_dict(data: Mapping[str, Any]) -> Columns | None:
 
 def _plain(value: Any) -> Any:
     """Return JSON-ready data of equal value; raises TypeError for what is not plain."""
+    if hasattr(value, "to_numpy"):  # a series of a dataframe
+        value = value.to_numpy()
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
+    if isinstance(value, range):
+        value = list(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
