@@ -38,8 +38,8 @@ _CONSTANTS = (
     "the noise of our certificate. The paper prints no constants of its rivals: noise of their variant `paper` is that "
     "of the papers it cites, steps and rates are balanced as those papers' bounds suggest, and both are projected on "
     "the ball of radius R. Comparisons are of the same samples: better or worse by two standard errors of the paired "
-    "difference, clearly worse at 5 % over all settings together; to outperform is to be better in at least half of the "
-    "settings and clearly worse in none. "
+    "difference, clearly worse at 5 % over all settings together; to outperform is to be better in at least half of "
+    "the settings and clearly worse in none. "
 )
 _WHY_SGD = (
     "Where C-OP does not beat noisy SGD, the likely reason is that here noisy SGD keeps to the ball of radius R and "
