@@ -120,7 +120,7 @@ def test_labels_are_whole_numbers_or_text(folder):
     for words, found in [
         (["1", "-1", " 1"], [1, -1, 1]),
         (["yes", "no ", "1"], ["yes", "no", "1"]),
-        (["0.5", "1", "2"], ["0.5", "1", "2"]),
+        (["1.0", "2", "1e0"], [1, 2, 1]),
     ]:
         rows = "".join(f"2.5,{word}\n" for word in words)
         (folder / "labels.csv").write_text("price,label\n" + rows)
@@ -128,6 +128,10 @@ def test_labels_are_whole_numbers_or_text(folder):
     (folder / "labels.csv").write_text("price,label\n1,yes\n2,\n")
     with pytest.raises(errors.InputError, match="a label in every row"):
         read_training(folder / "labels.csv", columns, labels=True)
+    (folder / "labels.csv").write_text(f"price,label\n1,yes\n2,{NUMBER}.5\n")
+    with pytest.raises(errors.InputError, match="other numbers") as caught:
+        read_training(folder / "labels.csv", columns, labels=True)
+    assert NUMBER not in str(caught.value)
 
 
 def test_other_encodings_are_refused(folder):

@@ -32,7 +32,7 @@ from dpconvex.estimators.settings import resolve_guarantee
 from dpconvex.privacy.guarantees import Guarantee
 
 from .errors import VERIFICATION, InputError
-from .fit import JsonOption, TaskOption, check_output
+from .fit import COLUMNS, ROWS, JsonOption, TaskOption, check_output
 from .options import build, find_task, with_model_options
 from .words import console, guarantee_in_words, print_json
 
@@ -62,10 +62,10 @@ def audit_command(
         ),
     ] = None,
     n_samples: Annotated[
-        int, typer.Option(help="Rows of the invented data.", min=4, max=100_000)
+        int, typer.Option(*ROWS, help="Rows of the invented data.", min=4, max=100_000)
     ] = 20,
     n_features: Annotated[
-        int, typer.Option(help="Columns of the invented data.", min=1, max=1_000)
+        int, typer.Option(*COLUMNS, help="Columns of the invented data.", min=1, max=1_000)
     ] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
     runs: Annotated[
@@ -142,6 +142,8 @@ def _attacks_on_task(
 ) -> tuple[Guarantee, dict[str, tuple[Draw, Draw]]]:
     """Return the estimator's claim, and for each attack the fits on its two data sets."""
     labels = find_task(task).labels
+    if settings.get("classes") is not None:
+        raise InputError("The invented data have labels of their own: leave out --classes.")
     more: dict[str, Any] = {"feature_bounds": (-1.0, 1.0), "target_bounds": (-1.0, 1.0)}
     if labels:
         more["classes"] = [0, 1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from glob import glob
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ from dpconvex.estimators.model_file import Columns
 
 from .bounds_file import BoundsFile, read_bounds
 from .errors import InputError
-from .options import TASKS, build, find_task, with_model_options
+from .options import TASKS, build, find_task, label_kind, with_model_options
 from .tables import read_training, table_format
 from .words import (
     certificate_table,
@@ -27,6 +29,8 @@ from .words import (
 TaskOption = Annotated[str, typer.Option(help=f"What to fit: {', '.join(TASKS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ENGINE = "Engine"
+# Other commands' names for the same facts are taken too.
+ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
 BOUNDS_HELP = "TOML file with public bounds and categories; see `dpconvex bounds init`."
 
 
@@ -85,19 +89,21 @@ def fit(
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
-    check_output(out, "model")
+    inputs = {"data": data, "bounds file": feature_bounds, "ledger": ledger}
+    check_output(out, "model", inputs)
     if report is not None:
-        check_output(report, "report")
+        check_output(report, "report", {**inputs, "model": out})
     bounds = read_bounds(feature_bounds)
     columns = bounds.columns(target)
     model = _build(
         task, settings, bounds, ledger=None if ledger is None else open_ledger(ledger, dataset)
     )
+    labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
     if engine == "dask":
-        _fit_pieces(model, data, columns, TASKS[task].labels, scheduler, memory_limit)
+        _fit_pieces(model, data, columns, labels, kind, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
-            X, y = read_training(data, columns, labels=TASKS[task].labels)
+            X, y = read_training(data, columns, labels, kind)
         with progress("Fitting"):
             model.fit(X, y.to_numpy())
     from dpconvex.estimators.model_file import save_model
@@ -133,10 +139,13 @@ def fit(
 @with_model_options
 def certify(
     settings: dict[str, Any],
-    n_samples: Annotated[int, typer.Option(help="Number of rows.")],
+    n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows.")],
     task: TaskOption = "quantile",
     n_features: Annotated[
-        int | None, typer.Option(help="Number of columns, without a bounds file.")
+        int | None, typer.Option(*COLUMNS, help="Number of columns, without a bounds file.")
+    ] = None,
+    n_classes: Annotated[
+        int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
     ] = None,
     feature_bounds: Annotated[Path | None, typer.Option(help=BOUNDS_HELP)] = None,
     json_: JsonOption = False,
@@ -152,7 +161,10 @@ def certify(
     else:
         bounds = read_bounds(feature_bounds)
         model, width = _build(task, settings, bounds), len(bounds.feature_bounds[0])
-    certificate = model.certify(n_samples, width)
+    if n_classes is not None and not TASKS[task].labels:
+        raise InputError(f"The task {task} has no option --n-classes.")
+    more = {} if n_classes is None else {"n_classes": n_classes}
+    certificate = model.certify(n_samples, width, **more)
     if json_:
         typer.echo(certificate.to_json())
     else:
@@ -164,6 +176,7 @@ def _fit_pieces(
     data: Path,
     columns: Columns,
     labels: bool,
+    kind: str | None,
     scheduler: str | None,
     memory_limit: str | None,
 ) -> None:
@@ -191,7 +204,7 @@ def _fit_pieces(
         progress("Reading") as say,
         watching(lambda done, total: say(f"Pass over the data: {done} of {total} parts")),
     ):
-        model.fit(*read_partitions(plan, columns, labels))
+        model.fit(*read_partitions(plan, columns, labels, kind))
 
 
 def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any) -> Any:
@@ -210,11 +223,26 @@ def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any)
     )
 
 
-def check_output(path: Path, what: str) -> None:
-    """Raise before the budget is charged if a file could not be written."""
+def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None = None) -> None:
+    """Raise before anything is read or charged if a file could not be written, or is one that is needed."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise InputError(f"The {what} cannot be written to {str(path)!r}.")
+    for name, other in (inputs or {}).items():
+        if other is None:
+            continue
+        # A pattern of files stands for all of them.
+        files = [other] if other.exists() else [other, *map(Path, glob(str(other), recursive=True))]
+        if any(_same_file(path, file) for file in files):
+            raise InputError(
+                f"The {what} cannot be written to {str(path)!r}: the {name} is there. Choose another name."
+            )
+
+
+def _same_file(first: Path, second: Path) -> bool:
+    if first.resolve() == second.resolve():
+        return True
+    return first.exists() and second.exists() and first.samefile(second)
 
 
 def open_ledger(path: Path, dataset: str) -> Any:

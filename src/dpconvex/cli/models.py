@@ -42,8 +42,7 @@ def predict(
     """Predict for every row of a table; the file written has one column, prediction."""
     for path in (data, out):
         table_format(path)
-    if not out.parent.is_dir():
-        raise InputError(f"The predictions cannot be written to {str(out)!r}.")
+    check_output(out, "predictions", {"data": data, "model": model})
     content = read_model(_existing(model))
     if content.columns is None:
         raise InputError(
@@ -102,7 +101,7 @@ def report(
     Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
     file without scripts that refers to no other file.
     """
-    check_output(out, "report")
+    check_output(out, "report", {"model": model})
     content = read_model(_existing(model))
     from dpconvex.report import write_report
 

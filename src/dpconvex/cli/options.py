@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -80,6 +81,11 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     "min_positive": (int, "Public lower bound on the number of positive records.", MODEL),
     "min_negative": (int, "Public lower bound on the number of negative records.", MODEL),
     "label_private": (bool, "Whether labels are private; yes by default.", MODEL),
+    "classes": (
+        list[str],
+        "The labels, separated by commas or one by one; by default those found in the data.",
+        MODEL,
+    ),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
     "bandwidth": (float, "Smoothing bandwidth; by default chosen from public facts.", MODEL),
     "kernel": (str, "Smoothing kernel; logistic by default.", MODEL),
@@ -110,7 +116,28 @@ def build(task_name: str, settings: dict[str, Any], **more: Any) -> Any:
     if foreign:
         flags = ["--" + name.replace("_", "-") for name in foreign]
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
+    if "classes" in given:
+        given["classes"] = parse_classes(given["classes"])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
+
+
+def parse_classes(words: list[str]) -> list[Any]:
+    """Return the labels of --classes: whole numbers where all of them are, else text."""
+    labels = [word.strip() for word in (words[0].split(",") if len(words) == 1 else words)]
+    if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
+        raise InputError(
+            "The option --classes must be at least two different labels: --classes no,yes or "
+            "--classes no --classes yes."
+        )
+    whole = all(re.fullmatch("[+-]?[0-9]{1,18}", label) for label in labels)
+    return [int(label) for label in labels] if whole else labels
+
+
+def label_kind(classes: list[Any] | None) -> str | None:
+    """Return how labels are to be read where they are declared: "whole" or "text"."""
+    if classes is None:
+        return None
+    return "whole" if all(isinstance(label, int) for label in classes) else "text"
 
 
 def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,6 +148,8 @@ def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(**arguments: Any) -> Any:
         settings = {name: arguments.pop(name) for name in options}
+        # A list that was not given is empty.
+        settings = {name: None if value == [] else value for name, value in settings.items()}
         return command(settings=settings, **arguments)
 
     fixed = [parameter for name, parameter in own.parameters.items() if name != "settings"]

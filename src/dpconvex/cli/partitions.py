@@ -161,15 +161,19 @@ def _whole_labels(piece: Piece, target: str) -> bool:
     return bool(table.height == 0 or label_column(table, target).dtype.is_integer())
 
 
-def read_partitions(plan: Plan, columns: Columns, labels: bool = False) -> tuple[Any, Any]:
-    """Return features and target of all pieces as a Dask dataframe and series."""
+def read_partitions(
+    plan: Plan, columns: Columns, labels: bool = False, kind: str | None = None
+) -> tuple[Any, Any]:
+    """Return features and target of all pieces as a Dask dataframe and series.
+
+    Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are looked at.
+    """
     import dask
     import dask.dataframe as dd
     import numpy as np
     import pandas as pd
 
-    kind = None
-    if labels:
+    if labels and kind is None:
         look = dask.delayed(_whole_labels, pure=False)
         whole = dask.compute(*[look(piece, columns.target) for piece in plan.pieces])
         kind = "whole" if all(whole) else "text"

@@ -28,15 +28,21 @@ def add_to(app: typer.Typer) -> None:
     app.command()(plan)
 
 
-def _option(text: str, group: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=group, show_default=False)
+def _option(text: str, group: str | None = None, names: tuple[str, ...] = ()) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=group, show_default=False)
 
 
 @reports_errors
 def plan(
-    rows: Annotated[int, _option("Number of rows you have, or expect.")],
+    rows: Annotated[
+        int, _option("Number of rows you have, or expect.", names=("--rows", "--n-samples"))
+    ],
     features: Annotated[
-        int, _option("Number of columns, indicators of categories counted one by one.")
+        int,
+        _option(
+            "Number of columns, indicators of categories counted one by one.",
+            names=("--features", "--n-features"),
+        ),
     ],
     task: Annotated[str, _option("quantile (default), newsvendor or logistic.")] = "quantile",
     epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,

@@ -39,11 +39,12 @@ def read_features(path: Path, columns: Columns) -> pl.DataFrame:
 
 
 def read_training(
-    path: Path, columns: Columns, labels: bool = False
+    path: Path, columns: Columns, labels: bool = False, kind: str | None = None
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Return features and target of a table; a target of labels is whole numbers or text."""
+    """Return features and target of a table; a target of labels is as `label_column` says."""
     table = _read(path, [*columns.features, *columns.categories, columns.target])
-    target = label_column(table, columns.target) if labels else _numbers(table, columns.target)
+    name = columns.target
+    target = label_column(table, name, kind) if labels else _numbers(table, name)
     return _encode(table, columns), target
 
 
@@ -63,10 +64,8 @@ def encode_piece(table: pl.DataFrame, columns: Columns, labels: str | None) -> t
     features = encoded.to_numpy(order="c")
     if labels is None:
         return features, _numbers(table, columns.target).to_numpy()
-    target = label_column(table, columns.target)
-    if labels == "text":
-        return features, target.cast(pl.String).to_numpy().astype(object)
-    return features, target.to_numpy()
+    target = label_column(table, columns.target, labels).to_numpy()
+    return features, target.astype(object) if labels == "text" else target
 
 
 def read_types(path: Path) -> dict[str, str]:
@@ -192,16 +191,48 @@ def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
     return numbers
 
 
-def label_column(table: pl.DataFrame, name: str) -> pl.Series:
-    """Return a column of labels: whole numbers where all of them are, else text."""
+def label_column(table: pl.DataFrame, name: str, kind: str | None = None) -> pl.Series:
+    """Return a column of labels: whole numbers where all of them are, else text.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table, or a piece of it.
+    name : str
+        The column.
+    kind : {"whole", "text"}, optional
+        What the labels are, where it is known; without it, numbers that are not whole are refused, because the labels
+        of a target become public and measurements are no labels.
+    """
     import polars as pl
 
+    column = table[name]
+    words = column.dtype in (pl.String, pl.Categorical, pl.Enum)
+    if not words and not _is_number(column.dtype):
+        raise InputError(f"The column {name!r} must hold labels: whole numbers or text.")
     with without_values(None):
-        text = table[name].cast(pl.String).str.strip_chars()
-        whole = text.cast(pl.Int64, strict=False)
+        text = column.cast(pl.String).str.strip_chars()
         missing = text.null_count() > 0 or bool((text == "").any())
+        whole = text.cast(pl.Int64, strict=False)
+        numbers = text.cast(pl.Float64, strict=False)
+        if not words:
+            missing = missing or bool(numbers.is_nan().any())
+        measured = bool((numbers.is_finite() & (numbers != numbers.round())).any())
+        if whole.null_count() and not numbers.null_count() and bool((numbers.abs() < 2**53).all()):
+            whole = whole if measured else numbers.cast(pl.Int64)
     if missing:
         raise InputError(f"The column {name!r} must hold a label in every row.")
+    if kind == "text":
+        return text
+    if kind == "whole":
+        if whole.null_count():
+            raise InputError(f"The column {name!r} must hold the labels of --classes only.")
+        return whole
+    if measured:
+        raise InputError(
+            f"The column {name!r} must hold labels: whole numbers or text. It has other numbers: choose a task that "
+            "fits numbers, or name the labels with --classes."
+        )
     return whole if whole.null_count() == 0 else text
 
 

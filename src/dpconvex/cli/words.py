@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dpconvex.estimators.summary import shown, shown_names
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 
 NARROWEST = 100
+MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
 _CHANGES = {
     "replace_one": "is replaced",
     "add_or_remove_one": "joins or leaves",
@@ -112,19 +114,23 @@ def _noise(name: str, term: Any) -> str:
 
 
 def coefficient_table(model: Any) -> Table:
-    """Return intercept and coefficients in the user's units."""
+    """Return intercept and coefficients in the user's units, of at most MOST_CLASSES classes."""
     coef = np.atleast_2d(model.coef_)
     intercept = np.atleast_1d(model.intercept_)
-    names = list(getattr(model, "feature_names_in_", []))
-    names = names or [f"x{number}" for number in range(coef.shape[1])]
-    table = Table()
+    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(coef.shape[1])])
+    more = len(coef) - MOST_CLASSES
+    note = f"and {more:,} more classes: the model file has them" if more > 0 else None
+    coef, intercept = coef[:MOST_CLASSES], intercept[:MOST_CLASSES]
+    table = Table(caption=note)
     table.add_column("coefficient")
-    heads = ["value"] if len(coef) == 1 else [str(label) for label in model.classes_]
+    heads = ["value"]
+    if len(coef) > 1:
+        heads = shown_names(model.classes_[:MOST_CLASSES], LONGEST_LABEL)
     for head in heads:
         table.add_column(escape(head), justify="right")
     table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
     for name, values in zip(names, coef.T, strict=True):
-        table.add_row(escape(str(name)), *(f"{value:.6g}" for value in values))
+        table.add_row(escape(shown(name)), *(f"{value:.6g}" for value in values))
     return table
 
 
