@@ -87,7 +87,7 @@ def draw_times(rows: Sequence[Row], figure: Any) -> None:
         ax.minorticks_off()
         for place, value in enumerate(seconds):
             ax.text(value * 1.1, place, f"{value:.2g}", va="center", fontsize=7)
-        ax.set_title(f"{task}, {data} ({here[0]['rows']:,} x {here[0]['columns']})", fontsize=9)
+        ax.set_title(f"{task}, {data} ({here[0]['rows']:,} x {here[0]['columns']})", fontsize=8)
         ax.set_xlabel("seconds per fit")
         ax.tick_params(axis="y", labelsize=8)
     figure.tight_layout()
