@@ -200,7 +200,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
             "Budgets and the range of n are ours; constants are written down from memory of Feldman et al. 2020.",
             "`Phased-ERM without noise` runs the printed phases with their noise left out. What remains is the anchor: "
             "the budget enters it through the step size, `min(4/sqrt(n), epsilon/(4 sqrt(d ln(1/delta)))) B_theta/L`, "
-            "and phases divide it by 4 each. As most of the error is there without noise, the anchor is the likelier reason.",
+            "and phases divide it by 4 each. Most of the error stays without noise: the anchor is likelier the reason.",
             "A full run has 50 repeats, a quick one 10.",
         ),
     ),
