@@ -20,7 +20,7 @@ _HIDDEN = ("delta", "std", "failed", "loss")
 _SETTING = (
     "Three of the paper's four data sets: webspam_u is not to be had. Its diameter is not stated; here features are in "
     "[-1, 1] by public bounds and rows are shortened to norm 1, so the diameter is 2 for every variant. Noise is "
-    "proportional to it, which may be why published AUCs on ijcnn1 are not reached; this was not tested. ijcnn1 and "
+    "proportional to it; why the published AUCs on ijcnn1 are not reached is not known. ijcnn1 and "
     "satimage come with test parts; of http a fifth is held out. A run is a new draw of the noise, as in the paper (60 "
     "runs, fewer in a quick one). The penalty is tuned for `paper` and `sound` by ten-fold cross-validation at epsilon "
     "0.1 over 1e-4 to 1, which spends privacy that is not counted; `dpconvex` is not tuned. Minimisers are exact where "
