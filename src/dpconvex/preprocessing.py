@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.estimators.settings import resolve_bounds, resolve_guarantee
+from dpconvex.estimators.tables import read_features
 from dpconvex.privacy.guarantees import check_number
 from dpconvex.privacy.noise import EXACT, FLOATING_POINT, SEEDED, NoiseSource
 from dpconvex.privacy.preprocessing import PreprocessingCertificate, moment_noise, quantile_noise
@@ -45,9 +46,7 @@ class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _rows(self, X: Any, reset: bool) -> Array:
         if not reset:
             check_is_fitted(self)
-        return np.asarray(
-            validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
-        )
+        return np.asarray(read_features(self, X, reset), dtype=np.float64)
 
 
 class _PaidTransformer(_Transformer):

@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.estimators.labels import declared_classes, label_set
 from dpconvex.estimators.settings import optional_positive, resolve_guarantee
+from dpconvex.estimators.tables import read_training
 from dpconvex.privacy.calibration import exact_gaussian_std
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -225,15 +227,14 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
+        labels = self._check_data(X, y)
         X = X if hasattr(X, "shape") else np.asarray(X)
         y = np.asarray(y)
-        check_consistent_length(X, y)
         certificate = self.certify(*X.shape)
         noise = NoiseSource(self.random_state)
         order = noise.generator.permutation(len(y))
         training, held = order[certificate.validation_rows :], order[: certificate.validation_rows]
         parts = (_take(X, training), y[training], _take(X, held), y[held])
-        labels = np.unique(y) if is_classifier(self.estimator) else None
         if self.ledger is not None:
             # Durable before anything is fitted: a crash from here on costs budget, never privacy.
             self.ledger.charge(
@@ -249,6 +250,15 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if hasattr(self._chosen, "feature_names_in_"):
             self.feature_names_in_ = self._chosen.feature_names_in_
         return self
+
+    def _check_data(self, X: Any, y: Any) -> Array | None:
+        """Raise what a fit would raise, before anything is charged; return the label set of a classifier."""
+        probe, owner = clone(self.estimator), type(self.estimator).__name__
+        if not is_classifier(probe):
+            read_training(probe, X, y, y_numeric=True)
+            return None
+        _, checked = read_training(probe, X, y)
+        return label_set(checked, declared_classes(getattr(probe, "classes", None), owner), owner)
 
     def _fit_one(
         self,

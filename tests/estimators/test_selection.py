@@ -184,3 +184,22 @@ def test_a_seeded_choice_says_so():
     assert "seeded" in seeded.certificate_.sampler
     assert "seeded" not in free.certificate_.sampler
     seeded.certificate_.verify()
+
+
+@pytest.mark.parametrize("wrong", ["X", "y", "text", "records"])
+def test_data_that_cannot_be_read_cost_nothing(wrong, tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 1, (200, 2)), rng.uniform(0, 10, 200)
+    if wrong == "X":
+        X[0, 0] = np.nan
+    elif wrong == "y":
+        y[0] = np.nan
+    elif wrong == "text":
+        y = np.full(200, "secret")
+    else:
+        X = X.reshape(50, 2, 4)
+    ledger = Ledger(tmp_path / "budget.db", epsilon=10.0, delta=1e-3)
+    with pytest.raises(ValueError, match="DPQuantileRegressor") as caught:
+        DPSelect(regressor(), ALPHAS, epsilon=1.0, ledger=ledger).fit(X, y)
+    assert "secret" not in str(caught.value)
+    assert not ledger.entries()

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
@@ -177,3 +178,16 @@ def test_false_certificates_do_not_verify():
 def test_wrong_settings_are_refused(step, complaint):
     with pytest.raises(ValueError, match=complaint):
         step.fit(table(10))
+
+
+@pytest.mark.parametrize(
+    "transformer", [PublicScaler((0, 1)), DPQuantileBounds((0, 1)), DPMoments((0, 1))]
+)
+def test_errors_quote_no_value(transformer):
+    with pytest.raises(ValueError, match="must be numbers") as caught:
+        transformer.fit(pd.DataFrame({"a": ["secret123"] * 4}))
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="must be finite"), config_context(assume_finite=True):
+        transformer.fit(np.array([[np.nan], [0.5]]))
+    with pytest.raises(ValueError, match="dates"):
+        transformer.fit(np.array([["2026-01-01"]], dtype="datetime64[D]"))

@@ -213,13 +213,13 @@ def map_rows(X: Any, target: Any, plan: Any, owner: str) -> Any:
     return X.rows(plan.row_map, function, plan.target_shift, plan.target_scale)
 
 
-def read_features(estimator: Any, X: Any) -> np.ndarray:
-    """Return X checked against the columns seen in fit."""
+def read_features(estimator: Any, X: Any, reset: bool = False) -> np.ndarray:
+    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come."""
     owner = type(estimator).__name__
     _check_table(X, owner)
     try:
         with _validating():
-            return validate_data(estimator, X, reset=False, dtype=_FLOATS)
+            return validate_data(estimator, X, reset=reset, dtype=_FLOATS)
     except (ValueError, OverflowError, TypeError) as error:
         problem = _without_values(error, owner, "X")
     raise problem
