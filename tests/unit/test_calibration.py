@@ -98,3 +98,9 @@ def test_gaussian_scale_holds_at_the_returned_value():
 def test_impossible_requests_are_refused(arguments, match):
     with pytest.raises(ValueError, match=match):
         objective_perturbation_scale(*arguments)
+
+
+def test_a_budget_below_the_samplers_grid_is_refused():
+    with pytest.raises(ValueError, match="larger budget"):
+        exact_gaussian_std(1e-12, 1.0, 4)
+    assert exact_gaussian_std(1e-10, 1.0, 4) > 1e10

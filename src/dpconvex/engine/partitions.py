@@ -163,13 +163,14 @@ class PartitionFacts:
 
 
 _FINITE = (
-    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Drop such rows, or "
-    "fill them with public values."
+    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Fill them with public "
+    "values; drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
 )
 _PROBLEMS = {
     "X not finite": _FINITE.format(name="X"),
     "y not finite": _FINITE.format(name="y"),
-    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Drop their rows.",
+    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Give them a public "
+    "label; drop their rows only with neighbors='add_or_remove_one', where the number of rows is private.",
     "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
     "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
     "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",

@@ -104,7 +104,13 @@ def exact_gaussian_std(mu: float, sensitivity: float, dimension: int) -> float:
     ``sensitivity / (mu - sqrt(dimension) 2^-40)``: rounding to a grid ``2^-40 std`` wide moves two
     neighbouring vectors apart by at most ``sqrt(dimension) 2^-40 std`` more.
     """
-    return sensitivity / (mu - math.sqrt(dimension) * 2.0**-GRID_BITS)
+    left = mu - math.sqrt(dimension) * 2.0**-GRID_BITS
+    if not left > 0:
+        raise ValueError(
+            f"The exact sampler rounds to 2^-{GRID_BITS} of its noise, which costs more than mu={mu!r} in {dimension} "
+            "dimensions. Give a larger budget."
+        )
+    return sensitivity / left
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers.descent import Certified, Descent, check_start, require
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
@@ -129,10 +130,12 @@ def curvature_bound(objective: Any) -> float:
     """Return an upper bound of the curvature of F that is tight for the data.
 
     ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus
-    alpha, where the objective has rows; its own public bound otherwise. A private number.
+    alpha, for a mean of losses; the objective's own public bound otherwise, where a tilt or an adversary
+    adds curvature. A private number.
     """
     public = float(objective.smoothness)
-    if not hasattr(objective, "rows") or objective.dim > EXACT_DIM or not math.isfinite(public):
+    mean = isinstance(objective, EmpiricalObjective)
+    if not mean or objective.dim > EXACT_DIM or not math.isfinite(public):
         return public
     (moment,) = objective.rows.sum(lambda block, y, w: ((block * w[:, None]).T @ block,))
     largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])
