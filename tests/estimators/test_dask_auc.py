@@ -21,6 +21,7 @@ from dpconvex.objectives import (  # noqa: E402
     pair_sums,
 )
 from dpconvex.privacy import Ledger  # noqa: E402
+from dpconvex.solvers import ConvergenceError, Newton, certified_point  # noqa: E402
 
 N = 2400
 CHUNKS = (900, 0, 1, 1000, 499)
@@ -159,7 +160,9 @@ def test_tables_of_scores_add():
     for kind, mirrored in itertools.product(("slope", "value"), (False, True)):
         sign = -1.0 if mirrored else 1.0
         exact = pair_sums.logistic_sums(sign * others, sign * scores, kind)
-        slopes = pair_partitions._Slopes(floors, table.sums_at(floors, kind, mirrored))
+        slopes = pair_partitions._Slopes(
+            floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf
+        )
         np.testing.assert_allclose(slopes(others), exact, rtol=1e-11)
     assert (table + pair_sums.CellMoments.of(np.array([1e7]))).wide
 
@@ -168,7 +171,7 @@ def test_a_score_on_the_edge_of_an_interval_may_fall_on_either_side():
     """Two passes may round a product differently; the sums are continuous, so it must not matter."""
     table = pair_sums.CellMoments.of(np.array([2.0, 5.0]))
     floors = pair_partitions._with_neighbours(table.floors)
-    slopes = pair_partitions._Slopes(floors, table.sums_at(floors))
+    slopes = pair_partitions._Slopes(floors, table.sums_at(floors), 0.0, 2.0)
     left, right = slopes(np.array([np.nextafter(2.0, 0.0)])), slopes(np.array([2.0]))
     np.testing.assert_allclose(left, right, rtol=1e-12)
 
@@ -192,3 +195,36 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
         w = np.array([0.5, -0.3, 0.2])
         np.testing.assert_allclose(parts.gradient(w), whole.gradient(w), rtol=1e-10)
     assert len(ledger.entries()) == 1
+
+
+def test_a_sample_that_misses_a_direction_cannot_make_a_solve_fail(monkeypatch):
+    """Rows outside the sample carry the second feature, so the sampled Hessian knows nothing of it."""
+    monkeypatch.setattr(pair_partitions, "_SAMPLE", 200)
+    n = 1200
+    y = np.where(np.arange(n) < n // 2, 1.0, -1.0)
+    X = np.zeros((n, 2))
+    X[:, 0] = np.random.default_rng(0).uniform(-0.5, 0.5, n)
+    taken = np.concatenate([side + k * (n // 2) for k, side in enumerate(_sampled_positions(y))])
+    hidden = np.setdiff1d(np.arange(n), taken)
+    X[hidden, 1] = 0.8 * y[hidden]
+    table = DaskTable(da.from_array(X, chunks=(500, 2)), da.from_array(y, chunks=500), "t")
+    rows = table.rows(RowMap.from_bounds(2, None, 1.0, fit_intercept=False))
+    tilt = 1e-4 * np.array([3.0, 2.0])
+    settings = {"linear": tilt, "row_norm": 1.0}
+    partitioned = PartitionedPairwiseObjective(rows, PairLogistic("e"), 1e-4, **settings)
+    memory = PairwiseObjective(X, y > 0, PairLogistic("e"), 1e-4, **settings)
+    with pytest.raises(ConvergenceError):
+        Newton(max_iterations=50).solve(partitioned, np.zeros(2), 2e-10)
+    found, wanted = (certified_point(None, o, np.zeros(2), 2e-10) for o in (partitioned, memory))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def _sampled_positions(y):
+    halves = int(np.sum(y > 0)), int(np.sum(y < 0))
+    return [MemoryRows.spread(count, 100) for count in halves]
+
+
+def test_slopes_of_rows_that_changed_between_passes_stay_bounded():
+    cells = pair_sums.CellMoments.of(np.linspace(-1000.0, 0.0, 1000))
+    slopes = pair_partitions._Slopes(cells.floors, cells.sums_at(cells.floors), 0.0, 1000.0)
+    assert np.all(slopes(np.array([10.0, 100.0, 1e6])) <= 1000.0)

@@ -1,13 +1,14 @@
 """Sums over all pairs agree with direct summation, whatever the scores, in linear memory."""
 
+import math
 import tracemalloc
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from dpconvex.losses import PairHinge, PairSquared, PairSquaredHinge
-from dpconvex.objectives import pair_sums
+from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
+from dpconvex.objectives import PairwiseObjective, pair_sums
 from dpconvex.objectives.pair_sums import logistic_cross, logistic_sums, piece_sums
 
 rng = np.random.default_rng(0)
@@ -105,3 +106,23 @@ def test_memory_is_linear(spread):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60 * 8 * (s.size + t.size)
+
+
+def test_many_equal_terms_stay_within_the_allowance():
+    """Equal terms round alike, so that errors of a plain running sum add up."""
+    n = 10**6
+    X = np.concatenate([[[1.0]], np.full((n, 1), -1.0)])
+    objective = PairwiseObjective(X, np.arange(n + 1) == 0, PairLogistic("e"), 1e-9, row_norm=1.0)
+    w = np.array([0.3])
+    exact = -2 / (1 + math.exp(0.6)) + 1e-9 * 0.3
+    assert abs(float(objective.gradient(w)[0]) - exact) <= 0.2 * objective.rounding_allowance(w)
+
+
+def test_running_sums_pass_through_few_roundings():
+    from dpconvex.objectives.pair_sums import _cumulative
+
+    for count in (0, 1, 1023, 1024, 5000, 200_000):
+        terms = np.full(count, np.longdouble(0.1))
+        exact = np.arange(1, count + 1) * np.longdouble(0.1)
+        error = np.abs(_cumulative(terms) - exact)
+        assert np.all(error <= 600 * np.finfo(np.longdouble).eps * exact)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.objectives.pair_sums import RELATIVE_ERROR, additions
 from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
@@ -47,9 +48,14 @@ def calibrate_pairwise_gradient(
     noise = moment_noise(bounds.n_features, total, _MOMENT_SHARE)
     steps = parameters["gradient"]["steps"]
     sensitivity = 2 * slope * bounds.pair_factor
+    # Pair sums of rows in the unit ball are computed up to this error, on either side.
+    rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * additions(bounds.n_samples))
     noise["gradients"] = {
         "distribution": "gaussian",
-        "std": _ROUNDING * sensitivity * math.sqrt(steps / (1 - _MOMENT_SHARE)) / total,
+        "std": _ROUNDING
+        * (sensitivity + rounding)
+        * math.sqrt(steps / (1 - _MOMENT_SHARE))
+        / total,
         "sensitivity": sensitivity,
         "releases": steps,
         "dimension": bounds.n_features,

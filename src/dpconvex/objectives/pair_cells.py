@@ -88,11 +88,17 @@ def exponential_suffix(positions, masses):  # type: ignore[no-untyped-def]
 
 @_compile
 def direct_sums(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
-    """Return sums over ``sources[low_i : high_i]`` of the sigmoid or the softplus of ``target - source``."""
+    """Return sums over ``sources[low_i : high_i]`` of the sigmoid or the softplus of ``target - source``.
+
+    A thousand terms are added up before they enter the total, so that no term passes through many roundings.
+    """
     out = np.empty(targets.size)
     for i in range(targets.size):
-        total = 0.0
+        total, finished = 0.0, 0.0
         for j in range(low[i], high[i]):
+            if j & 1023 == 0:
+                finished += total
+                total = 0.0
             t = targets[i] - sources[j]
             small = math.exp(-abs(t))
             if with_value:
@@ -101,5 +107,5 @@ def direct_sums(targets, sources, low, high, with_value):  # type: ignore[no-unt
                 total += 1.0 / (1.0 + small)
             else:
                 total += small / (1.0 + small)
-        out[i] = total
+        out[i] = finished + total
     return out

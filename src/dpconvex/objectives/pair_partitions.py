@@ -39,10 +39,17 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     loss, alpha, min_positive, min_negative, linear, row_norm
         As for `PairwiseObjective`.
 
+    Attributes
+    ----------
+    hessian_is_sampled : bool
+        True: `hessian` is that of a sample, so Newton's method may need many steps, or fail.
+
     Notes
     -----
     Privacy: that of `PairwiseObjective`. Counts of classes and tables of scores are private and stay inside.
     """
+
+    hessian_is_sampled = True
 
     def __init__(
         self,
@@ -105,7 +112,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return {}
 
     def hessian(self, w: npt.ArrayLike) -> Array:
-        """Hessian of F, of a sample if there are many rows; its accuracy decides about speed only."""
+        """Hessian of F, of a sample if there are many rows, which may miss a direction: see `hessian_is_sampled`."""
         if self._changes not in self._sampled:
             self._sampled[self._changes] = self.subsample(_SAMPLE)
         return self._sampled[self._changes].hessian(w)
@@ -135,9 +142,12 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 if not (ahead.floors.size and behind.floors.size):
                     return np.zeros(self.dim)
                 near = [_with_neighbours(cells.floors) for cells in (ahead, behind)]
+                largest = [self.loss.scale * count for count in self.counts]
+                below = -self.loss.scale * behind.sums_at(near[0], mirrored=True)
+                above = self.loss.scale * ahead.sums_at(near[1])
                 tables = (
-                    _Slopes(near[0], -self.loss.scale * behind.sums_at(near[0], mirrored=True)),
-                    _Slopes(near[1], self.loss.scale * ahead.sums_at(near[1])),
+                    _Slopes(near[0], below, -largest[1], 0.0),
+                    _Slopes(near[1], above, 0.0, largest[0]),
                 )
                 (total,) = self.rows.sum(_Combine(_Changed(self._changes), w, *tables))
                 return np.asarray(total)
@@ -224,6 +234,8 @@ class _Slopes:
 
     floors: Array
     coefficients: Array
+    low: float
+    high: float
 
     def __call__(self, scores: Array) -> Array:
         from dpconvex.objectives.pair_cells import evaluate
@@ -232,7 +244,9 @@ class _Slopes:
         place = np.minimum(np.searchsorted(self.floors, each), self.floors.size - 1)
         # The same scores were collected before, so that each lies in its interval; one that falls on an end of it may
         # be rounded to the other side, where the neighbour's coefficients are.
-        return np.asarray(evaluate(scores, self.floors[place], place, self.coefficients))
+        found = evaluate(scores, self.floors[place], place, self.coefficients)
+        # Rows that changed between two passes must not weigh more than the bounds of a slope allow.
+        return np.clip(found, self.low, self.high)
 
 
 @dataclass(frozen=True)

@@ -367,6 +367,15 @@ def piece_sums(
 def _running(terms: Any) -> Any:
     """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
     middle = terms.size // 2
-    right = np.cumsum(terms[middle:])
-    left = np.cumsum(terms[:middle][::-1])[::-1]
+    right = _cumulative(terms[middle:])
+    left = _cumulative(terms[:middle][::-1])[::-1]
     return np.concatenate([-left, np.zeros(1, dtype=np.longdouble), right])
+
+
+def _cumulative(terms: Any) -> Any:
+    """Return running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
+    whole = terms.size // _FLUSH * _FLUSH
+    within = np.cumsum(terms[:whole].reshape(-1, _FLUSH), axis=1)
+    ends = np.cumsum(np.concatenate([np.zeros(1, dtype=terms.dtype), within[:, -1]]))
+    within += ends[:-1, None]
+    return np.concatenate([within.ravel(), ends[-1] + np.cumsum(terms[whole:])])

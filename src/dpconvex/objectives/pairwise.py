@@ -290,7 +290,8 @@ class PairwiseObjective:
         """Bound the norm of the error of `gradient` at w: scores, pair sums and additions.
 
         Scores are off by at most ``u (d + 4) U ||w||`` each, so slopes by ``2 loss.smoothness`` times that; pair sums
-        have a relative error of 1e-12 plus one rounding per addition, and so have the sums over rows.
+        have a relative error of 1e-12 plus one rounding per addition, and so have the sums over rows. Running sums of
+        scores, from which those of piecewise quadratics are taken, round in extended precision, where a machine has it.
         """
         w = np.asarray(w, dtype=np.float64)
         size = float(np.linalg.norm(w))
@@ -300,6 +301,8 @@ class PairwiseObjective:
             slope = 2 + 2 * reach * size
         shift = 2 * UNIT * (self.dim + 4) * self.row_norm * size
         steps = self._additions
+        if self.loss.pieces is not None:
+            shift += 4 * float(np.finfo(np.longdouble).eps) * steps * self.row_norm * size
         pairs = slope * (RELATIVE_ERROR + UNIT * steps) + float(self.loss.smoothness) * shift
         own = UNIT * (3 * self.alpha * size + 2 * float(np.linalg.norm(self.linear)))
         return float(1.01 * (reach * pairs + own))

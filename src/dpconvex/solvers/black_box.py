@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from collections.abc import Callable
@@ -13,8 +14,9 @@ import numpy.typing as npt
 
 from dpconvex.solvers.descent import Certified, Descent, check_start
 from dpconvex.solvers.gap import Envelope, certified_gap
-from dpconvex.solvers.lbfgs import default_solver
-from dpconvex.solvers.solution import Solution
+from dpconvex.solvers.lbfgs import LBFGS, default_solver
+from dpconvex.solvers.newton import Newton
+from dpconvex.solvers.solution import ConvergenceError, Solution
 
 __all__ = ["BlackBox", "certified_point", "certify_point", "check_solver"]
 
@@ -60,10 +62,10 @@ def certified_point(solver: Any, objective: Any, start: npt.ArrayLike, tolerance
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return BlackBox(solver).solve(objective, start, tolerance).point
-        except Exception:
-            return BlackBox().solve(objective, start, tolerance).point
+        if solver is not None:
+            with contextlib.suppress(Exception):
+                return BlackBox(solver).solve(objective, start, tolerance).point
+        return BlackBox().solve(objective, start, tolerance).point
 
 
 def certify_point(objective: Any, point: npt.ArrayLike, tolerance: float) -> Solution | None:
@@ -175,7 +177,13 @@ def polish(objective: Any, point: Array, tolerance: float) -> Solution:
     """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
     if _kinked(objective):
         return Envelope().solve(objective, point, tolerance)
-    return default_solver(objective.dim).solve(objective, point, tolerance)
+    if not getattr(objective, "hessian_is_sampled", False):
+        return default_solver(objective.dim).solve(objective, point, tolerance)
+    # A sample that misses a direction makes Newton's steps useless; gradients alone get there from any point.
+    try:
+        return Newton(max_iterations=50).solve(objective, point, tolerance)
+    except ConvergenceError:
+        return LBFGS(newton=False).solve(objective, point, tolerance)
 
 
 def _scipy(method: str, objective: Any, start: Array, tolerance: float) -> Array:

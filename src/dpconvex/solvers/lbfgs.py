@@ -38,10 +38,13 @@ class LBFGS:
         Number of pairs.
     max_iterations : int, default=20_000
         Limit on the steps.
+    newton : bool, default=True
+        Whether Newton steps finish the work; not where a Hessian is only approximate.
     """
 
     memory: int = 20
     max_iterations: int = 20_000
+    newton: bool = True
 
     def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise `objective` until the certified gradient norm is at most `tolerance`.
@@ -69,7 +72,7 @@ class LBFGS:
         require(objective, "LBFGS", ("gradient", "value_and_gradient", "rounding_allowance"))
         point = check_start(objective, start, tolerance, "LBFGS")
         descent = Descent(objective, tolerance)
-        dense = objective.dim <= DENSE_DIM and hasattr(objective, "hessian")
+        dense = self.newton and objective.dim <= DENSE_DIM and hasattr(objective, "hessian")
         with single_threaded_blas():
             try:
                 state = descent.evaluate(point, with_value=True)
