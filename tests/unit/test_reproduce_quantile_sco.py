@@ -9,7 +9,7 @@ from dpconvex.experiments.exhibit import select
 from dpconvex.experiments.quantile_sco.comparison import Grid, judge_comparison
 from dpconvex.experiments.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE
 from dpconvex.experiments.quantile_sco.exhibits import EXHIBITS
-from dpconvex.experiments.quantile_sco.rivals import Problem
+from dpconvex.experiments.quantile_sco.rivals import Problem, contractive_envelope
 from dpconvex.experiments.quantile_sco.simulation import (
     COMPARISONS,
     LARGE_SAMPLES,
@@ -22,8 +22,12 @@ from dpconvex.experiments.quantile_sco.sound import sound_plan
 from dpconvex.experiments.quantile_sco.timing import PUBLISHED, judge_times, time_table
 from dpconvex.experiments.quantile_sco.true_privacy import (
     attack_on_objective,
+    largest_epsilon,
+    limiting_epsilon,
+    printed_epsilon,
     printed_objective_deltas,
     privacy_lines,
+    sizes,
 )
 from dpconvex.privacy import ApproxDP, gaussian_scale
 from dpconvex.privacy.sampling import sampled_epsilon
@@ -225,6 +229,9 @@ def test_privacy_of_the_printed_noise():
     assert {line.variant for line in lines} == {"paper", "sound", "dpconvex"}
     by_name = {line.algorithm: line for line in lines if line.variant == "paper"}
     assert "26.4" in by_name["DP-SGD"].true  # at the claimed epsilon of 5
+    assert "n = 100, 200, 500, 1000, 2000, 5000" in by_name["DP-SGD"].why
+    assert by_name["Moreau"].true.startswith("none proven as run; for batches without replacement")
+    assert by_name["Phased-SGD"].true.startswith("none proven with B_x = 10 bounding the features")
     for epsilon in BUDGETS:
         replaced, added = printed_objective_deltas(epsilon, DELTA, 10.0)
         assert added < replaced < DELTA
@@ -236,3 +243,28 @@ def test_privacy_of_the_printed_noise():
         > 1e-8
         > printed_objective_deltas(0.2, 1e-8, 10.0)[1]
     )
+
+
+@pytest.mark.parametrize("name", ["DP-SGD", "Moreau"])
+def test_bounds_of_the_printed_noise_hold_at_every_size(name):
+    assert sizes(3) == sizes(51) == (100, 200, 500, 1000, 2000, 5000)
+    shown = next(line.true for line in privacy_lines(3) if line.algorithm == name)
+    numbers = shown.split("at most ")[1].split(" at delta")[0].split(", ")
+    for epsilon, stated in zip(BUDGETS, map(float, numbers), strict=True):
+        problem = Problem(0.7, epsilon, DELTA, 10.0, 25.0)
+        found = {n: printed_epsilon(name, problem, n, 3) for n in sizes(3)}
+        assert max(found.values()) == largest_epsilon(name, problem, (3,))
+        assert max(found.values()) <= stated < 1.01 * max(found.values())
+        assert (
+            found[1000] < max(found.values()) or epsilon == 5.0
+        )  # one size does not speak for all
+    loose = Problem(0.7, 5.0, DELTA, 10.0, 25.0)
+    assert 15 < limiting_epsilon(loose) < 16 < printed_epsilon("DP-SGD", loose, 1000, 3)
+
+
+def test_printed_passes_expand_where_the_constant_is_not_within_the_row():
+    problem = Problem(0.7, 1.0, DELTA, 10.0, 25.0)
+    step = 0.3
+    curvature = contractive_envelope(problem, step).smoothness
+    assert abs(1 - step * curvature * 10.0**2) == pytest.approx(1.0)
+    assert abs(1 - step * curvature * (1 + 10.0**2)) == pytest.approx(1.02)
