@@ -216,6 +216,13 @@ def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_ste
         # Five standard deviations of 4000 tosses around the curve at the middle threshold.
         assert sound["type_one"] == pytest.approx(sound["type_two"], abs=0.06)
     assert draws(tradeoffs.draw, rows) == 2
+    # Five seeds of one variant are five bounds, each of which may be wrong.
+    more = [row for row in rows if row["variant"] == "dpconvex" and "runs" in row] * 4
+    words = {check.statement: check.evidence for check in tradeoffs.judge(rows + more)}
+    assert "1 - 3e-06)" in words["Algorithm 1 with a public step keeps it"]
+    assert (
+        "15 bounds, all of them right with confidence 1 - 1.5e-05" in words["DPNewsvendor keeps it"]
+    )
     leaky = altered(rows, "mu_at_least", 100, variant="sound")
     assert any("public step" in s for s in flips(tradeoffs.judge, rows, leaky))
 
@@ -228,7 +235,16 @@ def test_privacy_is_computed_and_certificates_verify():
     assert "0.791 where 0.9 is claimed" in printed.true or "0.791 to" in printed.true
     assert "0.9 where 0.9 is claimed" in sound.true
     assert ours.true == "as claimed: mu = 0.9, 0.5, 0.3"
-    assert "per day at most 2.7" in restaurant.privacy()[-1].true
+    assert "moments" not in searched.why + printed.why
+
+
+def test_a_day_has_a_budget_only_where_a_row_has_one():
+    lines = restaurant.privacy()
+    days = [line for line in lines if "per day" in line.true]
+    assert [line.variant for line in days] == ["sound", "dpconvex"]
+    assert all("at most 2.7 where 0.9 is spent" in line.true for line in days)
+    # The scaling by the data's own moments is in everything said of the paper's version.
+    assert ["own moments" in line.why for line in lines] == [True, True] + [False] * 4
 
 
 def test_steps_are_settled_in_hindsight_and_comparisons_pair_seeds():
