@@ -26,7 +26,9 @@ _SETTING = (
     "0.1 over 1e-4 to 1, which spends privacy that is not counted; `dpconvex` is not tuned. Minimisers are exact where "
     "the paper takes stochastic gradient steps, whose error its noise does not cover. Lower bounds on the class counts "
     "for `sound` and `dpconvex`: 4,000 and 40,000 (ijcnn1), 2,000 and 1,500 (satimage), 1,500 and 400,000 (http); "
-    "`paper` uses the private counts. An AUC difference is clear if above two standard errors and 0.005."
+    "`paper` uses the private counts. In the table, `epsilon at most` is what can be proven at the delta beside it, "
+    "and `delta at least` what the claimed epsilon costs on some data of the same size where labels may change; either "
+    "is empty where nothing is known. An AUC difference is clear if above two standard errors and 0.005."
 )
 
 

@@ -105,10 +105,19 @@ class Problem:
         return area(self.test_rows @ coefficients, self.test_positive)
 
     def objective(self, loss: Any, keep: NDArray[np.bool_] | None = None) -> PairwiseObjective:
-        """Return the pairwise objective of all training rows, or of some; its penalty is set by whoever solves it."""
+        """Return the pairwise objective of all training rows, or of some; its penalty is set by whoever solves it.
+
+        Its normaliser keeps to the public lower bounds on the class counts, as certificates require.
+        """
         chosen = slice(None) if keep is None else keep
         return PairwiseObjective(
-            self.rows[chosen], self.positive[chosen], loss, 1.0, row_norm=ROW_NORM
+            self.rows[chosen],
+            self.positive[chosen],
+            loss,
+            1.0,
+            self.facts.min_positive,
+            self.facts.min_negative,
+            row_norm=ROW_NORM,
         )
 
     def folds(self) -> list[NDArray[np.bool_]]:

@@ -3,8 +3,8 @@ r"""What epsilon the paper's printed noise gives, computed.
 Two neighbouring relations are told apart. *Labels kept*: one row is replaced by one of the same class, so the class
 counts are common and may be public; this is what the printed constants are made for. *Labels may change*: one record is
 replaced, label included, which is what the paper's definition says. The counts then differ between neighbours, and with
-them the noise and, in Algorithm 2, the penalty; with noise of exponential tails no finite epsilon is then left without
-a delta.
+them the noise and, in Algorithm 2, the penalty. A bound for the counts of one data set is then no differential privacy,
+which speaks of every data set of that size: :mod:`.noise_alone` has others on which the claims fail.
 
 Upper bounds. Let b be the noise that leads to the release w on S, b' on S', with spreads s and s'. Then
 ``||b' - b|| <= shift(||b||)`` and, for Algorithm 2, Jacobian determinants differ by at most ``exp(J)``, so the log
@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammainc, gammaincc
 
 from dpconvex.privacy.guarantees import GaussianDP
 from dpconvex.privacy.pairwise_bounds import pairwise_delta
@@ -29,7 +29,7 @@ from dpconvex.privacy.pairwise_bounds import pairwise_delta
 from .algorithms import printed_objective_noise, printed_output_scale
 from .problems import DIAMETER, FACTS, LOSSES, Facts
 
-__all__ = ["LogRatio", "epsilon_at", "hockey_stick", "printed_epsilon", "scale_alone"]
+__all__ = ["LogRatio", "epsilon_at", "hockey_stick", "printed_epsilon", "printed_noise"]
 
 Array = NDArray[np.float64]
 #: Bound of the log ratio of densities as a function of the noise's norm.
@@ -39,30 +39,35 @@ _POINTS = 4001
 _HIGHEST = 50.0
 
 
+_ROUNDING = 1 + 1e-9
+
+
 @lru_cache(maxsize=16)
 def _norms(dimension: int, gaussian: bool) -> tuple[Array, Array]:
-    """Return norms of standard noise on a grid and logarithms of their probabilities."""
+    """Return a grid of norms of standard noise, from 0, and the probability between its points, then beyond its end."""
     end = math.sqrt(dimension) + 14 if gaussian else 3.0 * dimension + 120
-    r = np.linspace(0, end, _POINTS)[1:]
-    log_r = np.log(r)
-    if gaussian:
-        half = dimension / 2
-        density = (dimension - 1) * log_r - r**2 / 2 - (half - 1) * math.log(2) - gammaln(half)
-    else:
-        density = (dimension - 1) * log_r - r - gammaln(dimension)
-    return r, density + math.log(r[1] - r[0])
+    r = np.linspace(0, end, _POINTS)
+    shape, x = (dimension / 2, r**2 / 2) if gaussian else (dimension, r)
+    below, above = gammainc(shape, x), gammaincc(shape, x)
+    # Differences of the smaller tail keep their digits.
+    between = np.where(above[1:] < 0.5, above[:-1] - above[1:], below[1:] - below[:-1])
+    return r, np.append(between, above[-1])
 
 
 def hockey_stick(ell: LogRatio, dimension: int, gaussian: bool) -> Callable[[float], float]:
-    """Return the function ``E (1 - exp(epsilon - ell(r)))_+`` of epsilon, r the norm of standard noise.
+    """Return an upper bound of ``E (1 - exp(epsilon - ell(r)))_+`` as a function of epsilon.
 
-    A sum over a fine grid, to about four digits.
+    Here r is the norm of standard noise. A sum over a fine grid: the probability between two points, exactly, times
+    the most that the integrand can be there, and all of the probability beyond the grid. ``ell`` must be a polynomial of degree at most 2, as all are here.
     """
-    r, log_weight = _norms(dimension, gaussian)
-    values, weight = ell(r), np.exp(log_weight)
+    r, weight = _norms(dimension, gaussian)
+    at = ell(r)
+    # Between two points a parabola rises above both by at most an eighth of its second difference.
+    rise = float(np.abs(np.diff(at, 2)).max()) / 8
+    most = np.append(np.maximum(at[:-1], at[1:]) + rise, math.inf)
 
     def profile(epsilon: float) -> float:
-        return float(weight @ -np.expm1(np.minimum(epsilon - values, 0.0)))
+        return _ROUNDING * float(weight @ -np.expm1(np.minimum(epsilon - most, 0.0)))
 
     return profile
 
@@ -80,7 +85,7 @@ def epsilon_at(delta: float, profile: Callable[[float], float]) -> float:
     return high
 
 
-def _noise(
+def printed_noise(
     algorithm: int,
     loss: str,
     epsilon: float,
@@ -139,6 +144,9 @@ def printed_epsilon(
 ) -> tuple[float, float]:
     """Return an (epsilon, delta) that the printed noise provably gives where (epsilon, delta) is claimed.
 
+    Where labels change it holds between the data set's counts and those beside them, in both directions, and for no
+    other data: no differential privacy.
+
     Parameters
     ----------
     algorithm : {1, 2}
@@ -157,13 +165,13 @@ def printed_epsilon(
     Returns
     -------
     tuple of float
-        Epsilon, rounded by nothing, and its delta.
+        Epsilon, not rounded and on the safe side, and its delta.
     """
     facts = FACTS[name]
     gaussian, d = delta > 0, facts.features
 
     def noise(counts: tuple[int, int]) -> tuple[float, float]:
-        return _noise(algorithm, loss, epsilon, delta, penalty, counts, facts)
+        return printed_noise(algorithm, loss, epsilon, delta, penalty, counts, facts)
 
     counts = facts.positive, facts.negative
     if not labels_change:
@@ -216,26 +224,3 @@ def _gaussian_output(
     first = GaussianDP(moved / min(spread, other)).epsilon(0.98 * delta * math.exp(-second))
     # delta_1 exp(second) + delta_2 and delta_1 + exp(first) delta_2 are both within delta for first <= log 2.
     return float(first + second) if first <= math.log(2) else math.inf
-
-
-def scale_alone(name: str, epsilon: float, algorithm: int = 1) -> float:
-    """Return log10 of the delta that an algorithm with pure epsilon and a penalty of 1 cannot do without.
-
-    On rows that are all zero the release is noise alone, ``b`` or ``-b / penalty``, whatever the labels, and only its
-    scale, which is made of the counts, tells two neighbours apart: the hockey-stick divergence of two l2-Laplace laws,
-    exactly. (A penalty that Algorithm 2 has to raise grows with the scale, and then these rows give nothing away.)
-    """
-    facts = FACTS[name]
-    d, counts = facts.features, (facts.positive, facts.negative)
-    # One record fewer in the smaller class: the noise is larger.
-    step = -1 if counts[0] < counts[1] else 1
-    beside = counts[0] + step, counts[1] - step
-    found = [_noise(algorithm, "logistic", epsilon, 0.0, 1.0, c, facts) for c in (beside, counts)]
-    here, there = (spread / (penalty if algorithm == 2 else 1.0) for spread, penalty in found)
-    rate = here / there - 1  # ell(r) = d log(there / here) + rate r
-    edge = (epsilon + d * math.log(here / there)) / rate
-    # Beyond the edge; r = edge + u: log density plus the log of what is lost.
-    u = np.linspace(0, 60, 60_001)[1:]
-    log_terms = (d - 1) * np.log(edge + u) - edge - u - gammaln(d) + np.log(-np.expm1(-rate * u))
-    top = float(log_terms.max())
-    return (top + math.log(float(np.exp(log_terms - top).sum()) * (u[1] - u[0]))) / math.log(10)
