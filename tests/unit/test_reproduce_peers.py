@@ -128,6 +128,31 @@ def test_rows_of_norm_one_make_the_formula_of_diffprivlib_true(epsilon):
     assert math.isinf(documented) == (epsilon > 2 * math.log1p(15**0.5 / 4))
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "attributes", "expected"),
+    [(0.1, 14, 0.1437), (0.5, 14, 0.6695), (1.0, 14, 1.256), (1.0, 12, 1.223)],
+)
+def test_an_intercept_outside_the_penalty_costs_diffprivlib_more(epsilon, attributes, expected):
+    """Against the largest ratio of determinants that one row can make, with 1/C on the weights alone."""
+    found = diffprivlib_peer.true_epsilon("as documented", epsilon, attributes**0.5)
+    assert found == pytest.approx(expected, abs=5e-4)
+    full = (1 + attributes) ** 0.5
+    added = full / 4 / math.expm1(epsilon / 4) - 1  # to every coefficient
+    row = np.array([1.0, attributes**0.5, 0.0])
+    penalty = np.diag([added, added + 1, added + 1])
+    ratio = np.linalg.det(penalty + np.outer(row, row) / 4) / np.linalg.det(penalty)
+    assert found == pytest.approx(epsilon / 2 + math.log(ratio))
+
+
+def test_upper_bounds_are_listed_on_the_safe_side():
+    assert promises._listed([0.5, 1.2551, math.inf], up=True) == "0.5, 1.26, none"
+    assert promises._listed([1.2551]) == "1.26"
+    assert promises._listed([1.2501]) == "1.25"
+    assert promises._listed([1.2501], up=True) == "1.26"
+    for line in promises._diffprivlib():
+        assert "max_iter=100" in line.why
+
+
 _STUB = """
 import numpy as np
 class LogisticRegression:

@@ -58,7 +58,8 @@ def hockey_stick(ell: LogRatio, dimension: int, gaussian: bool) -> Callable[[flo
     """Return an upper bound of ``E (1 - exp(epsilon - ell(r)))_+`` as a function of epsilon.
 
     Here r is the norm of standard noise. A sum over a fine grid: the probability between two points, exactly, times
-    the most that the integrand can be there, and all of the probability beyond the grid. ``ell`` must be a polynomial of degree at most 2, as all are here.
+    the most that the integrand can be there, and all of the probability beyond the grid. ``ell`` must
+    be a polynomial of degree at most 2, as all are here.
     """
     r, weight = _norms(dimension, gaussian)
     at = ell(r)

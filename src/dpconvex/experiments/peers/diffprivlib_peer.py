@@ -5,8 +5,9 @@ diffprivlib 0.6.6 does not import with current scikit-learn, so its environment 
 
 Its logistic regression minimises ``J(theta) + <b, theta>`` with ``b`` of density ``exp(-|b| epsilon_p / (2R))``, R the
 norm of a row with its constant, ``Lambda = 1/C`` and ``epsilon_p = epsilon - 2 log(1 + R/(4 Lambda))``; where that is
-not positive it takes ``epsilon_p = epsilon/2`` and raises Lambda to ``R / (4 (e^{epsilon/4} - 1))``. The proof needs
-the curvature ``R^2/4`` in the place of ``R/4``, and a penalty on every coefficient: see :func:`true_epsilon`.
+not positive it takes ``epsilon_p = epsilon/2`` and raises Lambda to ``p = R / (4 (e^{epsilon/4} - 1))``. The proof
+needs the curvature ``R^2/4`` in the place of ``R/4``, and a penalty on every coefficient; its own intercept is left out
+of ``1/C`` and has what was added alone, ``p - 1/C``: see :func:`true_epsilon`.
 """
 
 from __future__ import annotations
@@ -124,10 +125,13 @@ def true_epsilon(way: str, epsilon: float, row_norm: float) -> float:
     """Return the epsilon that can be proven under replace-one for an exact minimiser, C = 1; inf if there is no proof.
 
     With noise of scale ``2R / epsilon_p`` and a penalty Lambda on every coefficient it is
-    ``epsilon_p + log(1 + R^2 / (4 Lambda))``.
+    ``epsilon_p + log(1 + R^2 / (4 Lambda))``. Its own intercept has a penalty of ``p - 1`` where p was raised, and
+    none otherwise: ``epsilon/2 + log(1 + (1/(p - 1) + r^2/p) / 4)`` with r the norm of a row without the constant.
 
     Examples
     --------
+    >>> round(true_epsilon("as documented", 1.0, 14**0.5), 4)
+    1.2563
     >>> true_epsilon("sound", 1.0, 3.0) <= 1.0 < true_epsilon("as documented", 1.0, 3.0)
     True
     >>> true_epsilon("as documented", 5.0, 1.0)
@@ -138,5 +142,7 @@ def true_epsilon(way: str, epsilon: float, row_norm: float) -> float:
     if left > 0:
         # The first case: its own intercept has no penalty at all.
         return left + math.log1p(norm * norm / 4) if way == "sound" else math.inf
-    penalty = norm / (4 * math.expm1(epsilon / 4))
-    return epsilon / 2 + math.log1p(norm * norm / (4 * penalty))
+    penalty = norm / (4 * math.expm1(epsilon / 4))  # above 2 wherever it is raised
+    if way == "sound":
+        return epsilon / 2 + math.log1p(norm * norm / (4 * penalty))
+    return epsilon / 2 + math.log1p((1 / (penalty - 1) + row_norm * row_norm / penalty) / 4)

@@ -31,7 +31,8 @@ _SETTING = (
 _DIFFPRIVLIB = (
     "\n\ndiffprivlib is told the norm of a row (from the number of attributes behind the indicators), which our "
     "default is not. It runs in two ways: as its documentation says, with its own intercept; and with rows (1, x) "
-    "divided by their norm and no intercept of its own, which is what its formula can be proven for. It has its own "
+    "divided by their norm and no intercept of its own, which is what its formula can be proven for if minimisers are "
+    "exact (its solver stops early). It has its own "
     "environment, because it does not import with current scikit-learn; where that cannot be made, its cells are "
     "listed as failed below and the other peers are compared. A peer without a proof is marked; it counts all the same."
 )
