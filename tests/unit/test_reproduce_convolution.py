@@ -18,6 +18,7 @@ from dpconvex.experiments.convolution_objective_perturbation.convolution_objecti
 from dpconvex.experiments.convolution_objective_perturbation.printed_privacy import (
     hinge_attack,
     largest_attack,
+    largest_published_epsilon,
     privacy_lines,
     proven_epsilon,
     separable_attack,
@@ -205,10 +206,17 @@ def test_attack_agrees_with_known_profiles():
     found = separable_attack(0.5, step, 0.05, (-1e6, 1e6))
     exact = gaussian_delta(0.5, 2 * step * math.sqrt(3))
     assert 0.98 * exact < found < 1.001 * exact
+    # A record out of reach that comes or goes: half of that distance.
+    absent = ((-1.0, 1.0), (0.0, 0.0))
+    found = separable_attack(0.2, step, 0.05, (1e6, 0.0), absent)
+    exact = gaussian_delta(0.2, step * math.sqrt(3))
+    assert 0.98 * exact < found < 1.001 * exact
     # No attack beats what is proven.
     for ratio in (0.02, 0.3):
         bound = structured_delta(0.5, step * math.sqrt(3), ratio, 3, "replace_one")
         assert separable_attack(0.5, step, ratio, (-0.5, 0.5)) <= bound
+        bound = structured_delta(0.5, step * math.sqrt(3), ratio, 3, "add_or_remove_one")
+        assert separable_attack(0.5, step, ratio, (0.5, 0.0), absent) <= bound
 
 
 def test_printed_privacy():
@@ -225,4 +233,26 @@ def test_printed_privacy():
     lines = privacy_lines(relative_risk.LARGEST, (EPSILON,), DELTA, "DPPiecewiseLinear")
     assert {line.variant for line in lines} == {"paper", "sound", "dpconvex", "not private"}
     lines = privacy_lines(L1Norm(3), (EPSILON,), DELTA, "DPMedian")
-    assert any("refuted for epsilon 1" in line.true for line in lines)
+    (attacked,) = [line for line in lines if "operator norm 9.7" in line.algorithm]
+    replaced, removed = attacked.true.split("; add-or-remove-one: ")
+    assert replaced.startswith("replace-one: refuted for epsilon 1,")
+    assert removed.startswith(
+        "refuted for epsilon 1, an attack on a grid finds delta at epsilon 1: 0.00018"
+    )
+    assert "fails under replace-one already at norm 1" in attacked.why
+
+
+def test_relations_of_the_refutation_differ_at_a_large_budget():
+    norm = 9.7
+    assert largest_attack(5.0, DELTA, norm) > 2 * DELTA
+    assert largest_attack(5.0, DELTA, norm, "add_or_remove_one") < DELTA
+    printed = printed_constants(L1Norm(3), 1000, 5, 5.0, DELTA, 1.0, norm)
+    facts = (printed.noise_ratio, printed.curvature_ratio, 3)
+    assert 5.1 < proven_epsilon(*facts, DELTA, "add_or_remove_one") < 5.2
+
+
+def test_bounds_on_the_published_noise_hold_at_every_size():
+    largest = largest_published_epsilon("Moreau SGD", 0.5, DELTA)
+    for n in (relative_risk.SIZES[0], relative_risk.SIZES[-1]):
+        assert published_epsilon("Moreau SGD", n, 30, 0.5, DELTA) <= largest
+    assert published_epsilon("Moreau SGD", 500, 5, 0.5, DELTA) < 0.5 < largest

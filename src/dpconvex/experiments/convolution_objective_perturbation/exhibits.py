@@ -37,7 +37,8 @@ _CONSTANTS = (
     "denominator where step 1 puts it in the numerator). The sound version keeps penalty and curvature ratio and takes "
     "the noise of our certificate. The paper prints no constants of its rivals: noise of their variant `paper` is that "
     "of the papers it cites, steps and rates are balanced as those papers' bounds suggest, and both are projected on "
-    "the ball of radius R. Comparisons are of the same samples: better or worse by two standard errors of the paired "
+    "the ball of radius R; Moreau SGD, which its source runs on batches drawn with replacement, has batches of "
+    "distinct records. Comparisons are of the same samples: better or worse by two standard errors of the paired "
     "difference, clearly worse at 5 % over all settings together; to outperform is to be better in at least half of "
     "the settings and clearly worse in none. "
 )

@@ -41,8 +41,8 @@ _GENERAL = (
     "certified by a linear program; smooth ones: the logistic loss tilted with t = 1; mu = 0.1 in the strongly convex "
     "classes. The bounds say more than L R only for epsilon in the hundreds to millions, where nothing is protected: "
     "this is the range in which the table has content, not one to use. Our default is DPTiltedClassifier; for the "
-    "maximum, output perturbation with the penalty of the best bound, told that points of a ball are 2 R apart at "
-    "most."
+    "maximum, output perturbation with the penalty of the best bound. The sound version and ours both minimise the "
+    "maximum over the ball, whose points are 2 R apart at most."
 )
 _UNLISTED = (
     " The printed table lists the smooth strongly convex class alone; the others are taken from the text, Theorems "

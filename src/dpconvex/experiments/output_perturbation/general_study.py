@@ -97,10 +97,14 @@ class GeneralMember:
         return TiltedBounds(n, d, Logistic(), 1.0, 1.0, fit_intercept=False, alpha=alpha, tilt=TILT)
 
     def sensitivity(self, alpha: float) -> float:
-        """Return how far one record can move the minimiser over the ball."""
+        """Return how far one record can move the minimiser over the ball, at most.
+
+        For a maximum ``min(2 L / alpha, L_F / alpha, 2 R)``: the data term has slope ``L = 1``, the whole objective
+        ``L_F = 1 + alpha R`` on the ball.
+        """
         if self.smooth:
             return self.bounds(alpha).minimiser_sensitivity()
-        return min(2 / alpha, 2 * self.radius)
+        return min(2 / alpha, (1 + alpha * self.radius) / alpha, 2 * self.radius)
 
     def risks(self, points: Array) -> Array:
         """Return the objective at each point."""
@@ -226,16 +230,14 @@ def _noise_size(sensitivity: float, epsilon: float, delta: float) -> float:
 
 
 def _sound(kind: GeneralMember, theirs: Printed, epsilon: float, delta: float) -> float:
-    """Noise for a minimiser at the paper's penalty: by certificate, or ``min(2 L, L_F) / s`` for a maximum."""
+    """Noise for a minimiser at the paper's penalty: by certificate, or for a maximum over the ball."""
     if kind.smooth:
         certificate = OutputPerturbation().certify(
             kind.bounds(theirs.alpha), guarantee_of(epsilon, delta), seeded=True
         )
         term = certificate.noise["release"]
         return float(term.get("std", term.get("scale")))
-    # The data term has slope 1; the whole objective 1 + alpha R where its minimisers lie.
-    slope = min(2.0, 1.0 + theirs.alpha * kind.radius)
-    return _noise_size(slope / theirs.alpha, epsilon, delta)
+    return _noise_size(kind.sensitivity(theirs.alpha), epsilon, delta)
 
 
 def _default(kind: GeneralMember, epsilon: float, delta: float) -> tuple[str, Array, float]:
@@ -266,9 +268,9 @@ def _default(kind: GeneralMember, epsilon: float, delta: float) -> tuple[str, Ar
 def _maximum_bound(
     kind: GeneralMember, alpha: float, epsilon: float, delta: float
 ) -> tuple[float, float]:
-    """Bound ``alpha R^2 / 2 + E ||noise||`` and the noise: minimisers move by at most ``min(2 L / alpha, 2 R)``."""
+    """Bound ``alpha R^2 / 2 + E ||noise||`` and the noise for the minimiser over the ball."""
     d = kind.X.shape[1]
-    size = _noise_size(min(2.0 / alpha, 2 * kind.radius), epsilon, delta)
+    size = _noise_size(kind.sensitivity(alpha), epsilon, delta)
     norm = size * (d if delta == 0 else math.sqrt(d))
     return alpha * kind.radius**2 / 2 + norm, size
 

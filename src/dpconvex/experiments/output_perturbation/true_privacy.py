@@ -7,6 +7,7 @@ for that gap in expectation only, which bounds no run.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dpconvex.experiments.exhibit import PrivacyLine
@@ -39,12 +40,22 @@ def _budget(epsilon: float, delta: float) -> str:
     return f"({epsilon:,.0f}, {delta:g})" if epsilon >= 1000 else f"({epsilon:.3g}, {delta:g})"
 
 
+def _up(bound: float) -> float:
+    """Return a bound rounded up to three digits; a billionth of it is taken for a rounding error."""
+    unit = 10.0 ** (math.floor(math.log10(bound)) - 2)
+    return math.ceil(bound / unit * (1 - 1e-9)) * unit
+
+
+def _bound(epsilon: float, delta: float) -> str:
+    return f"at most {_budget(_up(epsilon), delta)}"
+
+
 def _true(moved: float, accuracy: float, alpha: float, size: float, delta: float) -> str:
     exact = true_epsilon(moved, size, delta)
     stopped = stopped_epsilon(moved, accuracy, alpha, size, delta)
     return (
-        f"{_budget(exact, delta)} at exact minimisers; {_budget(stopped, delta)} if every run meets the gap "
-        f"{accuracy:.2g}"
+        f"{_bound(exact, delta)} at exact minimisers; {_bound(stopped, delta)} if every run meets "
+        f"the gap {accuracy:.2g}"
     )
 
 
@@ -56,7 +67,7 @@ def _certified(
         name,
         variant,
         _budget(epsilon, delta),
-        f"{_budget(proven, delta)}, replace one",
+        f"{_bound(proven, delta)}, replace one",
         certificate.theorem,
     )
 
@@ -101,14 +112,15 @@ def table_lines(means: bool, delta: float, population: bool = False) -> list[Pri
         lines.append(
             PrivacyLine(
                 "all", "sound", _budget(epsilon, delta), f"{_budget(epsilon, delta)}, replace one",
-                "Smooth classes: the tilted certificate. Maximum: sensitivity min(2 L, L_F) / alpha, exact Gaussian "
-                "profile or l2-Laplace.",
+                "Smooth classes: the tilted certificate. Maximum: over the ball, where one record moves the minimiser "
+                "by at most min(2 L / alpha, L_F / alpha, 2 R); exact Gaussian profile or l2-Laplace.",
             )
         )  # fmt: skip
         lines.append(
             PrivacyLine(
                 "all", "dpconvex", _budget(epsilon, delta), f"{_budget(epsilon, delta)}, replace one",
-                "DPTiltedClassifier's certificate. Maximum: over the ball, where points are at most 2 R apart.",
+                "DPTiltedClassifier's certificate. Maximum: over the ball with the same bound, at the penalty of the "
+                "best forecast.",
             )
         )  # fmt: skip
     return lines
@@ -173,7 +185,7 @@ def adversarial_lines() -> list[PrivacyLine]:
         if delta > 0:
             moved = facts.minimiser_sensitivity(gap=accuracy)
             reached = GaussianDP(moved / noise.std).delta(epsilon)
-            true += f", with delta {reached:.2g} at the claimed epsilon"
+            true += f", with delta at most {_up(reached):.3g} at the claimed epsilon"
         why = (
             "Pays 2 accuracy / mu where a point with that gap may lie sqrt(2 accuracy / mu) off. "
             if delta > 0

@@ -58,12 +58,12 @@ def below_bound(rows: Sequence[Row], name: str, keys: Sequence[str], bound: str 
 
 
 def keeps_budget(rows: Sequence[Row], name: str, keys: Sequence[str]) -> Check:
-    """Check that the printed noise gives the claimed budget where every run of the solver meets its accuracy.
+    """Check that the printed noise provably gives the claimed budget where every run of the solver meets its accuracy.
 
     Parameters
     ----------
     rows : sequence of dict
-        Runs as printed, with ``true_epsilon`` at the claimed delta.
+        Runs as printed, with ``true_epsilon``, an upper bound, at the claimed delta.
     name : str
         What the statement begins with.
     keys : sequence of str
@@ -73,9 +73,10 @@ def keeps_budget(rows: Sequence[Row], name: str, keys: Sequence[str]) -> Check:
     shares = [cell["true_epsilon"] / cell["epsilon"] for cell in cells]
     kept = sum(share <= 1 + 1e-9 for share in shares)
     return Check(
-        f"{name}: the printed noise gives the claimed budget where every run meets the accuracy",
+        f"{name}: the printed noise provably gives the claimed budget where every run meets the accuracy",
         kept == len(cells) and bool(cells),
-        f"{kept} of {len(cells)} cells, true epsilon {min(shares):.2f} to {max(shares):.2f} of the claimed one",
+        f"proven in {kept} of {len(cells)} cells, epsilon at most {min(shares):.2f} to {max(shares):.2f} of the "
+        "claimed one",
     )
 
 
