@@ -51,8 +51,8 @@ _UNLISTED = (
 _LOOSE = (
     " The convex class does not keep its bound: the accuracy printed in Theorem 3.4 (2b), L R ratio^(3/2), lacks the "
     "divisor (1 + spread/epsilon)^2 that the same theorem has for delta = 0, so that the noise pays for an accuracy "
-    "far too loose at small epsilon. The extra cell n = 1,000,000, epsilon = 0.1, d = 2 shows it. Algorithm 6 does "
-    "not keep its budget either: its Gaussian density is printed with 2 epsilon^2 in place of epsilon^2."
+    "far too loose at small epsilon. The extra cell n = 1,000,000, epsilon = 0.1, d = 2 shows it. Algorithm 6 is "
+    "not shown to keep its budget either: its Gaussian density is printed with 2 epsilon^2 in place of epsilon^2."
 )
 
 
