@@ -83,7 +83,7 @@ def smallest_mu(hits: int, false_hits: int, runs: int) -> float:
     Examples
     --------
     >>> round(smallest_mu(1000, 0, 1000), 2)
-    4.36
+    4.37
     """
     power = clopper_pearson_lower(hits, runs, _ERROR)
     size = clopper_pearson_upper(false_hits, runs, _ERROR)
