@@ -106,7 +106,7 @@ def printed_constants(
     --------
     >>> found = printed_constants(L1Norm(3), 1000, 5, 1.0, 1e-5, radius=2.0)
     >>> round(found.std / 3**0.5, 4), round(found.curvature_ratio, 4)
-    (10.0057, 0.0576)
+    (10.0052, 0.0576)
     """
     outputs = loss.outputs
     largest = 1.0 if isinstance(loss, L1Norm) else loss.lipschitz
