@@ -1,0 +1,338 @@
+"""Reading the content of a model file: every part is checked, derived again, and refused where parts do not agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from dpconvex.privacy.certificate import Certificate, CertificateError, _same, calibrate
+from dpconvex.privacy.description import rebuild
+
+from .labels import declared_classes
+
+__all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificate", "parse_model"]
+
+FORMAT = "dpconvex-model-1"
+# Tools of one process, not facts about the model.
+NOT_SAVED = ("ledger", "random_state", "verbose")
+_FIELDS: dict[str, Any] = {
+    "format": str,
+    "version": str,
+    "estimator": str,
+    "parameters": dict,
+    "omitted": list,
+    "n_features": int,
+    "feature_names": (list, type(None)),
+    "columns": (dict, type(None)),
+    "coef": list,
+    "intercept": (int, float, list),
+    "classes": (list, type(None)),
+    "released": dict,
+    "certificate": dict,
+}
+# What wrong values raise while an estimator or certificate is rebuilt from them.
+_REBUILDING = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+class ModelFileError(ValueError):
+    """A model cannot be saved, or a file is not a consistent model."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How the columns of a table become the columns of ``X``: public facts.
+
+    Attributes
+    ----------
+    features : tuple of str
+        Columns of numbers, first in ``X``.
+    categories : mapping of str to tuple of str
+        Columns of text with their declared categories, one indicator each, after the numbers.
+    target : str
+        The column that was learned.
+    """
+
+    features: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns of ``X``."""
+        indicators = [f"{name}={item}" for name, items in self.categories.items() for item in items]
+        return [*self.features, *indicators]
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
+
+    estimator: Any
+    columns: Columns | None = None
+
+
+def parse_model(data: Mapping[str, Any]) -> ModelFile:
+    """Return what the content of a model file stands for, after all checks."""
+    # Absurd numbers of a stranger overflow on the way to being refused; that is no news.
+    with np.errstate(all="ignore"):
+        return _parse(data)
+
+
+def parse_certificate(data: Mapping[str, Any]) -> Certificate:
+    """Return a verified certificate from the content of its file, or raise CertificateError."""
+    try:
+        with np.errstate(all="ignore"):
+            certificate = Certificate.from_json(json.dumps(data))
+            certificate.verify()
+            # JSON has no order; people read the terms in that of the phases.
+            facts = (certificate.bounds, certificate.guarantee, certificate.parameters)
+            order = calibrate(certificate.mechanism, *facts).noise
+    except CertificateError:
+        raise
+    except _REBUILDING as error:
+        raise CertificateError("The certificate is malformed.") from error
+    return replace(certificate, noise={name: certificate.noise[name] for name in order})
+
+
+def _parse(data: Mapping[str, Any]) -> ModelFile:
+    _check_fields(data)
+    try:
+        certificate = parse_certificate(data["certificate"])
+    except CertificateError as error:
+        raise ModelFileError(f"The model's certificate is not valid. {error}") from error
+    model = _rebuild_estimator(data)
+    _check_certificate(model, certificate, data)
+    _set_fitted(model, certificate, data)
+    return ModelFile(model, _columns_from_dict(data))
+
+
+def _check_fields(data: Mapping[str, Any]) -> None:
+    if data.get("format") != FORMAT:
+        raise ModelFileError(f"A model file must have the format {FORMAT!r}.")
+    if set(data) != set(_FIELDS):
+        wrong = sorted(set(data) ^ set(_FIELDS))[:10]
+        raise ModelFileError(f"A model file must have the fields {sorted(_FIELDS)}. Check {wrong}.")
+    for name, kind in _FIELDS.items():
+        if not isinstance(data[name], kind) or isinstance(data[name], bool):
+            raise ModelFileError(f"The model file's '{name}' has the wrong type.")
+    if data["estimator"] not in known_estimators():
+        raise ModelFileError(
+            f"The model file's 'estimator' must be one of {sorted(known_estimators())}."
+        )
+    if data["n_features"] < 1:
+        raise ModelFileError("The model file's 'n_features' must be positive.")
+    names = data["feature_names"]
+    if names is not None:
+        _check_names("feature_names", names)
+        if len(names) != data["n_features"]:
+            raise ModelFileError("The model file's 'feature_names' do not match 'n_features'.")
+
+
+def _check_names(name: str, values: Any) -> None:
+    whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    if not whole or len(set(values)) < len(values):
+        raise ModelFileError(f"The model file's '{name}' must be a list of different strings.")
+
+
+def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
+    """Return an unfitted estimator with the file's parameters."""
+    kind = known_estimators()[data["estimator"]]
+    allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
+    parameters, omitted = data["parameters"], data["omitted"]
+    _check_names("omitted", omitted)
+    if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
+        raise ModelFileError(
+            f"The model file's 'parameters' and 'omitted' must name the parameters of "
+            f"{data['estimator']}, each once."
+        )
+    try:
+        values = {
+            name: rebuild(value) if isinstance(value, dict) else value
+            for name, value in parameters.items()
+        }
+        return kind(**values)
+    except _REBUILDING as error:
+        raise ModelFileError("The model file's 'parameters' are malformed.") from error
+
+
+def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+    """Raise unless the certificate is the one that the parameters lead to.
+
+    A file of another version, or one that lacks a parameter, may rest on other defaults: then what
+    the parameters do say is compared.
+    """
+    bounds, width = certificate.bounds, data["n_features"]
+    try:
+        if bounds.n_features != width:
+            raise ModelFileError("The model file's 'n_features' differs from its certificate's.")
+        if data["version"] == package_version() and not data["omitted"]:
+            found, expected = (
+                json.loads(item.to_json())
+                for item in (
+                    certificate,
+                    model.certify(bounds.n_samples, width, **_counts(certificate)),
+                )
+            )
+            for plain in (found, expected):
+                del plain["digest"], plain["sampler"]  # a seed is not saved
+            wrong = sorted(name for name in expected if not _same(found[name], expected[name]))
+        else:
+            pairs = _stated_facts(model, certificate, width)
+            wrong = sorted(
+                name for name, (found, value) in pairs.items() if not _same(found, value)
+            )
+    except ModelFileError:
+        raise
+    except _REBUILDING as error:
+        raise ModelFileError("The model file's 'parameters' do not allow a private fit.") from error
+    if wrong:
+        raise ModelFileError(
+            f"The model's certificate does not follow from its parameters: check {wrong}."
+        )
+
+
+def _counts(certificate: Certificate) -> dict[str, Any]:
+    """Return what ``certify`` must be told beyond the shape: the number of outputs or of classes."""
+    outputs = getattr(certificate.bounds.loss, "outputs", None)
+    if outputs is not None:
+        return {"n_outputs": outputs}
+    parameters = certificate.parameters
+    return {"n_classes": parameters["n_classes"]} if "n_classes" in parameters else {}
+
+
+def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str, tuple[Any, Any]]:
+    """Return, by name, what the certificate says and what the parameters say."""
+    bounds = certificate.bounds
+    facts = model._public_facts(bounds.n_samples, width)
+    pairs = {
+        "guarantee": (certificate.guarantee, facts.guarantee),
+        "n_samples": (bounds.n_samples, facts.n_samples),
+        "neighbors": (bounds.neighbors, model.neighbors),
+        **{
+            name: (certificate.parameters.get(name), value)
+            for name, value in facts.parameters.items()
+        },
+    }
+    if hasattr(facts, "row_map"):
+        pairs["fit_intercept"] = (bounds.fit_intercept, bool(model.fit_intercept))
+        pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
+    return pairs
+
+
+def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+    coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
+    width = data["n_features"]
+    shapes: list[Any] = [((width,), ())]
+    classes = data["classes"]
+    if (classes is not None) != is_classifier(model):
+        raise ModelFileError("The model file must hold 'classes' for classifiers only.")
+    if classes is not None:
+        _check_classes(model, certificate, classes)
+        rows = 1 if len(classes) == 2 else len(classes)
+        shapes = [((rows, width), (rows,))]
+    if (coef.shape, intercept.shape) not in shapes:
+        raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
+    model.n_features_in_ = width
+    if data["feature_names"] is not None:
+        model.feature_names_in_ = np.array(data["feature_names"], dtype=object)
+    if classes is not None:
+        model.classes_ = np.array(classes)
+    model.coef_ = coef
+    model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
+    model.released_ = data["released"]
+    model.certificate_ = certificate
+
+
+def _check_classes(model: Any, certificate: Certificate, classes: list[Any]) -> None:
+    """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
+    if len(classes) < 2 or len({type(item) for item in classes}) > 1:
+        raise ModelFileError("The model file's 'classes' must be at least two labels.")
+    if not isinstance(classes[0], (str, int, float)) or len(set(classes)) < len(classes):
+        raise ModelFileError("The model file's 'classes' must be different plain labels.")
+    if classes != sorted(classes):
+        raise ModelFileError("The model file's 'classes' must be sorted.")
+    if len(classes) != certificate.parameters.get("n_classes"):
+        raise ModelFileError("The model file's 'classes' are not as many as its certificate says.")
+    try:
+        declared = declared_classes(model.classes, type(model).__name__)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError("The model file's parameter 'classes' is malformed.") from error
+    if declared is not None and declared.tolist() != classes:
+        raise ModelFileError("The model file's 'classes' differ from its parameter 'classes'.")
+
+
+def _finite_array(name: str, value: Any) -> np.ndarray:
+    """Return an array of floats; booleans, text, ragged lists and infinities are refused."""
+    plain = [value]
+    while plain and all(isinstance(item, list) for item in plain):
+        plain = [inner for item in plain for inner in item]
+    if not all(type(item) in (int, float) for item in plain):
+        raise ModelFileError(f"The model file's '{name}' must hold numbers.")
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (ValueError, OverflowError):
+        raise ModelFileError(f"The model file's '{name}' must be an array of numbers.") from None
+    if not np.isfinite(array).all():
+        raise ModelFileError(f"The model file's '{name}' must hold finite numbers.")
+    return array
+
+
+def columns_to_dict(columns: Columns) -> dict[str, Any]:
+    return {
+        "features": list(columns.features),
+        "categories": {name: list(items) for name, items in columns.categories.items()},
+        "target": columns.target,
+    }
+
+
+def _columns_from_dict(data: Mapping[str, Any]) -> Columns | None:
+    plain = data["columns"]
+    if plain is None:
+        return None
+    if set(plain) != {"features", "categories", "target"} or not isinstance(plain["target"], str):
+        raise ModelFileError("The model file's 'columns' are malformed.")
+    categories = plain["categories"]
+    if not isinstance(categories, dict):
+        raise ModelFileError("The model file's 'categories' are malformed.")
+    _check_names("columns", plain["features"])
+    for items in categories.values():
+        _check_names("categories", items)
+    columns = Columns(
+        tuple(plain["features"]),
+        {name: tuple(items) for name, items in categories.items()},
+        plain["target"],
+    )
+    if columns.names != data["feature_names"]:
+        raise ModelFileError("The model file's 'columns' do not lead to its 'feature_names'.")
+    return columns
+
+
+def known_estimators() -> dict[str, Any]:
+    """Return the classes that a file may name."""
+    import dpconvex.estimators as estimators
+
+    names = {name: getattr(estimators, name) for name in estimators.__all__}
+    return {
+        name: kind
+        for name, kind in names.items()
+        if isinstance(kind, type) and hasattr(kind, "certify") and hasattr(kind, "get_params")
+    }
+
+
+def package_version() -> str:
+    import dpconvex
+
+    return dpconvex.__version__
