@@ -1,11 +1,12 @@
 """The runner resumes, survives failing cells and runs each study once; pages say what was found."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from dpconvex.experiments.exhibit import Check, Exhibit, Study, select, summarise
-from dpconvex.experiments.pages import write_exhibit, write_index
+from dpconvex.experiments.pages import Outcome, write_exhibit, write_index
 from dpconvex.experiments.runner import run_studies
 
 
@@ -98,8 +99,14 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     assert (tmp_path / "toy/figure-1.png").stat().st_size > 1000
     lines = (tmp_path / "toy/figure-1.csv").read_text().splitlines()
     assert lines[0] == "n,algorithm,variant,risk,std,error,repeats"
-    index = write_index([outcome], tmp_path, True, 0.1).read_text()
-    assert "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 |" in index
+    index = write_index([outcome], tmp_path, True).read_text()
+    line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | fewer |"
+    assert line in index
+    # A later run of something else keeps what stands there.
+    other = Outcome(replace(outcome.exhibit, paper="other"), "matches", outcome.checks)
+    index = write_index([other], tmp_path, False).read_text()
+    assert line in index
+    assert "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all |" in index
 
 
 def test_means_leave_out_what_failed():

@@ -85,7 +85,7 @@ def reproduce(
             report=report,
         )
     outcomes = [write_exhibit(exhibit, results, out, quick) for exhibit in chosen]
-    index = write_index(outcomes, out, quick, sum(results.seconds.values()) / 60)
+    index = write_index(outcomes, out, quick)
     if json_:
         print_json(
             {
@@ -114,7 +114,8 @@ def reproduce(
         console().print(
             f"{failed} cells failed; their pages say how, and the next run tries them again."
         )
-    console().print(f"Written: {index}")
+    minutes = sum(results.seconds.values()) / 60
+    console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
 
 
 def _list(json_: bool) -> None:

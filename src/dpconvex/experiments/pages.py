@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -168,56 +169,53 @@ def _draw(exhibit: Exhibit, rows: list[Row], path: Path) -> None:
     Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool, minutes: float) -> Path:
-    """Write ``index.md``: every exhibit with its verdict.
+def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool) -> Path:
+    """Write ``index.md``: every exhibit with its verdict, those of earlier runs in the same folder too.
 
     Parameters
     ----------
     outcomes : iterable of Outcome
-        In the order of the catalogue.
+        Of this run.
     folder : Path
         Root of all pages.
     quick : bool
         Whether fewer repeats were run.
-    minutes : float
-        Processor minutes behind the pages.
 
     Returns
     -------
     Path
         The page.
     """
-    listed = list(outcomes)
+    memory = folder / "runs" / "index.json"
+    known = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
+    for outcome in outcomes:
+        exhibit = outcome.exhibit
+        known[exhibit.name] = {
+            "": f"[{exhibit.label}]({exhibit.name}.md)",
+            "what": exhibit.title,
+            "verdict": outcome.verdict,
+            "paper's claims that hold": outcome.share("paper"),
+            "ours that hold": outcome.share("dpconvex"),
+            "repeats": "fewer" if quick else "all",
+        }
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.write_text(json.dumps(known, indent=2), encoding="utf-8")
     counts: dict[str, int] = {}
-    for outcome in listed:
-        counts[outcome.verdict] = counts.get(outcome.verdict, 0) + 1
+    for entry in known.values():
+        counts[entry["verdict"]] = counts.get(entry["verdict"], 0) + 1
     lines = [
         "# Tables and figures of the five papers, run again",
         "",
         "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), soundly calibrated "
         "(`sound`) and our default (`dpconvex`) on the same data and seeds, the privacy each truly has, and a verdict "
-        "computed from the numbers.",
-        "",
-        f"`dpconvex reproduce all{' --quick' if quick else ''}`, {minutes:.0f} processor minutes. "
+        "computed from the numbers. Written by `dpconvex reproduce`; `--quick` runs fewer repeats. "
         + ", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
         + ".",
         "",
     ]
-    for paper in dict.fromkeys(outcome.exhibit.paper for outcome in listed):
+    for paper in dict.fromkeys(name.partition("/")[0] for name in known):
         lines += [f"## {paper}", ""]
-        lines += _markdown(
-            [
-                {
-                    "": f"[{outcome.exhibit.label}]({outcome.exhibit.name}.md)",
-                    "what": outcome.exhibit.title,
-                    "verdict": outcome.verdict,
-                    "paper's claims that hold": outcome.share("paper"),
-                    "ours that hold": outcome.share("dpconvex"),
-                }
-                for outcome in listed
-                if outcome.exhibit.paper == paper
-            ]
-        )
+        lines += _markdown([known[name] for name in known if name.startswith(f"{paper}/")])
         lines.append("")
     page = folder / "index.md"
     page.write_text("\n".join(lines), encoding="utf-8")
