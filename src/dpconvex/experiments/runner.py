@@ -223,11 +223,11 @@ def _run_batch(
         ProcessPoolExecutor(workers, context, signal.signal, ignore) as pool,
     ):
         running: dict[Future[Any], tuple[Study, Cell]] = {}
-        todo = iter(batch)
+        remaining = iter(batch)
         try:
             while True:
                 # A short queue: what is not submitted need not be cancelled.
-                for study, cell in todo:
+                for study, cell in remaining:
                     running[pool.submit(_measure, study.measure, cell)] = (study, cell)
                     if len(running) > 2 * workers:
                         break
