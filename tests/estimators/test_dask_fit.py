@@ -222,3 +222,12 @@ def test_a_worker_killed_in_a_fit_changes_nothing(tmp_path):
     assert Path(last_words).exists(), "no worker was killed: the test shows nothing"
     assert_same(model, expected)
     assert len(ledger.entries()) == 1
+
+
+def test_numbers_beside_text_are_no_labels():
+    X = np.random.default_rng(0).uniform(0, 1, (40, 2))
+    y = np.array(["a", 1] * 20, dtype=object)
+    with pytest.raises(ValueError, match="must hold labels"):
+        DPLogisticRegression(feature_bounds=(0, 1)).fit(
+            da.from_array(X, chunks=(20, 2)), da.from_array(y, chunks=20)
+        )

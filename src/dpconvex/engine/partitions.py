@@ -175,8 +175,8 @@ _PROBLEMS = {
     "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
     "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
     "lengths": _LENGTHS,
-    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: whole numbers or "
-    f"text, at most {MOST_LABELS} different ones. Got others instead.",
+    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: all whole numbers or "
+    f"all text, at most {MOST_LABELS} different ones. Got others instead.",
 }
 
 
@@ -220,7 +220,10 @@ def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Return the distinct labels of a partition; None if they are not labels or too many."""
     if y.dtype.kind == "f" and not (y == np.round(y)).all():
         return None
-    labels = np.unique(y)
+    try:
+        labels = np.unique(y)
+    except TypeError:  # numbers beside text
+        return None
     return labels if labels.size <= MOST_LABELS else None
 
 

@@ -159,15 +159,9 @@ class ObjectivePerturbation:
 
         noise = NoiseSource.of(rng)
         terms = certificate.noise
-        size = terms["objective"]["dimension"]
-        if terms["objective"]["distribution"] == "gaussian":
-            tilt = noise.gaussian(terms["objective"]["std"], size)
-        else:
-            tilt = noise.l2_laplace(terms["objective"]["scale"], size)
-        tilt = tilt / certificate.bounds.n_samples
+        tilt = noise.draw(terms["objective"]) / certificate.bounds.n_samples
         clamped = with_clamped_targets(objective, certificate.bounds, float(np.linalg.norm(tilt)))
         tilted = clamped.with_linear(tilt)
-        point = certified_point(self.solver, tilted, np.zeros(size), certificate.solver_tolerance)
-        if terms["release"]["distribution"] == "gaussian":
-            return noise.add_gaussian(point, terms["release"]["std"])
-        return noise.add_l2_laplace(point, terms["release"]["scale"])
+        start = np.zeros(tilt.size)
+        point = certified_point(self.solver, tilted, start, certificate.solver_tolerance)
+        return noise.add(point, terms["release"])

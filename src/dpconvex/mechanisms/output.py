@@ -199,12 +199,7 @@ class OutputPerturbation:
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
         noise = NoiseSource.of(rng)
-        term = certificate.noise["release"]
-        point = self.minimise(objective, certificate)
-        if term["distribution"] == "gaussian":
-            released = noise.add_gaussian(point, term["std"])
-        else:
-            released = noise.add_l2_laplace(point, term["scale"])
+        released = noise.add(self.minimise(objective, certificate), certificate.noise["release"])
         radius = certificate.parameters.get(RADIUS)
         if radius is not None:  # a projection of what was released: no privacy cost
             released = released * min(1.0, radius / max(float(np.linalg.norm(released)), 1e-300))

@@ -145,21 +145,16 @@ class PairwiseObjectivePerturbation:
         from dpconvex.solvers import certified_point
 
         noise, terms = NoiseSource.of(rng), certificate.noise
-        size = terms["objective"]["dimension"]
-        if terms["objective"]["distribution"] == "gaussian":
-            tilt = noise.gaussian(terms["objective"]["std"], size)
-        else:
-            tilt = noise.l2_laplace(terms["objective"]["scale"], size)
+        tilt = noise.draw(terms["objective"])
         unit = 1.0
         if "lengths" in terms:
             objective, unit = self._in_units(objective, certificate, noise)
             if record is not None:
                 record["row_length"] = unit
         tilted = objective.with_linear(tilt)
-        point = certified_point(self.solver, tilted, np.zeros(size), certificate.solver_tolerance)
-        if terms["release"]["distribution"] == "gaussian":
-            return noise.add_gaussian(point, terms["release"]["std"]) / unit
-        return noise.add_l2_laplace(point, terms["release"]["scale"]) / unit
+        start = np.zeros(tilt.size)
+        point = certified_point(self.solver, tilted, start, certificate.solver_tolerance)
+        return noise.add(point, terms["release"]) / unit
 
     @staticmethod
     def _in_units(

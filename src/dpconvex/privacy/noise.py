@@ -9,6 +9,7 @@ operating system. A fixed seed is for tests: whoever knows it can subtract the n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -85,3 +86,15 @@ class NoiseSource:
         """Return ``value`` plus l2-Laplace noise, from the floating-point sampler."""
         value = np.asarray(value, dtype=np.float64)
         return value + self.l2_laplace(scale, value.size)
+
+    def draw(self, term: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return noise as a term of a certificate states it: its distribution, size and dimension."""
+        if term["distribution"] == "gaussian":
+            return self.gaussian(term["std"], term["dimension"])
+        return self.l2_laplace(term["scale"], term["dimension"])
+
+    def add(self, value: NDArray[np.float64], term: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return ``value`` plus the noise that a term of a certificate states, exact where that is Gaussian."""
+        if term["distribution"] == "gaussian":
+            return self.add_gaussian(value, term["std"])
+        return self.add_l2_laplace(value, term["scale"])
