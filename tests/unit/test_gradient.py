@@ -114,7 +114,7 @@ def test_more_data_buy_more_effort():
         plan_gradient(facts(Pinball(0.9), n)[1], 0.5, NoisyGradientDescent().settings())
         for n in (100, 500, 2_000, 100_000)
     ]
-    assert [plan.rounds for plan in plans] == [0, 1, 1, 2]
+    assert [plan.course.rounds for plan in plans] == [0, 1, 1, 2]
     assert [plan.finds_scale for plan in plans] == [False, False, True, True]
     errors = [plan.relative_error for plan in plans]
     assert errors == sorted(errors, reverse=True)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dpconvex.estimators.summary import shown, shown_names
+from dpconvex.estimators.summary import describe_noise, shown, shown_names
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 
@@ -87,7 +87,7 @@ def certificate_table(certificate: Certificate) -> Table:
         ("because", certificate.theorem),
         ("public facts", _facts(bounds)),
     ]
-    rows += [("noise", _noise(name, term)) for name, term in certificate.noise.items()]
+    rows += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
     rows.append(("sampler", certificate.sampler))
     for label, text in rows:
         table.add_row(label, escape(str(text)))
@@ -101,16 +101,6 @@ def _facts(bounds: Any) -> str:
     if hasattr(bounds, "row_norm"):
         facts += f", row norm {bounds.row_norm:.4g}"
     return facts + f", penalty alpha {bounds.alpha:.4g}"
-
-
-def _noise(name: str, term: Any) -> str:
-    if not isinstance(term, dict):
-        return f"{name}: {term}"
-    size = next((key for key in ("std", "scale") if key in term), None)
-    text = f"{name}: {term.get('distribution', 'noise')}"
-    if size is not None:
-        text += f", {size} {term[size]:.4g}"
-    return text + (f", per coordinate of the {term['added_to']}" if "added_to" in term else "")
 
 
 def coefficient_table(model: Any) -> Table:

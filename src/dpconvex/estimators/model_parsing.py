@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from dpconvex.privacy.certificate import Certificate, CertificateError, _same, calibrate
+from dpconvex.privacy.certificate import Certificate, CertificateError
 from dpconvex.privacy.description import rebuild
 
 from .labels import declared_classes
@@ -20,6 +21,8 @@ __all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificat
 FORMAT = "dpconvex-model-1"
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
+# Parameters that may be objects of the user's own classes. The certificate states what matters of them.
+OMITTABLE = ("kernel", "loss", "mechanism")
 _FIELDS: dict[str, Any] = {
     "format": str,
     "version": str,
@@ -97,18 +100,17 @@ def parse_certificate(data: Mapping[str, Any]) -> Certificate:
         with np.errstate(all="ignore"):
             certificate = Certificate.from_json(json.dumps(data))
             certificate.verify()
-            # JSON has no order; people read the terms in that of the phases.
-            facts = (certificate.bounds, certificate.guarantee, certificate.parameters)
-            order = calibrate(certificate.mechanism, *facts).noise
     except CertificateError:
         raise
     except _REBUILDING as error:
         raise CertificateError("The certificate is malformed.") from error
-    return replace(certificate, noise={name: certificate.noise[name] for name in order})
+    return certificate
 
 
 def _parse(data: Mapping[str, Any]) -> ModelFile:
     _check_fields(data)
+    # The size of everything that follows is that of numbers which stand in the file.
+    _check_shapes(data)
     try:
         certificate = parse_certificate(data["certificate"])
     except CertificateError as error:
@@ -153,6 +155,11 @@ def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     parameters, omitted = data["parameters"], data["omitted"]
     _check_names("omitted", omitted)
+    if not set(omitted) <= set(OMITTABLE):
+        raise ModelFileError(
+            f"The model file's 'omitted' may name {sorted(OMITTABLE)} only: whatever else is missing, nothing can be "
+            "checked."
+        )
     if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
         raise ModelFileError(
             f"The model file's 'parameters' and 'omitted' must name the parameters of "
@@ -169,33 +176,14 @@ def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
 
 
 def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
-    """Raise unless the certificate is the one that the parameters lead to.
+    """Raise unless the certificate is about the estimator that the parameters describe.
 
-    A file of another version, or one that lacks a parameter, may rest on other defaults: then what
-    the parameters do say is compared.
+    What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
+    as stated, whatever this version would choose.
     """
-    bounds, width = certificate.bounds, data["n_features"]
     try:
-        if bounds.n_features != width:
-            raise ModelFileError("The model file's 'n_features' differs from its certificate's.")
-        if data["version"] == package_version() and not data["omitted"]:
-            found, expected = (
-                json.loads(item.to_json())
-                for item in (
-                    certificate,
-                    model.certify(bounds.n_samples, width, **_counts(certificate)),
-                )
-            )
-            for plain in (found, expected):
-                del plain["digest"], plain["sampler"]  # a seed is not saved
-            wrong = sorted(name for name in expected if not _same(found[name], expected[name]))
-        else:
-            pairs = _stated_facts(model, certificate, width)
-            wrong = sorted(
-                name for name, (found, value) in pairs.items() if not _same(found, value)
-            )
-    except ModelFileError:
-        raise
+        pairs = _stated_facts(model, certificate, data)
+        wrong = sorted(name for name, (found, value) in pairs.items() if not _same(found, value))
     except _REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' do not allow a private fit.") from error
     if wrong:
@@ -204,20 +192,14 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
         )
 
 
-def _counts(certificate: Certificate) -> dict[str, Any]:
-    """Return what ``certify`` must be told beyond the shape: the number of outputs or of classes."""
-    outputs = getattr(certificate.bounds.loss, "outputs", None)
-    if outputs is not None:
-        return {"n_outputs": outputs}
-    parameters = certificate.parameters
-    return {"n_classes": parameters["n_classes"]} if "n_classes" in parameters else {}
-
-
-def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str, tuple[Any, Any]]:
+def _stated_facts(
+    model: Any, certificate: Certificate, data: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
     """Return, by name, what the certificate says and what the parameters say."""
-    bounds = certificate.bounds
+    bounds, width = certificate.bounds, data["n_features"]
     facts = model._public_facts(bounds.n_samples, width)
     pairs = {
+        "n_features": (bounds.n_features, width),
         "guarantee": (certificate.guarantee, facts.guarantee),
         "n_samples": (bounds.n_samples, facts.n_samples),
         "neighbors": (bounds.neighbors, model.neighbors),
@@ -226,25 +208,58 @@ def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str,
             for name, value in facts.parameters.items()
         },
     }
+    given = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if value is not None and name not in data["omitted"]
+    }
+    # Facts of the certificate that are parameters of the estimator under the same name.
+    for item in fields(bounds):
+        if item.name in given and item.name not in ("loss", "coef_bound", "row_norm"):
+            pairs[item.name] = (getattr(bounds, item.name), given[item.name])
+    if isinstance(given.get("mechanism", "auto"), str) and given.get("mechanism", "auto") != "auto":
+        named = certificate.mechanism.removeprefix("auc-").removeprefix("structured-")
+        pairs["mechanism"] = (named, given["mechanism"])
     if hasattr(facts, "row_map"):
-        pairs["fit_intercept"] = (bounds.fit_intercept, bool(model.fit_intercept))
+        pairs["fit_intercept"] = (
+            getattr(bounds, "fit_intercept", False),
+            facts.row_map.fit_intercept,
+        )
+    if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
+        pairs["max_norm"] = (bounds.max_norm, facts.max_norm)
     return pairs
+
+
+def _same(found: Any, expected: Any) -> bool:
+    """Compare numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
+    if isinstance(expected, (list, tuple)):
+        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+            return False
+        return all(map(_same, found, expected))
+    if isinstance(expected, float) and not isinstance(found, bool):
+        return isinstance(found, (int, float)) and math.isclose(found, expected, rel_tol=1e-9)
+    return bool(found == expected)
+
+
+def _check_shapes(data: Mapping[str, Any]) -> None:
+    """Raise unless coefficients and intercept have the shape that the numbers of columns and classes imply."""
+    width, classes = data["n_features"], data["classes"]
+    rows = None if classes is None else 1 if len(classes) == 2 else len(classes)
+    shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
+    found = tuple(_finite_array(name, data[name]).shape for name in ("coef", "intercept"))
+    if found != shapes:
+        raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
 
 
 def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
     coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
     width = data["n_features"]
-    shapes: list[Any] = [((width,), ())]
     classes = data["classes"]
     if (classes is not None) != is_classifier(model):
         raise ModelFileError("The model file must hold 'classes' for classifiers only.")
     if classes is not None:
         _check_classes(model, certificate, classes)
-        rows = 1 if len(classes) == 2 else len(classes)
-        shapes = [((rows, width), (rows,))]
-    if (coef.shape, intercept.shape) not in shapes:
-        raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
     model.n_features_in_ = width
     if data["feature_names"] is not None:
         model.feature_names_in_ = np.array(data["feature_names"], dtype=object)

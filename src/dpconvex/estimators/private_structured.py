@@ -308,14 +308,12 @@ def _target_limit(certificate: Certificate) -> float:
     Bounds on the noise below are exceeded with negligible probability; if one is, targets are clamped a little early.
     """
     bounds, terms = certificate.bounds, certificate.noise
-    d, n = bounds.dimension, bounds.n_samples
+    n = bounds.n_samples
     if "gradients" in terms:
         descent = certificate.parameters["descent"]
-        longest = bounds.lipschitz + terms["gradients"]["std"] * (math.sqrt(d) + 9) / n
+        longest = bounds.lipschitz + terms["gradients"].largest / n
         return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
-    term = terms["objective"]
-    size = term["std"] * (math.sqrt(d) + 9) if "std" in term else term["scale"] * (2 * d + 80)
-    return float(bounds.target_reach(size / n))
+    return float(bounds.target_reach(terms["objective"].largest / n))
 
 
 def _read(name: str, data: Any, axes: int, owner: str) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,17 +43,10 @@ class SparseOutput(OutputPerturbation):
     ) -> NDArray[np.float64]:
         """Return the noisy minimiser with its small coefficients, the intercept apart, set to zero."""
         released = super().release(objective, certificate, rng, record)
-        small = np.abs(released) < certificate.parameters["threshold"] * _noise_std(
-            certificate.noise
-        )
+        spread = certificate.noise["release"].spread
+        small = np.abs(released) < certificate.parameters["threshold"] * spread
         small[: int(certificate.bounds.fit_intercept)] = False
         return np.where(small, 0.0, released)
-
-
-def _noise_std(noise: Mapping[str, Any]) -> float:
-    """Return the standard deviation of one coefficient's noise; for l2-Laplace ``E ||z||^2 = d (d + 1) scale^2``."""
-    term = noise["release"]
-    return float(term.get("std", term.get("scale", 0.0) * math.sqrt(term["dimension"] + 1)))
 
 
 class DPRobustClassifier(PrivateLinearClassifier):

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.privacy.terms import NoiseTerm
+
 __all__ = ["Summary", "cut", "describe_noise", "shown", "shown_names", "summary_text"]
 
 WIDTH = 48  # of a name
@@ -41,10 +43,11 @@ class Summary:
         return self.text
 
 
-def describe_noise(name: str, term: dict[str, Any]) -> str:
+def describe_noise(name: str, term: NoiseTerm) -> str:
     """Return one noise term in words."""
-    size = "std" if "std" in term else "scale"
-    return f"{name}: {term['distribution']}, {size} {term[size]:.4g} per coordinate of the {term['added_to']}"
+    size = "std" if term.distribution == "gaussian" else "scale"
+    times = f", {term.releases} times" if term.releases > 1 else ""
+    return f"{name}: {term.distribution}, {size} {term.scale:.4g} per coordinate of the {term.added_to}{times}"
 
 
 def summary_text(model: Any) -> str:

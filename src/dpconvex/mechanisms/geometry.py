@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm
 
 from .search import private_median
+from .symmetric import release_symmetric
 
 Array = NDArray[np.float64]
 
@@ -82,8 +84,8 @@ def private_coordinates(
     max_norm: float,
     rounds: int,
     reach: float,
-    count_std: float,
-    moment_std: float,
+    counts: NoiseTerm,
+    moments: NoiseTerm,
     noise: NoiseSource,
 ) -> Coordinates:
     """Return whitening coordinates from released counts and moments.
@@ -102,8 +104,8 @@ def private_coordinates(
         How often to look.
     reach : float
         Influence bound of the result in units of ``sqrt(n_features)``.
-    count_std, moment_std : float
-        Noise on each count, and per diagonal entry of each matrix of sums.
+    counts, moments : NoiseTerm
+        Noise on each count, and on each matrix of sums.
     noise : NoiseSource
         Where noise comes from.
     """
@@ -119,12 +121,11 @@ def private_coordinates(
             return frame.lengths(block @ frame.matrix.T)
 
         typical = private_median(
-            rows, length, longest / 2**_OCTAVES, longest, count_std, n_samples, noise
+            rows, length, longest / 2**_OCTAVES, longest, counts, n_samples, noise
         )
         radius = _REACH * typical
-        sums = _moment_sums(rows, frame, radius)
-        sums = sums + _symmetric_noise(dimension, moment_std, noise)
-        matrix, stretch = _whiten(sums / n_samples, moment_std / n_samples, lead)
+        sums = release_symmetric(_moment_sums(rows, frame, radius), moments, noise)
+        matrix, stretch = _whiten(sums / n_samples, moments.scale / n_samples, lead)
         # In units of the radius: u / radius is what the moments were taken of.
         into_radius = np.diag(np.r_[np.ones(lead), np.full(n_features, 1 / radius)])
         current = Coordinates(matrix @ into_radius @ frame.matrix, math.inf, lead, stretch=stretch)
@@ -145,13 +146,6 @@ def _moment_sums(rows: Any, frame: Coordinates, radius: float) -> Array:
 
     (sums,) = rows.sum(part)
     return np.asarray(sums)
-
-
-def _symmetric_noise(size: int, std: float, noise: NoiseSource) -> Array:
-    """Return noise isotropic in Frobenius norm: ``std`` on the diagonal, ``std / sqrt(2)`` beside it."""
-    draws = noise.gaussian(std, size * size).reshape(size, size)
-    upper = np.triu(draws, 1) / math.sqrt(2)
-    return upper + upper.T + np.diag(np.diag(draws))
 
 
 def _whiten(moments: Array, std: float, lead: int) -> tuple[Array, float]:

@@ -18,16 +18,30 @@ from numpy.typing import NDArray
 
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.description import describe, rebuild
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.guarantees import Guarantee, together
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import gaussian_total
 from dpconvex.smoothing import LogisticKernel, convolve
 
 from .geometry import Coordinates, given_coordinates, private_coordinates
-from .gradient_plan import GradientPlan, level_of, normal_height, plan_gradient
+from .gradient_plan import (
+    Course,
+    descent_sensitivities,
+    level_of,
+    normal_height,
+    plan_gradient,
+)
 from .search import private_median
+from .symmetric import entries
 
 Array = NDArray[np.float64]
 Schedule = Callable[[int], Any]
@@ -42,18 +56,13 @@ _MEDIAN_TO_STD = 1.4826  # of a normal law
 
 def total_mu(guarantee: Guarantee, owner: str) -> float:
     """Return the Gaussian DP budget that a guarantee allows."""
-    if isinstance(guarantee, GaussianDP) and guarantee.mu > 0:
-        return guarantee.mu
-    if (
-        isinstance(guarantee, ApproxDP)
-        and guarantee.delta_bound > 0
-        and guarantee.epsilon_bound > 0
-    ):
-        return gaussian_mu(guarantee.epsilon_bound, guarantee.delta_bound)
-    raise ValueError(
-        f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
-        "For pure epsilon use objective or output perturbation."
-    )
+    try:
+        return guarantee.as_gaussian().mu
+    except ValueError:
+        raise ValueError(
+            f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
+            "For pure epsilon use objective or output perturbation."
+        ) from None
 
 
 @calibrates("gradient")
@@ -66,23 +75,35 @@ def calibrate_gradient(
             f"NoisyGradientDescent needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
             "lipschitz=inf. Use Huber(width) in its place."
         )
-    total = total_mu(guarantee, "NoisyGradientDescent")
-    mu = total / math.sqrt(parameters.get("problems", 1))
+    mu = total_mu(guarantee, "NoisyGradientDescent")
+    mu /= math.sqrt(parameters.get("problems", 1))
     plan = plan_gradient(bounds, mu, parameters["gradient"])
-    noise = {
-        name: {
-            "distribution": "gaussian",
-            "std": phase.std(mu),
-            "sensitivity": phase.sensitivity,
-            "releases": phase.releases,
-            "dimension": phase.dimension,
-            "added_to": "sum",
-        }
-        for name, phase in plan.phases.items()
+    return Calibration(
+        {name: phase.term(mu) for name, phase in plan.phases.items()},
+        stated={"course": plan.course.to_dict()},
+    )
+
+
+@proves("gradient")
+def prove_gradient(certificate: Certificate) -> Proof:
+    """Compose the stated sums: their sensitivities follow from the bounds and the stated reach of a record."""
+    bounds, course = certificate.bounds, Course.from_dict(certificate.parameters["course"])
+    moving, constant = descent_sensitivities(bounds, course.rounds > 0, course.reach)
+    size = bounds.dimension
+    releases = {
+        "lengths": (bounds.count_sensitivity(), 1),
+        "moments": (bounds.moment_sensitivity(), entries(size)),
+        "rough gradients": (moving, size),
+        "residuals": (bounds.count_sensitivity(), 1),
+        "constant part": (constant, size),
+        "gradients": (moving, size),
     }
+    if tuple(certificate.noise) != course.phases or "gradients" not in course.phases:
+        raise CertificateError("The certificate's noise is not that of the phases it states.")
+    terms = [certificate.term(name, *releases[name]) for name in certificate.noise]
     relation = bounds.neighbors.replace("_", "-")
-    theorem = f"Gaussian DP composition of released sums, {relation}: mu = {total:.6g}"
-    return Calibration(theorem, noise, 0.0, FLOATING_POINT)
+    theorem = f"Gaussian DP composition of released sums, {relation}"
+    return Proof(together(gaussian_total(terms), certificate.problems), theorem)
 
 
 @dataclass(frozen=True)
@@ -166,9 +187,7 @@ class _Descent:
         self.terms = certificate.noise
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])
-        mu = total_mu(certificate.guarantee, "NoisyGradientDescent")
-        mu /= math.sqrt(certificate.parameters.get("problems", 1))
-        self.plan: GradientPlan = plan_gradient(self.bounds, mu, self.settings)
+        self.plan = Course.from_dict(certificate.parameters["course"])
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"
@@ -199,8 +218,8 @@ class _Descent:
             bounds.max_norm,
             self.plan.rounds,
             self.plan.reach,
-            self.terms["lengths"]["std"],
-            self.terms["moments"]["std"],
+            self.terms["lengths"],
+            self.terms["moments"],
             self.noise,
         )
         self.released["coordinates"] = coordinates.matrix
@@ -212,7 +231,7 @@ class _Descent:
         def rough_width(step: int) -> float:
             return _WIDE * (_ROUGH / _WIDE) ** min(1.0, 2 * step / steps)
 
-        steps = self.terms["rough gradients"]["releases"]
+        steps = self.terms["rough gradients"].releases
         phi = self._descend(
             coordinates,
             start,
@@ -225,7 +244,7 @@ class _Descent:
         scale = self._residual_scale(coordinates.to_rows(phi))
         level = level_of(self.loss)
         height = self.range * normal_height(level) / scale
-        steps = self.terms["gradients"]["releases"]
+        steps = self.terms["gradients"].releases
         # The iterates wander by about progress / 2 * error^2 around their mean: progress is limited by that.
         progress = min(max(0.2 / self.plan.relative_error**2, 4.0), 0.6 * steps)
         return self._descend(
@@ -243,7 +262,7 @@ class _Descent:
         given = self.settings["bandwidth"]
         narrow = NARROW if given is None else given
         wide = max(_FIRST, narrow)
-        steps = self.terms["gradients"]["releases"]
+        steps = self.terms["gradients"].releases
         last_rate = (4 if given is None else 8) * narrow / self.range
 
         def way(step: int) -> float:
@@ -301,8 +320,7 @@ class _Descent:
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
         exact = slope * (coordinates.matrix @ np.asarray(total))
-        std = self.terms["constant part"]["std"]
-        return (exact + self.noise.gaussian(std, exact.size)) / self.n
+        return self.noise.add(exact, self.terms["constant part"]) / self.n
 
     def _residual_scale(self, theta: Array) -> float:
         """Return a private scale of the residuals: the median of their size, times the factor of a normal law."""
@@ -310,8 +328,8 @@ class _Descent:
         def size(block: Array, y: Array, w: Array) -> Array:
             return np.abs(y - block @ theta)
 
-        std = self.terms["residuals"]["std"]
-        median = private_median(self.rows, size, _SMALLEST_SCALE, 1.0, std, self.n, self.noise)
+        counts = self.terms["residuals"]
+        median = private_median(self.rows, size, _SMALLEST_SCALE, 1.0, counts, self.n, self.noise)
         scale = _MEDIAN_TO_STD * median
         self.released["residual_scale"] = scale
         return scale
@@ -326,21 +344,22 @@ class _Descent:
         rate: Schedule,
         averaged: float,
         pull: Schedule = lambda step: 1.0,
-        radius: float = math.inf,
+        radius: float | None = None,
     ) -> Array:
         """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
         term = self.terms[phase]
-        steps, std = term["releases"], term["std"]
+        steps = term.releases
         first_kept = steps - max(1, round(averaged * steps))
         phi, kept = start.copy(), np.zeros_like(start)
         for step in range(steps):
             gradient = self._moving_sum(coordinates, phi, width(step))
-            gradient = (gradient + self.noise.gaussian(std, phi.size)) / self.n
+            gradient = self.noise.add(gradient, term) / self.n
             phi = phi - rate(step) * (gradient + pull(step) * constant)
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
                 penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)
                 phi = np.linalg.solve(np.eye(phi.size) + penalty, phi)
-            phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
+            if radius is not None:
+                phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
             if step >= first_kept:
                 kept += phi
         return kept / (steps - first_kept)

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from scipy.special import ndtri
 
 from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.guarantees import check_number
+from dpconvex.privacy.terms import NoiseTerm
 
 from .search import SEARCH_STEPS
+from .symmetric import entries
 
 
 @dataclass(frozen=True)
@@ -92,18 +96,24 @@ class Phase:
     dimension: int
 
     def std(self, mu: float) -> float:
-        """Return the noise per coordinate."""
-        return self.sensitivity * math.sqrt(self.releases / self.share) / mu
+        """Return the noise per coordinate of a run that may spend ``mu``."""
+        return self.term(mu).scale
+
+    def term(self, mu: float) -> NoiseTerm:
+        """Return the noise of a run that may spend ``mu``."""
+        each = mu * math.sqrt(self.share / self.releases)
+        std = released_scale(each, self.sensitivity, self.dimension)
+        return NoiseTerm("gaussian", std, self.sensitivity, self.dimension, "sum", self.releases)
 
 
 @dataclass(frozen=True)
-class GradientPlan:
-    """The phases of a run and the public choices between them.
+class Course:
+    """The public choices of a run, which its certificate states.
 
     Attributes
     ----------
-    phases : dict of str to Phase
-        In order of execution.
+    phases : tuple of str
+        Names of the releases, in order of execution.
     rounds : int
         Rounds of private geometry; 0 where the rows' own influence bound gives the coordinates.
     reach : float
@@ -113,15 +123,53 @@ class GradientPlan:
     relative_error : float
         Predicted error of the fit in units of the residual scale.
     radius : float
-        Iterates of a noisy fit are kept within this norm.
+        Iterates of a noisy fit are kept within this norm; None for no limit.
     """
 
-    phases: dict[str, Phase]
+    phases: tuple[str, ...]
     rounds: int
     reach: float
     finds_scale: bool
     relative_error: float
-    radius: float = math.inf
+    radius: float | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Course:
+        """Return the course that a certificate states, after checks."""
+        course = cls(**{**data, "phases": tuple(data["phases"])})
+        if (
+            type(course.rounds) is not int
+            or course.rounds < 0
+            or type(course.finds_scale) is not bool
+        ):
+            raise ValueError("The stated rounds of geometry must be an integer of at least 0.")
+        for name in ("reach", "relative_error"):
+            check_number(name, "Course", getattr(course, name), "a number above 0", 0, math.inf)
+        if ("lengths" in course.phases) != (course.rounds > 0):
+            raise ValueError(
+                "Private geometry must be paid for where it is stated, and only there."
+            )
+        return course
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choices as plain data."""
+        return {**asdict(self), "phases": list(self.phases)}
+
+
+@dataclass(frozen=True)
+class GradientPlan:
+    """A course and what each of its releases spends.
+
+    Attributes
+    ----------
+    phases : dict of str to Phase
+        In order of execution.
+    course : Course
+        The public choices between them.
+    """
+
+    phases: dict[str, Phase]
+    course: Course
 
 
 def level_of(loss: Any) -> float:
@@ -153,7 +201,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     kinked = bounds.loss.kind == "residual" and not math.isfinite(bounds.loss.smoothness)
 
     def relative_error(reach: float, share: float) -> float:
-        moving, constant = _split(bounds, private, reach)
+        moving, constant = descent_sensitivities(bounds, private, reach)
         low, high = bounds.loss.slope_range
         noise = (moving + constant) / (mu * math.sqrt(share) * bounds.n_samples)
         height = (high - low) * normal_height(level_of(bounds.loss))
@@ -174,9 +222,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
             rounds * SEARCH_STEPS, 0.15 * effort.geometry, bounds.count_sensitivity(), 1
         )
         phases["moments"] = Phase(
-            rounds, 0.85 * effort.geometry, bounds.moment_sensitivity(), bounds.dimension**2
+            rounds,
+            0.85 * effort.geometry,
+            bounds.moment_sensitivity(),
+            entries(bounds.dimension),
         )
-    moving, constant = _split(bounds, rounds > 0, effort.reach)
+    moving, constant = descent_sensitivities(bounds, rounds > 0, effort.reach)
     if finds_scale:
         left -= _ROUGH_SHARE + _SCALE_SHARE
         phases["rough gradients"] = Phase(
@@ -195,11 +246,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     phases["gradients"] = Phase(steps, left, moving, bounds.dimension)
     share = left if constant == 0 else left / (1 - constant / (moving + constant))
     error = relative_error(effort.reach, share)
-    radius = math.inf if effort.rough_steps or settings["bandwidth"] is not None else _RADIUS
-    return GradientPlan(phases, rounds, effort.reach, finds_scale, error, radius)
+    radius = None if effort.rough_steps or settings["bandwidth"] is not None else _RADIUS
+    course = Course(tuple(phases), rounds, effort.reach, finds_scale, error, radius)
+    return GradientPlan(phases, course)
 
 
-def _split(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
+def descent_sensitivities(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
     """Return the sensitivities of the moving and constant gradient parts in the coordinates of the descent."""
     influence = math.sqrt(bounds.n_features)
     if private:

@@ -17,18 +17,28 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
 from .search import SEARCH_STEPS, private_median
+from .symmetric import entries, release_symmetric
 
 Array = NDArray[np.float64]
 
 _ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
 # Share of mu^2, sensitivity for rows in the unit ball (label changes included), and number of releases.
-_PHASES = {
+PHASES = {
     "lengths": (0.05, 1.0, 3 * SEARCH_STEPS),
     "centre": (0.05, 2.0, 1),
     "count": (0.02, 1.0, 1),
@@ -40,20 +50,32 @@ _SHORT, _LONG = 0.7, 1.3  # rows are shortened to this multiple of the median le
 _AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs noise
 
 
-def moment_noise(n_features: int, mu: float, share: float = 1.0) -> dict[str, dict[str, Any]]:
+def _sizes(n_features: int) -> dict[str, int]:
+    """Return how many numbers each release has."""
+    many = {"centre": n_features, "moments": entries(n_features), "difference": n_features}
+    return {name: many.get(name, 1) for name in PHASES}
+
+
+def moment_noise(n_features: int, mu: float, share: float = 1.0) -> dict[str, NoiseTerm]:
     """Return the noise terms of the moments' releases with ``share`` of ``mu^2``."""
-    sizes = {"centre": n_features, "moments": n_features**2, "difference": n_features}
-    return {
-        name: {
-            "distribution": "gaussian",
-            "std": _ROUNDING * sensitivity * math.sqrt(releases / (part * share)) / mu,
-            "sensitivity": sensitivity,
-            "releases": releases,
-            "dimension": sizes.get(name, 1),
-            "added_to": "sum",
-        }
-        for name, (part, sensitivity, releases) in _PHASES.items()
-    }
+    sizes, terms = _sizes(n_features), {}
+    for name, (part, sensitivity, releases) in PHASES.items():
+        moved = _ROUNDING * sensitivity
+        std = released_scale(mu * math.sqrt(part * share / releases), moved, sizes[name])
+        terms[name] = NoiseTerm("gaussian", std, moved, sizes[name], "sum", releases)
+    return terms
+
+
+def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
+    """Return the moments' terms of a certificate after a check of their sensitivities."""
+    sizes = _sizes(certificate.bounds.n_features)
+    terms = []
+    for name, (_, sensitivity, releases) in PHASES.items():
+        term = certificate.term(name, _ROUNDING * sensitivity, sizes[name])
+        if term.releases < releases:
+            raise CertificateError(f"The certificate states too few releases of '{name}'.")
+        terms.append(term)
+    return terms
 
 
 @calibrates("moments")
@@ -65,9 +87,15 @@ def calibrate_moments(
         raise ValueError(
             "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
         )
-    mu = total_mu(guarantee, "Moments")
-    theorem = f"Gaussian DP composition of released counts and moments, replace-one: mu = {mu:.6g}"
-    return Calibration(theorem, moment_noise(bounds.n_features, mu), 0.0, FLOATING_POINT)
+    return Calibration(moment_noise(bounds.n_features, total_mu(guarantee, "Moments")))
+
+
+@proves("moments")
+def prove_moments(certificate: Certificate) -> Proof:
+    """Compose the stated counts, sums and second moments."""
+    certificate.check_terms(*PHASES)
+    theorem = "Gaussian DP composition of released counts and moments, replace-one"
+    return Proof(gaussian_total(stated_moments(certificate)), theorem)
 
 
 @dataclass(frozen=True)
@@ -139,7 +167,7 @@ def shortened(block: Array, radius: float) -> Array:
 
 
 def private_frame(
-    objective: Any, bounds: Any, terms: Mapping[str, Any], mu: float, noise: NoiseSource
+    objective: Any, bounds: Any, terms: Mapping[str, NoiseTerm], mu: float, noise: NoiseSource
 ) -> Frame:
     """Release everything in turn; see the module's words.
 
@@ -163,11 +191,11 @@ def private_frame(
         def length(block: Array, y: Array, w: Array) -> Array:
             return row_lengths(place(block))
 
-        return reach * private_median(rows, length, low, high, terms["lengths"]["std"], n, noise)
+        return reach * private_median(rows, length, low, high, terms["lengths"], n, noise)
 
     def release(name: str, part: Callable[..., tuple[Any, ...]]) -> Array:
         (total,) = rows.sum(part)
-        return np.asarray(total + noise.gaussian(terms[name]["std"], np.size(total)))
+        return noise.add(np.atleast_1d(total), terms[name])
 
     longest = bounds.row_norm
     radius = typical(lambda block: block, longest / 256, longest)
@@ -182,11 +210,8 @@ def private_frame(
         return (short.T @ short,)
 
     (total,) = rows.sum(squares)
-    std = terms["moments"]["std"]
-    draws = noise.gaussian(std, d * d).reshape(d, d)
-    # Isotropic in Frobenius norm: std on the diagonal, std / sqrt(2) beside it.
-    beside = np.triu(draws, 1) / math.sqrt(2)
-    moments = (total + beside + beside.T + np.diag(np.diag(draws))) / n
+    moments = release_symmetric(np.asarray(total), terms["moments"], noise) / n
+    std = terms["moments"].scale
     values, vectors = np.linalg.eigh(moments)
     floor = max(_FLOOR * std / n * math.sqrt(d / 2), 1e-12)
     raised = np.maximum(values, floor) + floor

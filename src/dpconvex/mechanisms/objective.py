@@ -7,7 +7,7 @@ with a little noise that pays for the distance to the exact minimiser.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 
 from dpconvex.privacy.bounds import Bounds
 from dpconvex.privacy.calibration import (
-    exact_gaussian_std,
     gaussian_mu,
+    objective_perturbation_delta,
+    objective_perturbation_epsilon,
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
+    released_scale,
 )
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem, together
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
 RELEASE_SHARE = 0.01
@@ -62,25 +65,14 @@ def calibrate_objective(
     """
     check_smooth(bounds)
     guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    dimension = bounds.dimension
     facts = (bounds.lipschitz, bounds.curvature_ratio)
-    relation = bounds.neighbors.replace("_", "-")
+    keep = 1 - RELEASE_SHARE
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-        keep = 1 - RELEASE_SHARE
-        std = objective_perturbation_scale(
+        law, budget = "gaussian", gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
+        scale = objective_perturbation_scale(
             keep * epsilon, keep * delta, *facts, rank=bounds.rank, neighbors=bounds.neighbors
         )
-        # ||b|| exceeds std (sqrt(d) + 9) with probability below 1e-17.
-        tolerance = bounds.solver_tolerance(std * (math.sqrt(dimension) + 9) / bounds.n_samples)
-        mu = gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
-        release = exact_gaussian_std(mu, 2 * tolerance / bounds.alpha, dimension)
-        noise = {
-            "objective": {"distribution": "gaussian", "std": std, "added_to": "sum"},
-            "release": {"distribution": "gaussian", "std": release, "added_to": "coefficients"},
-        }
-        family = "GLM two-sided profile" if bounds.rank == 1 else "Rényi and chi profiles"
-        theorem = f"Gaussian objective perturbation, {relation}, {family}"
     elif isinstance(guarantee, (PureDP, ApproxDP)):
         if bounds.rank != 1:
             raise ValueError(
@@ -88,29 +80,93 @@ def calibrate_objective(
                 f"Got rank={bounds.rank} instead. Use delta above 0."
             )
         epsilon = guarantee.epsilon_bound
+        law, budget = "l2-laplace", RELEASE_SHARE * epsilon
         scale = objective_perturbation_laplace_scale(
-            (1 - RELEASE_SHARE) * epsilon, *facts, neighbors=bounds.neighbors
+            keep * epsilon, *facts, neighbors=bounds.neighbors
         )
-        # A Gamma(d) variable exceeds 2 d + 80 with probability below 1e-17.
-        tolerance = bounds.solver_tolerance(scale * (2 * dimension + 80) / bounds.n_samples)
-        release = 2 * tolerance / (bounds.alpha * RELEASE_SHARE * epsilon)
-        noise = {
-            "objective": {"distribution": "l2-laplace", "scale": scale, "added_to": "sum"},
-            "release": {
-                "distribution": "l2-laplace",
-                "scale": release,
-                "added_to": "coefficients",
-            },
-        }
-        theorem = f"l2-Laplace objective perturbation, {relation}, GLM"
     else:
         raise ValueError(
             f"ObjectivePerturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
             "Give epsilon and delta, or use a mechanism that offers Gaussian DP."
         )
-    for term in noise.values():
-        term["dimension"] = dimension
-    return Calibration(theorem, noise, tolerance, FLOATING_POINT)
+    tilt = NoiseTerm(law, scale, bounds.gradient_sum_sensitivity(), bounds.dimension, "sum")
+    tolerance = bounds.solver_tolerance(tilt.largest / bounds.n_samples)
+    return Calibration(
+        {
+            "objective": tilt,
+            "release": release_term(bounds, tilt, bounds.n_samples, tolerance, budget),
+        },
+        tolerance,
+    )
+
+
+def inexactness(bounds: Bounds, tilt: NoiseTerm, divisor: int, tolerance: float) -> float:
+    r"""Return how far apart the inexactness of two solved problems can take what the theorem is about.
+
+    ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
+    ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g differs by
+    at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
+    """
+    grid = tilt.grid or 0.0
+    rounding = grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.largest
+    return 2 * (tolerance + rounding / divisor) / bounds.alpha
+
+
+def release_term(
+    bounds: Bounds, tilt: NoiseTerm, divisor: int, tolerance: float, budget: float
+) -> NoiseTerm:
+    """Return the noise that pays for :func:`inexactness`, with a budget of mu or epsilon by the tilt's law."""
+    moved = inexactness(bounds, tilt, divisor, tolerance)
+    scale = released_scale(budget, moved, tilt.dimension)
+    law, size = tilt.distribution, tilt.dimension
+    return NoiseTerm(law, scale, moved, size, "coefficients", tolerance=tolerance)
+
+
+@proves("objective")
+def prove_objective(certificate: Certificate) -> Proof:
+    """Add what the tilt costs, by its theorem, and what the release noise costs; over all problems."""
+    bounds, problems = certificate.bounds, certificate.problems
+    check_smooth(bounds)
+    certificate.check_terms("objective", "release")
+    tolerance = certificate.check_tolerance()
+    tilt = certificate.term("objective", bounds.gradient_sum_sensitivity(), bounds.dimension)
+    moved = inexactness(bounds, tilt, bounds.n_samples, tolerance)
+    release = certificate.term("release", moved, bounds.dimension)
+    relation = bounds.neighbors.replace("_", "-")
+    facts = (bounds.curvature_ratio, bounds.rank, bounds.neighbors)
+    if tilt.distribution == "gaussian":
+        family = "GLM two-sided profile" if bounds.rank == 1 else "Rényi and chi profiles"
+        proven = tilted_delta(
+            certificate.guarantee,
+            problems,
+            release,
+            lambda epsilon: objective_perturbation_delta(
+                epsilon, bounds.lipschitz / tilt.scale, *facts
+            ),
+        )
+        return Proof(proven, f"Gaussian objective perturbation, {relation}, {family}")
+    if bounds.rank != 1:
+        raise ValueError("Pure epsilon-DP by objective perturbation needs rank 1.")
+    tilted = objective_perturbation_epsilon(
+        tilt.scale, bounds.lipschitz, bounds.curvature_ratio, bounds.neighbors
+    )
+    proven = PureDP(tilted + pure_total([release]).epsilon_bound)
+    return Proof(together(proven, problems), f"l2-Laplace objective perturbation, {relation}, GLM")
+
+
+def tilted_delta(
+    claim: Guarantee, problems: int, release: NoiseTerm, delta_at: Callable[[float], float]
+) -> Guarantee:
+    """Return the (epsilon, delta) of ``problems`` runs at the claim's epsilon: delta of the tilt plus of the release.
+
+    The release gets the share of epsilon that its noise was made for; every share gives a valid bound.
+    """
+    if not isinstance(claim, ApproxDP):
+        raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
+    epsilon = claim.epsilon_bound / problems
+    spent = gaussian_total([release]).delta(RELEASE_SHARE * epsilon)
+    delta = delta_at((1 - RELEASE_SHARE) * epsilon) + spent
+    return together(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems)
 
 
 @dataclass(frozen=True)

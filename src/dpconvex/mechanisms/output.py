@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.bounds import Bounds
-from dpconvex.privacy.calibration import exact_gaussian_std, gaussian_mu
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number
-from dpconvex.privacy.noise import EXACT, FLOATING_POINT, NoiseSource
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number, together
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
 GAP = "solver_gap"
 RADIUS = "release_radius"
@@ -41,32 +42,35 @@ def check_strongly_convex(bounds: Bounds) -> None:
         )
 
 
-def _stopping(bounds: Any, gap: float | None) -> tuple[float, float, str]:
-    """Return (gradient tolerance, sensitivity, what is solved), all from public facts."""
-    kinked = not math.isfinite(bounds.smoothness)
+def _stopping(bounds: Any, gap: float | None) -> tuple[float, float]:
+    """Return the tolerance on the gradient's norm and the sensitivity it leaves, from public facts."""
     if gap is not None:
-        allowed = "a finite number above 0"
-        gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
-        least = _smallest_gap(bounds)
-        if gap < least:
-            raise ValueError(
-                f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
-                f"certified in float64 for every data set. Got {gap!r} instead."
-            )
+        gap = _checked_gap(bounds, gap)
         equivalent = math.sqrt(2 * bounds.alpha * gap)  # the same distance to the minimiser
-        return equivalent, bounds.minimiser_sensitivity(gap=gap), f"certified gap {gap:.4g}"
-    if not kinked:
+        return equivalent, bounds.minimiser_sensitivity(gap=gap)
+    if math.isfinite(bounds.smoothness):
         tolerance = bounds.solver_tolerance()
-        return tolerance, bounds.minimiser_sensitivity(tolerance), "certified gradient norm"
-    if not hasattr(bounds, "envelope_smoothness"):
+    elif hasattr(bounds, "envelope_smoothness"):
+        tolerance = bounds.envelope_tolerance(bounds.envelope_smoothness())
+    else:
         raise ValueError(
             f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. "
             "Smooth it by convolution first."
         )
-    smoothness = bounds.envelope_smoothness()
-    tolerance = bounds.envelope_tolerance(smoothness)
-    solved = f"certified gradient norm on the Moreau envelope of curvature {smoothness:g}"
-    return tolerance, bounds.minimiser_sensitivity(tolerance), solved
+    return tolerance, bounds.minimiser_sensitivity(tolerance)
+
+
+def _checked_gap(bounds: Any, gap: Any) -> float:
+    """Return a gap that can be certified, or raise."""
+    allowed = "a finite number above 0"
+    gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
+    least = _smallest_gap(bounds)
+    if gap < least:
+        raise ValueError(
+            f"The 'gap' parameter of OutputPerturbation must be at least {least:.3g} here: less cannot be "
+            f"certified in float64 for every data set. Got {gap!r} instead."
+        )
+    return gap
 
 
 def _smallest_gap(bounds: Any) -> float:
@@ -100,25 +104,39 @@ def calibrate_output(
     the rest) gets ``mu / sqrt(k)`` or ``epsilon / k``.
     """
     check_strongly_convex(bounds)
-    tolerance, sensitivity, solved = _stopping(bounds, parameters.get(GAP))
+    tolerance, sensitivity = _stopping(bounds, parameters.get(GAP))
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
-    relation = bounds.relation.replace("_", "-")
-    release: dict[str, Any] = {"added_to": "coefficients", "dimension": dimension}
     if isinstance(guarantee, PureDP) or not (
         isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0
     ):
-        scale = problems * sensitivity / guarantee.epsilon_bound
-        noise = {"release": {"distribution": "l2-laplace", "scale": scale, **release}}
-        theorem = f"l2-Laplace output perturbation, {relation}, {solved}"
-        return Calibration(theorem, noise, tolerance, FLOATING_POINT)
-    if isinstance(guarantee, GaussianDP):
-        mu = guarantee.mu
+        law, budget = "l2-laplace", guarantee.epsilon_bound / problems
     else:
-        mu = gaussian_mu(guarantee.epsilon_bound, guarantee.delta_bound)
-    std = exact_gaussian_std(mu / math.sqrt(problems), sensitivity, dimension)
-    noise = {"release": {"distribution": "gaussian", "std": std, **release}}
-    theorem = f"Gaussian output perturbation, {relation}, {solved}"
-    return Calibration(theorem, noise, tolerance, EXACT)
+        law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
+    scale = released_scale(budget, sensitivity, dimension)
+    release = NoiseTerm(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
+    return Calibration({"release": release}, tolerance)
+
+
+@proves("output")
+def prove_output(certificate: Certificate) -> Proof:
+    """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes it."""
+    bounds, gap = certificate.bounds, certificate.parameters.get(GAP)
+    check_strongly_convex(bounds)
+    certificate.check_terms("release")
+    tolerance = certificate.check_tolerance()
+    solved = "certified gradient norm"
+    if gap is not None:
+        solved = "certified gap"
+        # A gap is worth this gradient norm: the same distance to the minimiser.
+        tolerance = max(tolerance, math.sqrt(2 * bounds.alpha * _checked_gap(bounds, gap)))
+    elif not math.isfinite(bounds.smoothness):
+        solved = "certified gradient norm on a Moreau envelope"
+    release = certificate.term("release", bounds.minimiser_sensitivity(tolerance), bounds.dimension)
+    gaussian = release.distribution == "gaussian"
+    proven = gaussian_total([release]) if gaussian else pure_total([release])
+    law, relation = "Gaussian" if gaussian else "l2-Laplace", bounds.relation.replace("_", "-")
+    theorem = f"{law} output perturbation, {relation}, {solved}"
+    return Proof(together(proven, certificate.problems), theorem)
 
 
 @dataclass(frozen=True)

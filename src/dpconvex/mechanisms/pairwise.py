@@ -15,14 +15,27 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.calibration import exact_gaussian_std, gaussian_mu
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.calibration import gaussian_mu, released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds, pairwise_laplace_scale, pairwise_scale
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.pairwise_bounds import (
+    PairwiseBounds,
+    pairwise_delta,
+    pairwise_laplace_scale,
+    pairwise_scale,
+)
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
 from .moments import PairRows, row_lengths, shortened
-from .objective import RELEASE_SHARE, check_smooth
+from .objective import RELEASE_SHARE, check_smooth, inexactness, release_term
 from .search import SEARCH_STEPS, private_median
 
 __all__ = ["LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
@@ -51,51 +64,68 @@ def calibrate_pairwise_objective(
     facts = (bounds.gradient_sensitivity, bounds.curvature_ratio)
     search = _SEARCH_SHARE if LONGEST in parameters else 0.0
     dimension, keep = bounds.dimension, 1 - RELEASE_SHARE - search
-    noise: dict[str, dict[str, Any]] = {}
-    relation = bounds.relation.replace("_", "-")
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-        std = pairwise_scale(keep * epsilon, keep * delta, *facts)
-        # ||b|| exceeds std (sqrt(d) + 9) with probability below 1e-17.
-        tolerance = bounds.solver_tolerance(std * (math.sqrt(dimension) + 9))
-        mu = gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
-        release = exact_gaussian_std(mu, 2 * tolerance / bounds.alpha, dimension)
-        if search:
-            counts = math.sqrt(SEARCH_STEPS) / gaussian_mu(search * epsilon, search * delta)
-            noise["lengths"] = {"distribution": "gaussian", "std": counts, "added_to": "count"}
-        noise |= {
-            "objective": {"distribution": "gaussian", "std": std, "added_to": "mean"},
-            "release": {"distribution": "gaussian", "std": release, "added_to": "coefficients"},
-        }
-        theorem = (
-            f"Gaussian objective perturbation of pairs, {relation}, Rényi profile in trace form"
-        )
+        law, scale = "gaussian", pairwise_scale(keep * epsilon, keep * delta, *facts)
+        budget = gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
+        counted = gaussian_mu(search * epsilon, search * delta) if search else 0.0
+        counted /= math.sqrt(SEARCH_STEPS)
     elif isinstance(guarantee, (PureDP, ApproxDP)):
         epsilon = guarantee.epsilon_bound
-        scale = pairwise_laplace_scale(keep * epsilon, *facts, dimension)
-        # A Gamma(d) variable exceeds 2 d + 80 with probability below 1e-17.
-        tolerance = bounds.solver_tolerance(scale * (2 * dimension + 80))
-        release = 2 * tolerance / (bounds.alpha * RELEASE_SHARE * epsilon)
-        if search:
-            counts = SEARCH_STEPS / (search * epsilon)
-            noise["lengths"] = {"distribution": "l2-laplace", "scale": counts, "added_to": "count"}
-        noise |= {
-            "objective": {"distribution": "l2-laplace", "scale": scale, "added_to": "mean"},
-            "release": {
-                "distribution": "l2-laplace",
-                "scale": release,
-                "added_to": "coefficients",
-            },
-        }
-        theorem = f"l2-Laplace objective perturbation of pairs, {relation}, trace form"
+        law, scale = "l2-laplace", pairwise_laplace_scale(keep * epsilon, *facts, dimension)
+        budget, counted = RELEASE_SHARE * epsilon, search * epsilon / SEARCH_STEPS
     else:
         raise ValueError(
             f"Objective perturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
             "Give epsilon and delta, or use output perturbation, gradient or moments."
         )
-    for name, term in noise.items():
-        term["dimension"] = SEARCH_STEPS if name == "lengths" else dimension
-    return Calibration(theorem, noise, tolerance, FLOATING_POINT)
+    noise: dict[str, NoiseTerm] = {}
+    if search:
+        counts = released_scale(counted, 1.0, 1)
+        noise["lengths"] = NoiseTerm(law, counts, 1.0, 1, "count", SEARCH_STEPS)
+    tilt = NoiseTerm(law, scale, bounds.gradient_sensitivity, dimension, "mean")
+    tolerance = bounds.solver_tolerance(tilt.largest)
+    noise["objective"] = tilt
+    noise["release"] = release_term(bounds, tilt, 1, tolerance, budget)
+    return Calibration(noise, tolerance)
+
+
+@proves("auc-objective")
+def prove_pairwise_objective(certificate: Certificate) -> Proof:
+    """Add what the search for a length, the tilt and the release noise cost."""
+    bounds = certificate.bounds
+    check_smooth(bounds)
+    search = ("lengths",) if LONGEST in certificate.parameters else ()
+    certificate.check_terms("objective", "release", *search)
+    tolerance = certificate.check_tolerance()
+    tilt = certificate.term("objective", bounds.gradient_sensitivity, bounds.dimension)
+    moved = inexactness(bounds, tilt, 1, tolerance)
+    release = certificate.term("release", moved, bounds.dimension)
+    counts = [certificate.term(name, 1.0, 1) for name in search]
+    if any(term.releases < SEARCH_STEPS for term in counts):
+        raise CertificateError("The certificate states too few counts for its search.")
+    relation, kappa = bounds.relation.replace("_", "-"), bounds.curvature_ratio
+    if tilt.distribution == "gaussian":
+        if not isinstance(certificate.guarantee, ApproxDP):
+            raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
+        epsilon = certificate.guarantee.epsilon_bound
+        searched = _SEARCH_SHARE if search else 0.0
+        delta = pairwise_delta(
+            (1 - RELEASE_SHARE - searched) * epsilon,
+            bounds.gradient_sensitivity / tilt.scale,
+            kappa,
+        )
+        delta += gaussian_total([release]).delta(RELEASE_SHARE * epsilon)
+        if search:
+            delta += gaussian_total(counts).delta(searched * epsilon)
+        theorem = (
+            f"Gaussian objective perturbation of pairs, {relation}, Rényi profile in trace form"
+        )
+        return Proof(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), theorem)
+    dimension = bounds.dimension
+    tilted = bounds.gradient_sensitivity / tilt.scale + dimension * math.log1p(kappa / dimension)
+    proven = PureDP(tilted + pure_total([release, *counts]).epsilon_bound)
+    return Proof(proven, f"l2-Laplace objective perturbation of pairs, {relation}, trace form")
 
 
 @dataclass(frozen=True)
@@ -173,22 +203,11 @@ class PairwiseObjectivePerturbation:
             lambda block, y, w: row_lengths(block),
             longest / 256,
             longest,
-            term.get("std", term.get("scale")),
+            term,
             certificate.bounds.n_samples,
-            noise if "std" in term else _LaplaceCounts(noise),
+            noise,
         )
         if 4 * typical <= widest:
             return objective.with_rows(lambda block: shortened(block, typical), 1.0), typical
         unit = widest / 2
         return objective.with_rows(lambda block: block / unit, longest / unit), unit
-
-
-class _LaplaceCounts(NoiseSource):
-    """Laplace noise where the search for a median asks for Gaussian noise."""
-
-    def __init__(self, source: NoiseSource) -> None:
-        self.seeded, self.generator = source.seeded, source.generator
-
-    def gaussian(self, std: float, size: int) -> NDArray[np.float64]:
-        """Return Laplace noise of scale ``std``; in one dimension the l2-Laplace law."""
-        return self.l2_laplace(std, size)

@@ -16,13 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.objectives.pair_sums import RELATIVE_ERROR, additions
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
-from .moments import moment_noise, private_frame
+from .moments import PHASES, moment_noise, private_frame, stated_moments
 
 __all__ = ["PairwiseGradientDescent"]
 
@@ -45,26 +54,35 @@ def calibrate_pairwise_gradient(
             "not one. Use the moments mechanism, or the logistic or hinge loss."
         )
     total = total_mu(guarantee, "Noisy gradient descent on pairs")
-    noise = moment_noise(bounds.n_features, total, _MOMENT_SHARE)
-    steps = parameters["gradient"]["steps"]
-    sensitivity = 2 * slope * bounds.pair_factor
-    # Pair sums of rows in the unit ball are computed up to this error, on either side.
+    steps, moved = parameters["gradient"]["steps"], _sensitivity(bounds)
+    each = total * math.sqrt((1 - _MOMENT_SHARE) / steps)
+    std = released_scale(each, moved, bounds.n_features)
+    gradients = NoiseTerm("gaussian", std, moved, bounds.n_features, "mean", steps)
+    moments = moment_noise(bounds.n_features, total, _MOMENT_SHARE)
+    return Calibration({**moments, "gradients": gradients})
+
+
+def _sensitivity(bounds: PairwiseBounds) -> float:
+    """Return how far a computed gradient of rows in the unit ball can move: ``2 L Gamma / (L D)`` and rounding.
+
+    Pair sums are computed up to a stated error, on either side.
+    """
+    slope = float(bounds.loss.lipschitz)
     rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * additions(bounds.n_samples))
-    noise["gradients"] = {
-        "distribution": "gaussian",
-        "std": _ROUNDING
-        * (sensitivity + rounding)
-        * math.sqrt(steps / (1 - _MOMENT_SHARE))
-        / total,
-        "sensitivity": sensitivity,
-        "releases": steps,
-        "dimension": bounds.n_features,
-        "added_to": "mean",
-    }
-    theorem = (
-        f"Gaussian DP composition of released moments and gradients, replace-one: mu = {total:.6g}"
-    )
-    return Calibration(theorem, noise, 0.0, FLOATING_POINT)
+    return _ROUNDING * (2 * slope * bounds.pair_factor + rounding)
+
+
+@proves("auc-gradient")
+def prove_pairwise_gradient(certificate: Certificate) -> Proof:
+    """Compose the stated moments and gradients."""
+    bounds = certificate.bounds
+    moments = stated_moments(certificate)
+    certificate.check_terms(*PHASES, "gradients")
+    term = certificate.term("gradients", _sensitivity(bounds), bounds.n_features)
+    if term.releases != certificate.parameters["gradient"]["steps"]:
+        raise CertificateError("The certificate's noise is for another number of steps.")
+    theorem = "Gaussian DP composition of released moments and gradients, replace-one"
+    return Proof(gaussian_total([*moments, term]), theorem)
 
 
 @dataclass(frozen=True)
@@ -121,14 +139,14 @@ class PairwiseGradientDescent:
         rate = 1 / (spread + float(np.linalg.norm(ridge, 2)))
         phi = frame.radius * frame.solution(bounds.alpha)
         term = terms["gradients"]
-        first_kept = term["releases"] - max(1, round(_AVERAGED * term["releases"]))
+        first_kept = term.releases - max(1, round(_AVERAGED * term.releases))
         kept = np.zeros_like(phi)
-        for step in range(term["releases"]):
-            gradient = white.gradient(phi) + noise.gaussian(term["std"], phi.size)
+        for step in range(term.releases):
+            gradient = noise.add(white.gradient(phi), term)
             phi = phi - rate * (gradient + ridge @ phi)
             if step >= first_kept:
                 kept += phi
         if record is not None:
             record["midpoint"] = frame.midpoint()
             record["prevalence"] = frame.prevalence
-        return frame.to_rows(kept / (term["releases"] - first_kept) / frame.radius)
+        return frame.to_rows(kept / (term.releases - first_kept) / frame.radius)

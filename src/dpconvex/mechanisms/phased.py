@@ -10,7 +10,7 @@ fixed independently of the data, hence for a random one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,10 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.calibration import exact_gaussian_std
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number, per_problem
-from dpconvex.privacy.noise import EXACT, NoiseSource
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    check_number,
+    per_problem,
+)
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
 
@@ -51,6 +65,10 @@ class Phase:
 def phases_of(n_samples: int, settings: Mapping[str, Any]) -> list[Phase]:
     """Return the phases that the settings stand for."""
     count, step, decay = settings["phases"], settings["step_size"], settings["decay"]
+    if type(count) is not int or not 1 <= count < n_samples.bit_length():
+        raise ValueError(f"The number of phases must be from 1 to log2 of the rows. Got {count!r}.")
+    check_number("step_size", "phases_of", step, "a number above 0", 0, math.inf, low_open=True)
+    check_number("decay", "phases_of", decay, "a finite number of at least 1", 1, math.inf)
     return [Phase(n_samples >> i, step / decay**i) for i in range(1, count + 1)]
 
 
@@ -124,18 +142,25 @@ class _Phased:
         radius = certificate.parameters[self.name]["radius"]
         order = noise.generator.permutation(objective.rows.n_rows)
         point, start = np.zeros(certificate.bounds.dimension), 0
-        for term in certificate.noise.values():
-            chosen = order[start : start + term["records"]]
-            start += term["records"]
-            exact = self._solve(objective, certificate, term, chosen, point)
-            point = noise.add_gaussian(exact, term["std"])
+        phases = phases_of(certificate.bounds.n_samples, certificate.parameters[self.name])
+        for phase, term in zip(phases, certificate.noise.values(), strict=True):
+            chosen = order[start : start + phase.records]
+            start += phase.records
+            exact = self._solve(objective, certificate, phase, term.tolerance, chosen, point)
+            point = noise.add(exact, term)
             # A projection of what was released: no privacy cost.
             point = point * min(1.0, radius / max(float(np.linalg.norm(point)), 1e-300))
         return point
 
     def _solve(
-        self, objective: Any, certificate: Certificate, term: Mapping[str, Any], chosen: Any, start: Array
-    ) -> Array:  # fmt: skip
+        self,
+        objective: Any,
+        certificate: Certificate,
+        phase: Phase,
+        tolerance: float,
+        chosen: Any,
+        start: Array,
+    ) -> Array:
         raise AttributeError
 
 
@@ -158,25 +183,36 @@ def _terms(
     settings: Mapping[str, Any],
     owner: str,
     parts: list[tuple[Phase, float, float]],
-) -> dict[str, Any]:
+) -> dict[str, NoiseTerm]:
     """Return the noise of phases with the given sensitivities and tolerances."""
     mu = total_mu(guarantee, owner)
     noise = {}
     for i, (phase, sensitivity, tolerance) in enumerate(parts, start=1):
-        std = exact_gaussian_std(mu, sensitivity, bounds.dimension)
+        std = released_scale(mu, sensitivity, bounds.dimension)
         if settings["noise"] == "published":
             std = _published(bounds, guarantee, phase, std, owner)
-        noise[f"phase {i}"] = {
-            "distribution": "gaussian",
-            "std": std,
-            "sensitivity": sensitivity,
-            "dimension": bounds.dimension,
-            "added_to": "coefficients",
-            "records": phase.records,
-            "step_size": phase.step,
-            "tolerance": tolerance,
-        }
+        noise[f"phase {i}"] = NoiseTerm(
+            "gaussian", std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
+        )
     return noise
+
+
+def _disjoint(
+    certificate: Certificate, name: str, owner: str, sensitivity: Callable[[Phase, float], float]
+) -> GaussianDP:
+    """Return what disjoint phases give: the largest ``mu`` of any of them, over all problems."""
+    bounds, settings = certificate.bounds, certificate.parameters[name]
+    _check(bounds, owner)
+    phases = phases_of(bounds.n_samples, settings)
+    names = [f"phase {i}" for i in range(1, len(phases) + 1)]
+    if list(certificate.noise) != names:
+        raise CertificateError("The certificate's noise is not that of the phases it states.")
+    largest = 0.0
+    for label, phase in zip(names, phases, strict=True):
+        moved = sensitivity(phase, certificate.noise[label].tolerance)
+        term = certificate.term(label, moved, bounds.dimension)
+        largest = max(largest, gaussian_total([term]).mu)
+    return GaussianDP(largest * math.sqrt(certificate.problems))
 
 
 def _published(
@@ -216,10 +252,24 @@ def calibrate_phased_erm(
         tolerance = _tolerance(local, settings["radius"])
         parts.append((phase, local.minimiser_sensitivity(tolerance), tolerance))
     noise = _terms(bounds, guarantee, settings, "PhasedERM", parts)
+    return Calibration(noise, max(part[2] for part in parts))
+
+
+@proves("phased-erm")
+def prove_phased_erm(certificate: Certificate) -> Proof:
+    """Return what the phases give, each with the sensitivity of a minimiser of its stated tolerance."""
+    bounds = certificate.bounds
+    certificate.check_tolerance()
+
+    def moved(phase: Phase, tolerance: float) -> float:
+        if not 2.0**-53 * bounds.lipschitz <= tolerance <= certificate.solver_tolerance:
+            raise CertificateError("A phase's tolerance cannot be certified.")
+        return _local_bounds(bounds, phase).minimiser_sensitivity(tolerance)
+
     theorem = (
         "Gaussian output perturbation of disjoint phases, replace-one, certified gradient norms"
     )
-    return Calibration(theorem, noise, max(part[2] for part in parts), EXACT)
+    return Proof(_disjoint(certificate, "phased-erm", "PhasedERM", moved), theorem)
 
 
 def _local_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
@@ -282,14 +332,19 @@ class PhasedERM(_Phased):
         return rate / bounds.lipschitz
 
     def _solve(
-        self, objective: Any, certificate: Certificate, term: Mapping[str, Any], chosen: Any, start: Array
-    ) -> Array:  # fmt: skip
+        self,
+        objective: Any,
+        certificate: Certificate,
+        phase: Phase,
+        tolerance: float,
+        chosen: Any,
+        start: Array,
+    ) -> Array:
         from dpconvex.objectives import EmpiricalObjective
         from dpconvex.smoothing import moreau
         from dpconvex.solvers import default_solver
         from dpconvex.solvers.clamped import with_clamped_targets
 
-        phase = Phase(term["records"], term["step_size"])
         local = _local_bounds(certificate.bounds, phase)
         loss = objective.loss
         if not math.isfinite(loss.smoothness):
@@ -300,7 +355,7 @@ class PhasedERM(_Phased):
         )
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
-        return default_solver(start.size).solve(problem, start, term["tolerance"]).point
+        return default_solver(start.size).solve(problem, start, tolerance).point
 
 
 @calibrates("phased-sgd")
@@ -328,21 +383,42 @@ def calibrate_phased_sgd(
             f"PhasedSGD needs a smooth loss, but {loss} has smoothness=inf. Use convolve({loss}(...), kernel, "
             f"bandwidth), moreau({loss}(...), smoothness) or PhasedERM()."
         )
-    parts = []
-    for phase in phases_of(bounds.n_samples, settings):
-        if phase.step * curvature > 2:
-            raise ValueError(
-                f"The 'step_size' parameter of PhasedSGD must be at most {settings['decay'] * 2 / curvature:.4g} here: "
-                "beyond, a step can take two points further apart. "
-                f"Got {settings['step_size']!r} instead. Use a smaller step or a wider bandwidth."
-            )
-        # Every step rounds by at most a few units of the largest coefficient it can meet, in both runs.
-        reach = settings["radius"] + phase.records * phase.step * bounds.lipschitz
-        rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * reach
-        parts.append((phase, 2 * bounds.lipschitz * phase.step + rounding, 0.0))
-    noise = _terms(bounds, guarantee, settings, "PhasedSGD", parts)
-    theorem = "Gaussian noise on one contractive pass per disjoint phase, replace-one"
-    return Calibration(theorem, noise, 0.0, EXACT)
+    parts = [
+        (phase, _pass_sensitivity(bounds, settings, phase), 0.0)
+        for phase in phases_of(bounds.n_samples, settings)
+    ]
+    return Calibration(_terms(bounds, guarantee, settings, "PhasedSGD", parts))
+
+
+def _pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
+    """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
+    curvature = bounds.smoothness + bounds.alpha
+    if not phase.step * curvature <= 2:
+        raise ValueError(
+            f"The 'step_size' parameter of PhasedSGD must be at most {settings['decay'] * 2 / curvature:.4g} here: "
+            "beyond, a step can take two points further apart. "
+            f"Got {settings['step_size']!r} instead. Use a smaller step or a wider bandwidth."
+        )
+    # Every step rounds by at most a few units of the largest coefficient it can meet, in both runs.
+    radius = check_number(
+        "radius", "PhasedSGD", settings["radius"], "a number above 0", 0, math.inf, low_open=True
+    )
+    reach = radius + phase.records * phase.step * bounds.lipschitz
+    rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * reach
+    return 2 * bounds.lipschitz * phase.step + rounding
+
+
+@proves("phased-sgd")
+def prove_phased_sgd(certificate: Certificate) -> Proof:
+    """Return what the phases give, each with the sensitivity of one contractive pass."""
+    bounds, settings = certificate.bounds, certificate.parameters["phased-sgd"]
+    proven = _disjoint(
+        certificate,
+        "phased-sgd",
+        "PhasedSGD",
+        lambda phase, tolerance: _pass_sensitivity(bounds, settings, phase),
+    )
+    return Proof(proven, "Gaussian noise on one contractive pass per disjoint phase, replace-one")
 
 
 @dataclass(frozen=True)
@@ -395,13 +471,19 @@ class PhasedSGD(_Phased):
         return min(self.wanted_step(bounds, guarantee), largest * (1 - 1e-12))
 
     def _solve(
-        self, objective: Any, certificate: Certificate, term: Mapping[str, Any], chosen: Any, start: Array
-    ) -> Array:  # fmt: skip
+        self,
+        objective: Any,
+        certificate: Certificate,
+        phase: Phase,
+        tolerance: float,
+        chosen: Any,
+        start: Array,
+    ) -> Array:
         from .compiled_slopes import compile_slope
         from .stochastic_loop import run_one_pass
 
         rows, targets, weights = objective.rows.take(chosen).mapped()
-        alpha, step = certificate.bounds.alpha, term["step_size"]
+        alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
         if compiled is not None:

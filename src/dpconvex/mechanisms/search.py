@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm
 
 Statistic = Callable[[Any, Any, Any], Any]
 
@@ -20,14 +21,14 @@ def private_median(
     statistic: Statistic,
     low: float,
     high: float,
-    count_std: float,
+    counts: NoiseTerm,
     n_samples: int,
     noise: NoiseSource,
 ) -> float:
     """Return a point near the median of a positive statistic of the rows, on a logarithmic scale.
 
     Six times the bracket ``[low, high]`` is halved: with ``c`` its geometric middle, the number of rows whose
-    statistic is below ``c``, plus Gaussian noise, is compared with half the public number of rows.
+    statistic is below ``c``, plus noise, is compared with half the public number of rows.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def private_median(
         ``statistic(block, y, w)`` gives one positive number per row.
     low, high : float
         Bracket, fixed by public or released facts.
-    count_std : float
+    counts : NoiseTerm
         Noise on each count; a count changes by at most 1 between neighbours.
     n_samples : int
         Public number of rows.
@@ -53,7 +54,7 @@ def private_median(
             return (np.count_nonzero(statistic(block, y, w) < threshold),)
 
         (count,) = rows.sum(below)
-        if count + noise.gaussian(count_std, 1)[0] > n_samples / 2:
+        if noise.add(np.array([float(count)]), counts)[0] > n_samples / 2:
             top = middle
         else:
             bottom = middle

@@ -18,10 +18,24 @@ from numpy.typing import NDArray
 
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number, per_problem
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    Guarantee,
+    check_number,
+    per_problem,
+    together,
+)
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
+from dpconvex.privacy.terms import NoiseTerm
 
 Array = NDArray[np.float64]
 
@@ -86,30 +100,40 @@ def calibrate_sgd(
         )
     guarantee = per_problem(guarantee, parameters.get("problems", 1))
     settings = parameters["sgd"]
-    sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    steps = _check_count("steps", settings["steps"])
+    _check_count("batch_size", settings["batch_size"], bounds.n_samples)
+    check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    std = _noise_std(bounds, _check_guarantee(guarantee), settings)
+    sensitivity = bounds.gradient_sum_sensitivity()
+    # Millions of sums that are never shown are drawn in floating point: no grid.
+    term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
+    return Calibration({"gradients": term})
+
+
+@proves("sgd")
+def prove_sgd(certificate: Certificate) -> Proof:
+    """Account for the stated steps with the stated noise, batches and scheme."""
+    bounds, settings = certificate.bounds, certificate.parameters["sgd"]
+    certificate.check_terms("gradients")
+    term = certificate.term("gradients", bounds.gradient_sum_sensitivity(), bounds.dimension)
     steps = _check_count("steps", settings["steps"])
     size = _check_count("batch_size", settings["batch_size"], bounds.n_samples)
-    std = _noise_std(bounds, _check_guarantee(guarantee), settings)
-    noise = {
-        "gradients": {
-            "distribution": "gaussian",
-            "std": std,
-            "sensitivity": bounds.gradient_sum_sensitivity(),
-            "releases": steps,
-            "dimension": bounds.dimension,
-            "added_to": "sum",
-            "sampling": sampling,
-            "sampling_rate": size / bounds.n_samples,
-        }
-    }
+    sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
+    if term.releases != steps or term.distribution != "gaussian":
+        raise CertificateError("The certificate's noise is not that of its steps.")
+    claim, problems = _check_guarantee(certificate.guarantee), certificate.problems
+    each = claim.delta_bound / problems
+    rate = size / bounds.n_samples
+    multiplier = term.scale / bounds.gradient_sum_sensitivity()
+    epsilon = sampled_epsilon(sampling, bounds.neighbors, rate, steps, multiplier, each)
     relation = bounds.neighbors.replace("_", "-")
     drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"
     if bounds.neighbors == "replace_one":
         proof = "Renyi divergence of the pair that dominates a sampled Gaussian sum"
     else:
         proof = "dp-accounting, Poisson-sampled Gaussian"
-    theorem = f"{drawn} of rate {size / bounds.n_samples:.6g}, {steps} steps, {relation}: {proof}"
-    return Calibration(theorem, noise, 0.0, FLOATING_POINT)
+    theorem = f"{drawn} of rate {rate:.6g}, {steps} steps, {relation}: {proof}"
+    return Proof(together(ApproxDP(epsilon, each), problems), theorem, FLOATING_POINT)
 
 
 @dataclass(frozen=True)
@@ -244,9 +268,9 @@ class _Run:
 
         self.settings = certificate.parameters["sgd"]
         term = certificate.noise["gradients"]
-        self.std, self.steps = term["std"], term["releases"]
-        self.sampling, self.rate = term["sampling"], term["sampling_rate"]
-        self.size = self.settings["batch_size"]
+        self.std, self.steps = term.scale, term.releases
+        self.sampling, self.size = self.settings["sampling"], self.settings["batch_size"]
+        self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         self.rows, self.targets, self.weights = objective.rows.mapped()
         self.compiled = compile_slope(self.loss)

@@ -17,10 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificate import (
+    Calibration,
+    Certificate,
+    CertificateError,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.guarantees import Guarantee, check_number
-from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.structured_bounds import StructuredBounds
+from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
 
@@ -63,19 +72,21 @@ def calibrate_structured_gradient(
     mu = total_mu(guarantee, "StructuredGradientDescent")
     steps, _ = _checked(parameters["descent"])
     sensitivity = bounds.gradient_sum_sensitivity()
-    noise = {
-        "gradients": {
-            "distribution": "gaussian",
-            "std": math.sqrt(steps) * sensitivity / mu,
-            "sensitivity": sensitivity,
-            "releases": steps,
-            "dimension": bounds.dimension,
-            "added_to": "sum",
-        }
-    }
+    std = released_scale(mu / math.sqrt(steps), sensitivity, bounds.dimension)
+    term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps)
+    return Calibration({"gradients": term})
+
+
+@proves("structured-gradient")
+def prove_structured_gradient(certificate: Certificate) -> Proof:
+    """Compose the stated sums of gradients."""
+    bounds = certificate.bounds
+    certificate.check_terms("gradients")
+    term = certificate.term("gradients", bounds.gradient_sum_sensitivity(), bounds.dimension)
+    if term.releases != _checked(certificate.parameters["descent"])[0]:
+        raise CertificateError("The certificate's noise is for another number of steps.")
     relation = bounds.neighbors.replace("_", "-")
-    theorem = f"Gaussian DP composition of released sums, {relation}: mu = {mu:.6g}"
-    return Calibration(theorem, noise, 0.0, FLOATING_POINT)
+    return Proof(gaussian_total([term]), f"Gaussian DP composition of released sums, {relation}")
 
 
 @dataclass(frozen=True)
@@ -131,12 +142,12 @@ class StructuredGradientDescent:
         """Return the mean of the later iterates."""
         noise = NoiseSource.of(rng)
         steps, rate = _checked(certificate.parameters["descent"])
-        std, bounds = certificate.noise["gradients"]["std"], certificate.bounds
+        term, bounds = certificate.noise["gradients"], certificate.bounds
         theta = np.zeros(bounds.dimension)
         kept, first_kept = np.zeros_like(theta), steps - max(1, round(AVERAGED * steps))
         with single_threaded_blas():  # the products are small: threads would wait for each other
             for step in range(steps):
-                total = objective.gradient_sum(theta) + noise.gaussian(std, theta.size)
+                total = noise.add(objective.gradient_sum(theta), term)
                 # An implicit step on the penalty: stable whatever alpha and the rate.
                 theta = (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
                 if step >= first_kept:

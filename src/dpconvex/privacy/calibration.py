@@ -98,19 +98,35 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
 
 
-def exact_gaussian_std(mu: float, sensitivity: float, dimension: int) -> float:
-    """Return the standard deviation for the exact sampler, which rounds the released vector first.
+def grid_of(scale: float) -> float:
+    """Return the grid that numbers with noise of this scale are rounded to.
 
-    ``sensitivity / (mu - sqrt(dimension) 2^-40)``: rounding to a grid ``2^-40 std`` wide moves two
-    neighbouring vectors apart by at most ``sqrt(dimension) 2^-40 std`` more.
+    A power of two at most ``2^-GRID_BITS scale`` wide.
+
+    Examples
+    --------
+    >>> grid_of(3.0) == 2.0 ** (1 - GRID_BITS)
+    True
     """
-    left = mu - math.sqrt(dimension) * 2.0**-GRID_BITS
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
+
+
+def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
+    """Return the noise scale of a release that is rounded to its grid first: Gaussian for mu, l2-Laplace for epsilon.
+
+    ``sensitivity / (budget - sqrt(dimension) 2^-bits)``: rounding to a grid at most ``2^-bits scale`` wide moves two
+    neighbouring vectors apart by at most ``sqrt(dimension) 2^-bits scale`` more.
+    """
+    left = budget - math.sqrt(dimension) * 2.0**-GRID_BITS
     if not left > 0:
         raise ValueError(
-            f"The exact sampler rounds to 2^-{GRID_BITS} of its noise, which costs more than mu={mu!r} in {dimension} "
-            "dimensions. Give a larger budget."
+            f"A release is rounded to 2^-{GRID_BITS} of its noise, which costs more than a budget of {budget!r} in "
+            f"{dimension} dimensions. Give a larger budget."
         )
     return sensitivity / left
+
+
+exact_gaussian_std = released_scale
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -142,6 +158,27 @@ def _refuse_curvature(owner: str, epsilon: float, curvature_ratio: float) -> Val
         f"{owner} needs log(1 + curvature_ratio) below epsilon={epsilon!r}. Got curvature_ratio={curvature_ratio!r}. "
         "Use a larger alpha, a larger bandwidth or a larger epsilon."
     )
+
+
+def objective_perturbation_delta(
+    epsilon: float, ratio: float, curvature_ratio: float, rank: int, neighbors: str
+) -> float:
+    """Return delta of Gaussian objective perturbation with ``ratio = lipschitz / std``, by the sharpest theorem."""
+    if rank > 1:
+        return structured_delta(epsilon, ratio, curvature_ratio, rank, neighbors)
+    if neighbors == "add_or_remove_one":
+        return glm_add_remove_delta(epsilon, ratio, curvature_ratio)
+    if epsilon <= math.log1p(curvature_ratio):
+        return 1.0
+    return glm_replace_delta(epsilon, ratio, curvature_ratio)
+
+
+def objective_perturbation_epsilon(
+    scale: float, lipschitz: float, curvature_ratio: float, neighbors: str
+) -> float:
+    """Return epsilon of GLM objective perturbation with l2-Laplace ``b``: ``records L / scale + log(1 + kappa)``."""
+    records = 2 if neighbors == "replace_one" else 1
+    return records * lipschitz / scale + math.log1p(curvature_ratio)
 
 
 @lru_cache(maxsize=1024)
@@ -185,17 +222,11 @@ def objective_perturbation_scale(
     _check_budget(epsilon, delta, owner)
     reduced = _check_objective(epsilon, lipschitz, curvature_ratio, rank, neighbors, owner)
     target = delta * _RESERVE
-    if rank == 1:
-        profile = glm_replace_delta if neighbors == "replace_one" else glm_add_remove_delta
-        if neighbors == "replace_one" and reduced <= 0:
-            raise _refuse_curvature(owner, epsilon, curvature_ratio)
+    if rank == 1 and neighbors == "replace_one" and reduced <= 0:
+        raise _refuse_curvature(owner, epsilon, curvature_ratio)
 
-        def delta_at(std: float) -> float:
-            return profile(epsilon, 1 / std, curvature_ratio)
-    else:
-
-        def delta_at(std: float) -> float:
-            return structured_delta(epsilon, 1 / std, curvature_ratio, rank, neighbors)
+    def delta_at(std: float) -> float:
+        return objective_perturbation_delta(epsilon, 1 / std, curvature_ratio, rank, neighbors)
 
     if delta_at(1e12) > target:
         raise _refuse_curvature(owner, epsilon, curvature_ratio)

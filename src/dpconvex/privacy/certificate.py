@@ -1,8 +1,10 @@
-r"""Certificates: a privacy claim that anybody can recompute from public facts.
+r"""Certificates: a privacy claim that anybody can check from what it states.
 
-A certificate is a function of four things: the mechanism's name, the public facts (:class:`Bounds`), the guarantee
-asked for, and the mechanism's own public parameters. Everything else in it (noise, theorem, tolerance, sampler) is
-derived, and :meth:`Certificate.verify` derives it again. It proves consistency, not origin: it is not a signature.
+A certificate states the public facts (:class:`Bounds`), the mechanism and its public parameters, and every release: its
+noise and how far one record can move what the noise was added to. :meth:`Certificate.verify` computes these
+sensitivities again from the facts, composes the stated noise and asks whether the guarantee follows. It never plans
+again, so a certificate stays good when later versions choose other noise. It proves consistency, not origin: it is not
+a signature.
 """
 
 from __future__ import annotations
@@ -11,19 +13,29 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from .bounds import Bounds, bounds_from_dict
-from .guarantees import Guarantee, guarantee_from_dict
+from .guarantees import Guarantee, for_group, guarantee_from_dict
+from .noise import EXACT, SEEDED
+from .terms import NoiseTerm, follows
 
-FORMAT = "dpconvex-certificate-1"
+FORMAT = "dpconvex-certificate-2"
+# Raised with every change of what a certificate means or of how noise is drawn.
+REVISION = 2
+RECORD = "one record"
+# Revisions that under-protect, and why: their certificates are answered "withdrawn".
+WITHDRAWN = {
+    1: "noise was added in floating point, whose last bits can betray the value, and an objective could depend on its "
+    "own noise. Fit again with this version"
+}
 
 
 class CertificateError(ValueError):
-    """A certificate is malformed, or a field of it does not follow from its public facts."""
+    """A certificate is malformed, withdrawn, or its guarantee does not follow from what it states."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +44,42 @@ class Calibration:
 
     Attributes
     ----------
-    theorem : str
-        The statement that the guarantee rests on.
-    noise : dict
-        One entry per noise term: distribution, scale, dimension, and whether it is added to the sum or the mean.
+    noise : dict of str to NoiseTerm
+        One entry per kind of release.
     solver_tolerance : float
         Largest norm of the gradient of F at the point the solver returns; 0 where nothing is solved.
-    sampler : str
-        Which sampler draws the noise when no seed is fixed.
+    stated : dict
+        Public choices that the certificate's parameters state besides those that were given.
     """
 
+    noise: dict[str, NoiseTerm]
+    solver_tolerance: float = 0.0
+    stated: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the releases that a certificate states give together.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        What follows from the stated facts and noise.
+    theorem : str
+        Why.
+    sampler : str
+        How noise must be drawn for it to hold.
+    """
+
+    guarantee: Guarantee
     theorem: str
-    noise: dict[str, Any]
-    solver_tolerance: float
-    sampler: str
+    sampler: str = EXACT
 
 
 Calibrator = Callable[[Any, Guarantee, Mapping[str, Any]], Calibration]
+Prover = Callable[["Certificate"], Proof]
 _CALIBRATORS: dict[str, Calibrator] = {}
+_PROVERS: dict[str, Prover] = {}
 
 
 def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
@@ -62,17 +92,35 @@ def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
     return register
 
 
+def proves(mechanism: str) -> Callable[[Prover], Prover]:
+    """Register the function that says what the stated releases of a mechanism give together.
+
+    It computes the sensitivity of every release again from the certificate's facts and parameters, checks them by
+    :meth:`Certificate.term`, and returns the guarantee that the stated noise proves.
+    """
+
+    def register(function: Prover) -> Prover:
+        _PROVERS[mechanism] = function
+        return function
+
+    return register
+
+
 def calibrate(
     mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
 ) -> Calibration:
     """Derive the noise of ``mechanism`` from public facts."""
-    import dpconvex.mechanisms  # noqa: F401  (its modules register their calibrations)
+    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
-    if mechanism not in _CALIBRATORS:
+
+def _registered(registry: dict[str, Any], mechanism: object) -> Any:
+    import dpconvex.mechanisms  # noqa: F401  (its modules register their calibrations and proofs)
+
+    if mechanism not in registry:
         raise CertificateError(
-            f"A certificate's mechanism must be one of {sorted(_CALIBRATORS)}. Got {mechanism!r} instead."
+            f"A certificate's mechanism must be one of {sorted(registry)}. Got {mechanism!r} instead."
         )
-    return _CALIBRATORS[mechanism](bounds, guarantee, parameters)
+    return registry[mechanism]
 
 
 def _scalar(value: Any) -> Any:
@@ -96,14 +144,18 @@ class Certificate:
         How it is kept, and why.
     bounds : Bounds
         Public facts.
-    noise : dict
-        Noise terms and their scales.
+    noise : dict of str to NoiseTerm
+        Every kind of release, with its noise and sensitivity.
     parameters : dict
         The mechanism's public parameters, and assumptions worth stating.
     solver_tolerance : float
         Tolerance that the solver must certify; 0 where nothing is solved.
     sampler : str
         ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``.
+    unit : str
+        Whom the promise is made to: ``"one record"``.
+    revision : int
+        Which rules the certificate was written by.
     digest : str
         Hash of all other fields: notices an edit of a field that no noise depends on.
     """
@@ -113,10 +165,12 @@ class Certificate:
     mechanism: str
     theorem: str
     bounds: Any
-    noise: dict[str, Any]
+    noise: dict[str, NoiseTerm]
     parameters: dict[str, Any]
     solver_tolerance: float
     sampler: str
+    unit: str = RECORD
+    revision: int = REVISION
     digest: str = field(default="", repr=False)
 
     @classmethod
@@ -129,21 +183,21 @@ class Certificate:
         seeded: bool = False,
     ) -> Certificate:
         """Derive a certificate from public facts; the only way one is made."""
-        from .noise import SEEDED
-
         chosen = json.loads(json.dumps(dict(parameters or {}), allow_nan=False, default=_scalar))
         derived = calibrate(mechanism, bounds, guarantee, chosen)
         draft = cls(
             guarantee=guarantee,
             neighbors=bounds.relation,
             mechanism=mechanism,
-            theorem=derived.theorem,
+            theorem="",
             bounds=bounds,
             noise=derived.noise,
-            parameters=chosen,
+            parameters={**chosen, **derived.stated},
             solver_tolerance=derived.solver_tolerance,
-            sampler=SEEDED if seeded else derived.sampler,
+            sampler="",
         )
+        proof = draft._proof()
+        draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
         object.__setattr__(draft, "digest", draft._hash())
         return draft
 
@@ -155,10 +209,100 @@ class Certificate:
         """Return the smallest delta at which (epsilon, delta)-DP follows."""
         return self.guarantee.delta(epsilon)
 
+    def for_group(self, size: int) -> Guarantee:
+        """Return what is promised to ``size`` records together, by the sharpest bound that the noise proves.
+
+        Releases that are sums plus Gaussian noise move by ``size`` sensitivities: ``size mu`` Gaussian DP. Otherwise
+        the generic bound, in which delta grows much faster than epsilon.
+
+        Examples
+        --------
+        >>> from dpconvex import DPLogisticRegression
+        >>> DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).for_group(2)
+        ApproxDP(epsilon=2.0, delta=8.23e-07)
+        """
+        return for_group(self.guarantee, self._proof().guarantee, size)
+
+    def _proof(self) -> Proof:
+        """Return what the stated noise proves, or raise if it is less than the guarantee."""
+        try:
+            with np.errstate(all="ignore"):
+                proof: Proof = _registered(_PROVERS, self.mechanism)(self)
+                enough = follows(self.guarantee, proof.guarantee)
+        except CertificateError:
+            raise
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise CertificateError(
+                f"The public facts do not support the guarantee: {error}"
+            ) from error
+        if not enough:
+            raise CertificateError(
+                f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
+            )
+        return proof
+
+    @property
+    def problems(self) -> int:
+        """How often the mechanism ran on the same rows: once, or once per class of more than two."""
+        count = self.parameters.get("problems", 1)
+        classes = self.parameters.get("n_classes", 2)
+        if type(count) is not int or type(classes) is not int or classes < 2:
+            raise CertificateError(
+                "The certificate's numbers of problems and classes must be integers."
+            )
+        if count != (1 if classes == 2 else classes):
+            raise CertificateError(
+                f"The certificate's {count} problems are not those of {classes} classes."
+            )
+        return count
+
+    def term(self, name: str, sensitivity: float, dimension: int) -> NoiseTerm:
+        """Return a stated release after a check that its sensitivity and size are what the facts imply.
+
+        Parameters
+        ----------
+        name : str
+            Which one.
+        sensitivity : float
+            As computed from the stated facts; the term may state more, never less.
+        dimension : int
+            Numbers per vector.
+        """
+        stated = self.noise[name]
+        if stated.dimension != dimension:
+            raise CertificateError(
+                f"The noise of '{name}' is for {stated.dimension} numbers, but {dimension} were released."
+            )
+        if not stated.sensitivity >= sensitivity * (1 - 1e-9):
+            raise CertificateError(
+                f"The noise of '{name}' hides a sensitivity of {stated.sensitivity:.6g}, but the public facts imply "
+                f"{sensitivity:.6g}."
+            )
+        return stated
+
+    def check_terms(self, *required: str, optional: tuple[str, ...] = ()) -> None:
+        """Raise unless the certificate states these releases and, beyond them, only optional ones."""
+        names = set(self.noise)
+        if not set(required) <= names or not names <= {*required, *optional}:
+            raise CertificateError(
+                f"The noise of mechanism {self.mechanism!r} must have the terms {sorted(required)}. "
+                f"Got {sorted(names)} instead."
+            )
+
+    def check_tolerance(self) -> float:
+        """Return the stated tolerance after a check that a solver can certify it in float64."""
+        tolerance = self.solver_tolerance
+        if not tolerance >= 2.0**-53 * self.bounds.lipschitz:
+            raise CertificateError(
+                "The certificate's 'solver_tolerance' is smaller than float64 can certify."
+            )
+        return tolerance
+
     def _to_dict(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["guarantee"] = self.guarantee.to_dict()
         plain["bounds"] = self.bounds.to_dict()
+        plain["noise"] = {name: term.to_dict() for name, term in self.noise.items()}
         return {"format": FORMAT, **plain}
 
     def _hash(self) -> str:
@@ -169,7 +313,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """Return the certificate as JSON; equal public facts give equal text."""
-        return json.dumps(self._to_dict(), indent=2, sort_keys=True, allow_nan=False)
+        return json.dumps(self._to_dict(), indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
@@ -178,63 +322,72 @@ class Certificate:
         Raises
         ------
         CertificateError
-            If the text is not a certificate of this format.
+            If the text is not a certificate of this format, or of a withdrawn revision.
         """
         try:
             data = json.loads(text)
         except (json.JSONDecodeError, RecursionError, UnicodeDecodeError) as error:
             raise CertificateError("A certificate must be valid JSON.") from error
         names = {f.name for f in fields(cls)}
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        if not isinstance(data, dict) or not isinstance(data.get("format"), str):
             raise CertificateError(f"A certificate must be a JSON object of format {FORMAT!r}.")
+        found = data.pop("format")
+        if found == "dpconvex-certificate-1":
+            raise CertificateError(_withdrawn(1))
+        if found != FORMAT:
+            raise CertificateError(
+                f"Not verified: a certificate must be of format {FORMAT!r}. Got {found!r} instead; a newer version of "
+                "dpconvex may read it."
+            )
         if set(data) != names:
             wrong = sorted(set(data) ^ names)
             raise CertificateError(
                 f"A certificate must have the fields {sorted(names)}. Check {wrong}."
             )
-        try:
-            data["guarantee"] = guarantee_from_dict(data["guarantee"])
-            data["bounds"] = bounds_from_dict(data["bounds"])
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise CertificateError(
-                f"A certificate's guarantee or bounds are malformed: {error}"
-            ) from error
         for name in ("noise", "parameters"):
             if not isinstance(data[name], dict):
                 raise CertificateError(f"A certificate's {name} must be a JSON object.")
+        try:
+            data["guarantee"] = guarantee_from_dict(data["guarantee"])
+            data["bounds"] = bounds_from_dict(data["bounds"])
+            data["noise"] = {name: NoiseTerm(**term) for name, term in data["noise"].items()}
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CertificateError(
+                f"A certificate's guarantee, bounds or noise are malformed: {error}"
+            ) from error
         return cls(**data)
 
     def verify(self) -> None:
-        """Derive the noise and every other dependent field again from the public facts.
+        """Check that the guarantee follows from the stated facts, parameters and noise.
+
+        Every sensitivity is computed again from the public facts; the stated noise is composed by the mechanism's
+        theorem; more noise than needed is fine.
 
         Raises
         ------
         CertificateError
-            Naming the first field that does not follow.
+            Naming the first thing that does not hold: noise that does not suffice, fields that contradict each other,
+            a revision that was withdrawn, or a newer one that this version cannot judge ("not verified").
         """
-        from .noise import SEEDED
-
+        if type(self.revision) is not int or self.revision in WITHDRAWN:
+            raise CertificateError(_withdrawn(self.revision))
+        if not 1 <= self.revision <= REVISION:
+            raise CertificateError(
+                f"Not verified: the certificate has revision {self.revision}, and this version knows up to {REVISION}."
+            )
         if self.neighbors != self.bounds.relation:
             raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
-        try:
-            derived = calibrate(self.mechanism, self.bounds, self.guarantee, self.parameters)
-        except CertificateError:
-            raise
-        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise CertificateError(
-                f"The public facts do not support the guarantee: {error}"
-            ) from error
-        expected = {
-            "theorem": derived.theorem,
-            "noise": derived.noise,
-            "solver_tolerance": derived.solver_tolerance,
-        }
-        for name, value in expected.items():
-            if not _same(getattr(self, name), value):
-                raise CertificateError(
-                    f"The certificate's '{name}' does not follow from its public facts."
-                )
-        if self.sampler not in (derived.sampler, SEEDED):
+        if self.unit != RECORD:
+            raise CertificateError(f"The certificate's 'unit' must be {RECORD!r}.")
+        if (
+            type(self.solver_tolerance) not in (int, float)
+            or not 0 <= self.solver_tolerance < math.inf
+        ):
+            raise CertificateError("The certificate's 'solver_tolerance' must be a finite number.")
+        proof = self._proof()
+        if self.revision == REVISION and self.theorem != proof.theorem:
+            raise CertificateError("The certificate's 'theorem' is not that of its mechanism.")
+        if self.sampler not in (proof.sampler, SEEDED):
             raise CertificateError("The certificate's 'sampler' is not the one its mechanism uses.")
         try:
             intact = self.digest == self._hash()
@@ -248,14 +401,6 @@ class Certificate:
             )
 
 
-def _same(found: Any, expected: Any) -> bool:
-    """Compare derived values: numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
-    if isinstance(expected, dict):
-        if not isinstance(found, dict) or set(found) != set(expected):
-            return False
-        return all(_same(found[key], expected[key]) for key in expected)
-    if isinstance(expected, float):
-        if isinstance(found, bool) or not isinstance(found, (int, float)):
-            return False
-        return math.isclose(found, expected, rel_tol=1e-9)
-    return type(found) is type(expected) and found == expected
+def _withdrawn(revision: object) -> str:
+    reason = WITHDRAWN.get(revision) if isinstance(revision, int) else None
+    return f"Withdrawn: certificates of revision {revision!r} do not hold: {reason}."

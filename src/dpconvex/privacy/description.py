@@ -25,6 +25,18 @@ class DeclaredLoss:
     smoothness: float
     kind: str = "residual"
 
+    def __post_init__(self) -> None:
+        for name in ("lipschitz", "smoothness"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not value >= 0:
+                raise ValueError(
+                    f"The '{name}' of a declared loss must be a number of at least 0. Got {value!r} instead."
+                )
+        if self.kind not in ("residual", "margin") or not isinstance(self.name, str):
+            raise ValueError(
+                f"The 'kind' of a declared loss must be 'residual' or 'margin'. Got {self.kind!r} instead."
+            )
+
     @property
     def slope_range(self) -> tuple[float, float]:
         """Nothing more is known than the Lipschitz bound."""

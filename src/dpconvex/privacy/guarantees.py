@@ -60,6 +60,29 @@ class _Guarantee:
         }
         return {"kind": self.kind, **arguments}
 
+    def as_gaussian(self) -> GaussianDP:
+        """Return the weakest Gaussian DP that implies this guarantee: what Gaussian noise may spend.
+
+        Raises
+        ------
+        ValueError
+            Where Gaussian noise cannot give it: no budget at all, or delta = 0.
+
+        Examples
+        --------
+        >>> round(ApproxDP(1.0, 1e-6).as_gaussian().mu, 6)
+        0.236704
+        """
+        from .calibration import gaussian_mu
+
+        if isinstance(self, GaussianDP) and self.mu > 0:
+            return self
+        if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
+            return GaussianDP(gaussian_mu(self.epsilon_bound, self.delta_bound))
+        raise ValueError(
+            f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead."
+        )
+
     def __repr__(self) -> str:
         arguments = {name: value for name, value in self.to_dict().items() if name != "kind"}
         inside = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
@@ -233,6 +256,59 @@ def per_problem(guarantee: Guarantee, problems: int) -> Guarantee:
     if isinstance(guarantee, ApproxDP):
         return ApproxDP(guarantee.epsilon_bound / problems, guarantee.delta_bound / problems)
     return PureDP(guarantee.epsilon_bound / problems)
+
+
+def together(proven: Guarantee, problems: int) -> Guarantee:
+    """Return what several runs on the same data give together: ``mu sqrt(k)``, or ``k epsilon``."""
+    if isinstance(proven, GaussianDP):
+        return GaussianDP(proven.mu * math.sqrt(problems))
+    if isinstance(proven, PureDP):
+        return PureDP(problems * proven.epsilon_bound)
+    delta = min(problems * proven.delta_bound, 1 - 2.0**-53)
+    return ApproxDP(problems * proven.epsilon_bound, delta)
+
+
+def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
+    r"""Return what is promised to ``size`` records together.
+
+    Pure: ``k epsilon``. Gaussian: ``k mu``. (epsilon, delta): ``(k epsilon, delta (e^{k epsilon} - 1) / (e^epsilon -
+    1))``, or the profile of ``k mu`` at ``k epsilon`` where the mechanism is known to be mu-Gaussian, if that is less.
+
+    Parameters
+    ----------
+    claim : PureDP, ApproxDP or GaussianDP
+        What is promised to one record.
+    proven : PureDP, ApproxDP or GaussianDP
+        What the noise proves for one record: at least the claim.
+    size : int
+        Number of records, at least 1.
+
+    Examples
+    --------
+    >>> for_group(ApproxDP(1.0, 1e-6), ApproxDP(1.0, 1e-6), 3)
+    ApproxDP(epsilon=3.0, delta=1.1107337927389695e-05)
+    """
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise ValueError(
+            f"The 'size' parameter of for_group must be an integer of at least 1. Got {size!r} instead."
+        )
+    if isinstance(claim, GaussianDP):
+        return GaussianDP(size * claim.mu)
+    epsilon = claim.epsilon_bound
+    if isinstance(claim, PureDP):
+        return PureDP(size * epsilon)
+    try:
+        growth = math.expm1(size * epsilon) / math.expm1(epsilon) if epsilon > 0 else float(size)
+    except OverflowError:
+        growth = math.inf
+    delta = min(1.0, claim.delta_bound * growth)
+    if isinstance(proven, GaussianDP):
+        delta = min(delta, GaussianDP(size * proven.mu).delta(size * epsilon))
+    if delta >= 1:
+        raise ValueError(
+            f"Nothing is promised to {size} records together: delta would be 1. Ask for fewer records."
+        )
+    return ApproxDP(size * epsilon, delta)
 
 
 _KINDS: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP)}

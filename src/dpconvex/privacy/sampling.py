@@ -86,6 +86,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _MOST_DISTRIBUTION_STEPS = 2000
 _SMALLEST_DELTA = 1e-10  # below, their Fourier transforms are not accurate enough
 _RESERVE = 1e-9  # relative error of the integrals below is less
+_LARGEST_MULTIPLIER = 1e12  # beyond, the finite orders of the Renyi bound are what fails
 _DIGITS = 4  # multipliers are rounded up to this many digits: the same on every platform
 
 
@@ -211,6 +212,7 @@ def rdp_epsilon(orders: Array, rdp: Array, delta: float) -> float:
     return max(0.0, float(np.min(needed)))
 
 
+@lru_cache(maxsize=256)
 def sampled_epsilon(
     sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float
 ) -> float:
@@ -283,6 +285,11 @@ def sampled_multiplier(
     high = 1.0
     while not renyi_holds(high):
         high *= 2
+        if high > _LARGEST_MULTIPLIER:
+            raise ValueError(
+                f"No noise is certified for epsilon={epsilon!r} and delta={delta!r} by accounting for sampled batches. "
+                "Use a larger budget, or the mechanism 'gradient'."
+            )
     low = high / 2
     while renyi_holds(low):
         low, high = low / 2, low

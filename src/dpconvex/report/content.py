@@ -95,11 +95,11 @@ def uncertainty(model: Any) -> Uncertainty | None:
         return None
     bounds, noise = certificate.bounds, certificate.noise
     if certificate.mechanism == "output":
-        spread, exact = _per_coordinate(noise["release"]), True
+        spread, exact = noise["release"].spread, True
     elif certificate.mechanism == "objective" and bounds.alpha > 0:
-        whole = _per_coordinate(noise["objective"]) * math.sqrt(bounds.dimension)
+        whole = noise["objective"].spread * math.sqrt(bounds.dimension)
         moved = whole / (bounds.n_samples * bounds.alpha)
-        spread, exact = math.hypot(moved, _per_coordinate(noise["release"])), False
+        spread, exact = math.hypot(moved, noise["release"].spread), False
     else:
         return None
     target = certificate.parameters.get("target_bounds")
@@ -110,14 +110,6 @@ def uncertainty(model: Any) -> Uncertainty | None:
     if row_map.fit_intercept:
         intercept = spread * math.sqrt(1 + float(np.sum((scale * shift) ** 2))) / target_scale
     return Uncertainty(intercept, coef, exact)
-
-
-def _per_coordinate(term: dict[str, Any]) -> float:
-    """Return the standard deviation of one coordinate of a noise term."""
-    if "std" in term:
-        return float(term["std"])
-    # E ||b||^2 = d (d + 1) scale^2 for l2-Laplace noise.
-    return float(term["scale"]) * math.sqrt(term["dimension"] + 1)
 
 
 def _row_map(model: Any) -> RowMap | None:
@@ -159,16 +151,13 @@ def noise_rows(certificate: Certificate) -> list[dict[str, str]]:
     """Return the noise terms as rows of a table."""
     rows = []
     for name, term in certificate.noise.items():
-        if not isinstance(term, dict):
-            rows.append({"name": name, "law": str(term), "size": "", "where": ""})
-            continue
-        size = next((key for key in ("std", "scale") if key in term), None)
+        size = "std" if term.distribution == "gaussian" else "scale"
         rows.append(
             {
                 "name": name,
-                "law": str(term.get("distribution", "noise")),
-                "size": "" if size is None else f"{size} {term[size]:.4g}",
-                "where": f"each coordinate of the {term['added_to']}" if "added_to" in term else "",
+                "law": term.distribution,
+                "size": f"{size} {term.scale:.4g}",
+                "where": f"each coordinate of the {term.added_to}",
             }
         )
     return rows

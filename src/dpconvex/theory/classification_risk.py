@@ -100,8 +100,7 @@ def _noise(
         return math.inf, math.inf
 
     def size(name: str) -> float:
-        term = noise.get(name, {})
-        return float(term.get("std", term.get("scale", 0.0) * math.sqrt(bounds.dimension + 1)))
+        return noise[name].spread if name in noise else 0.0
 
     return size("objective") / bounds.n_samples, size("release")
 

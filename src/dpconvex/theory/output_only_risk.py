@@ -125,9 +125,8 @@ def _noise_per_sensitivity(
     """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
     facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
     calibration = calibrate("output", facts, guarantee, parameters)
-    term = calibration.noise["release"]
-    size = term.get("std", term.get("scale", 0.0) * math.sqrt(bounds.dimension + 1))
-    return float(size) / facts.minimiser_sensitivity(calibration.solver_tolerance)
+    size = calibration.noise["release"].spread
+    return size / facts.minimiser_sensitivity(calibration.solver_tolerance)
 
 
 def _excess(

@@ -179,8 +179,5 @@ def linear_preset(bounds: LinearBounds, guarantee: Guarantee, radius: float) -> 
 
 
 def _noise_std(bounds: LinearBounds, guarantee: Guarantee) -> float:
-    """Return the noise per released coefficient; for l2-Laplace ``E ||z||^2 = d (d + 1) scale^2``."""
-    term = calibrate("output", bounds, guarantee, {}).noise["release"]
-    if term["distribution"] == "gaussian":
-        return float(term["std"])
-    return float(term["scale"]) * math.sqrt(bounds.dimension + 1)
+    """Return the noise per released coefficient."""
+    return calibrate("output", bounds, guarantee, {}).noise["release"].spread

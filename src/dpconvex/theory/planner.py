@@ -310,9 +310,9 @@ class _Problem:
             )  # fmt: skip
         else:
             steps, noise = self._descent(bounds)
-            width: Any = BANDWIDTH_SHARE * scales if steps.finds_scale else NARROW
+            width: Any = BANDWIDTH_SHARE * scales if steps.course.finds_scale else NARROW
             # Private geometry makes the second moments of features 1, and leaves predictions as they are.
-            facts = (bounds.dimension, 1.0 if steps.rounds else moment, scales)
+            facts = (bounds.dimension, 1.0 if steps.course.rounds else moment, scales)
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
             squares = scales**2
             share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
@@ -331,7 +331,7 @@ class _Problem:
         if mechanism == "gradient":
             steps, noise = self._descent(bounds)
             settings = {"gradient_std": noise}
-            if steps.rounds >= _WHITE_ROUNDS:
+            if steps.course.rounds >= _WHITE_ROUNDS:
                 # Features of moment 1 then, so the noise has the same effect whatever their spread.
                 spreads = np.ones(1)
                 settings["reached"] = _ROUGH_GEOMETRY
@@ -359,13 +359,9 @@ class _Problem:
         return steps, math.hypot(*parts) / bounds.n_samples
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
-        """Return the standard deviations of the noise; for l2-Laplace ``E ||z||^2 = d (d + 1) scale^2``."""
+        """Return the noise per coordinate of every term."""
         terms = calibrate(mechanism, bounds, self.guarantee, {}).noise
-        spread = math.sqrt(bounds.dimension + 1)
-        return {
-            name: float(term.get("std", term.get("scale", 0.0) * spread))
-            for name, term in terms.items()
-        }
+        return {name: term.spread for name, term in terms.items()}
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

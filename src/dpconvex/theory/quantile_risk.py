@@ -231,9 +231,4 @@ def _noise_stds(plain: LinearBounds, ratio: float, guarantee: Guarantee) -> tupl
         noise = calibrate("objective", replace(plain, alpha=float(alpha)), guarantee, {}).noise
     except ValueError:
         return math.inf, math.inf
-    tilt, release = noise["objective"], noise["release"]
-    if tilt["distribution"] == "gaussian":
-        return float(tilt["std"]), float(release["std"])
-    # E ||b||^2 = d (d + 1) scale^2 for l2-Laplace noise.
-    spread = math.sqrt(plain.dimension + 1)
-    return float(tilt["scale"]) * spread, float(release["scale"]) * spread
+    return noise["objective"].spread, noise["release"].spread
