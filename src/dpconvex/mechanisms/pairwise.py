@@ -187,7 +187,7 @@ class _LaplaceCounts(NoiseSource):
     """Laplace noise where the search for a median asks for Gaussian noise."""
 
     def __init__(self, source: NoiseSource) -> None:
-        self.seeded, self.generator = source.seeded, source.generator
+        vars(self).update(vars(source))
 
     def gaussian(self, std: float, size: int) -> NDArray[np.float64]:
         """Return Laplace noise of scale ``std``; in one dimension the l2-Laplace law."""

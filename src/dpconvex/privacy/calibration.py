@@ -13,8 +13,9 @@ from functools import lru_cache
 from .guarantees import check_number
 from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
 
-# The exact sampler's grid is this many bits finer than the standard deviation.
-GRID_BITS = 40
+# The gate's grid is this many bits finer than the noise: far below its sensitivity, and 64-bit integers still hold
+# values 2^39 times as large as the noise.
+GRID_BITS = 22
 
 NEIGHBORS = ("replace_one", "add_or_remove_one")
 
@@ -99,18 +100,28 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def exact_gaussian_std(mu: float, sensitivity: float, dimension: int) -> float:
-    """Return the standard deviation for the exact sampler, which rounds the released vector first.
+    """Return the standard deviation for the gate, which rounds the released vector first.
 
-    ``sensitivity / (mu - sqrt(dimension) 2^-40)``: rounding to a grid ``2^-40 std`` wide moves two
-    neighbouring vectors apart by at most ``sqrt(dimension) 2^-40 std`` more.
+    ``sensitivity / (mu - sqrt(dimension) 2^-22)``: rounding to a grid at most ``2^-22 std`` wide moves two
+    neighbouring vectors apart by at most ``sqrt(dimension) 2^-22 std`` more.
     """
-    left = mu - math.sqrt(dimension) * 2.0**-GRID_BITS
+    return _scale_beyond_rounding("mu", mu, sensitivity, dimension)
+
+
+def exact_laplace_scale(epsilon: float, sensitivity: float, dimension: int) -> float:
+    """Return the scale of l2-Laplace noise for the gate: ``sensitivity / (epsilon - sqrt(dimension) 2^-22)``."""
+    return _scale_beyond_rounding("epsilon", epsilon, sensitivity, dimension)
+
+
+def _scale_beyond_rounding(name: str, budget: float, sensitivity: float, dimension: int) -> float:
+    left = budget - math.sqrt(dimension) * 2.0**-GRID_BITS
     if not left > 0:
         raise ValueError(
-            f"The exact sampler rounds to 2^-{GRID_BITS} of its noise, which costs more than mu={mu!r} in {dimension} "
-            "dimensions. Give a larger budget."
+            f"Released numbers are rounded to 2^-{GRID_BITS} of their noise, which costs more than "
+            f"{name}={budget!r} in {dimension} dimensions. Give a larger budget."
         )
-    return sensitivity / left
+    # A few roundings to nearest on the way here.
+    return sensitivity / left * (1 + 1e-15)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
