@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,11 +64,12 @@ def choose(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | No
     raise AssertionError("unreachable: the draw is below the sum of the masses")
 
 
+@lru_cache(maxsize=1024)
 def _exponential(rate: float, gap: int) -> int:
-    """Return ``2^384 exp(-rate gap)``, rounded, by decimal arithmetic of 160 digits."""
+    """Return ``2^384 exp(-rate gap)``, rounded, by decimal arithmetic of 130 digits."""
     exponent = Fraction(rate) * gap
     with localcontext() as context:
-        context.prec = 160
+        context.prec = 130
         value = (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
         return int((value * 2**_BITS).to_integral_value())
 
