@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.estimators.labels import declared_classes, label_set
 from dpconvex.estimators.settings import optional_positive, resolve_guarantee
 from dpconvex.estimators.tables import read_training
-from dpconvex.privacy.calibration import exact_gaussian_std
+from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.selection import SelectionCertificate, selection_epsilon
@@ -314,7 +314,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[Any, dict[str, Any]]:
         candidates, per_fit = self._candidates(), certificate.per_fit
         assert isinstance(per_fit, GaussianDP)
-        std = exact_gaussian_std(per_fit.mu, 1.0, 1)
+        std = released_scale(per_fit.mu, 1.0, 1)
         best: tuple[float, Any, dict[str, Any]] | None = None
         for _ in range(int(noise.generator.geometric(1 / certificate.mean_repeats))):
             candidate = candidates[int(noise.generator.integers(len(candidates)))]

@@ -20,7 +20,7 @@ def test_exact_gaussian_follows_the_normal_law():
 
 def test_exact_gaussian_lies_on_its_grid():
     draws = NoiseSource().add_gaussian(np.full(50, 1 / 3), 1.0)
-    assert np.all(draws * 2.0**40 == np.round(draws * 2.0**40))
+    assert np.all(draws * 2.0**22 == np.round(draws * 2.0**22))
 
 
 @pytest.mark.parametrize("std", [1e-12, 1.0, 1e9])
@@ -29,7 +29,7 @@ def test_exact_gaussian_works_at_every_scale(std):
     assert stats.kstest(draws / std, "norm").pvalue > LEVEL
 
 
-def test_floating_point_gaussian_follows_the_normal_law():
+def test_drawn_gaussian_follows_the_normal_law():
     draws = NoiseSource().gaussian(2.0, 400_000)
     assert stats.kstest(draws, "norm", args=(0, 2.0)).pvalue > LEVEL
 

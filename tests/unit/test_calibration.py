@@ -10,8 +10,12 @@ from dpconvex.privacy import (
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from dpconvex.privacy.calibration import exact_gaussian_std, smallest_safe
+from dpconvex.privacy.calibration import (
+    released_scale,
+    smallest_safe,
+)
 from dpconvex.privacy.profiles import gaussian_delta
+from dpconvex.privacy.terms import NoiseTerm
 
 VECTORS = [
     (0.2, 1e-5, 0.01, 16.304133, 17.141835, 35.938386),
@@ -57,10 +61,11 @@ def test_pure_scale():
     assert found == pytest.approx(expected / 2)
 
 
-def test_exact_sampler_pays_for_its_grid():
-    std = exact_gaussian_std(0.3, 1.0, 50)
-    rounded = 1.0 + math.sqrt(50) * 2.0**-40 * std
-    assert rounded / std <= 0.3 * (1 + 1e-15)
+@pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])
+def test_releases_pay_for_their_grid(law):
+    scale = released_scale(0.3, 1.0, 50)
+    term = NoiseTerm(law, scale, 1.0, 50, "sum")
+    assert 1.0 < term.rounded_sensitivity <= 0.3 * scale
 
 
 def test_search_stays_on_the_safe_side_of_jumps_and_bumps():
@@ -102,5 +107,7 @@ def test_impossible_requests_are_refused(arguments, match):
 
 def test_a_budget_below_the_samplers_grid_is_refused():
     with pytest.raises(ValueError, match="larger budget"):
-        exact_gaussian_std(1e-12, 1.0, 4)
-    assert exact_gaussian_std(1e-10, 1.0, 4) > 1e10
+        exact_gaussian_std(4e-7, 1.0, 4)
+    with pytest.raises(ValueError, match="epsilon=4e-07 in 4 dimensions"):
+        exact_laplace_scale(4e-7, 1.0, 4)
+    assert exact_gaussian_std(1e-6, 1.0, 4) > 1e6

@@ -67,13 +67,13 @@ def test_noise_follows_the_formulas(neighbors, records):
     assert certificate.solver_tolerance == pytest.approx(tolerance)
     assert term == {
         "distribution": "gaussian",
-        "std": pytest.approx(sensitivity / 0.7, rel=1e-10),
+        "std": pytest.approx(sensitivity / 0.7, rel=1e-6),
         "added_to": "coefficients",
         "dimension": 3,
     }
-    assert term["std"] >= sensitivity / 0.7  # the exact sampler's rounding is paid for
+    assert term["std"] >= sensitivity / 0.7  # the gate's rounding is paid for
     _, term = noise(ApproxDP(1.0, 1e-5))
-    assert term["std"] == pytest.approx(gaussian_scale(1.0, 1e-5, sensitivity), rel=1e-9)
+    assert term["std"] == pytest.approx(gaussian_scale(1.0, 1e-5, sensitivity), rel=2e-6)
     certificate, term = noise(PureDP(2.0))
     assert certificate.sampler == "floating-point"
     assert term["scale"] == pytest.approx(sensitivity / 2.0, rel=1e-12)

@@ -8,7 +8,11 @@ import pytest
 from scipy.stats import chi2, norm
 
 from dpconvex.experiments.auc_erm import noise_alone, problems, studies, true_privacy, tuning
-from dpconvex.experiments.auc_erm.algorithms import algorithm_1, printed_output_scale
+from dpconvex.experiments.auc_erm.algorithms import (
+    algorithm_1,
+    draw_noise,
+    printed_output_scale,
+)
 from dpconvex.experiments.auc_erm.exhibits import EXHIBITS
 from dpconvex.experiments.auc_erm.judging import PUBLISHED, judge_table
 from dpconvex.experiments.auc_erm.studies import (
@@ -168,7 +172,7 @@ def test_sound_noise_is_the_certificates(rows):
                 assert size == pytest.approx(bounds.gradient_sensitivity / 0.1 / 0.2, rel=1e-6)
     released = tuning.output_release(zero, "paper", facts, "logistic", 0.1, 0.2, 0.0, 3, counts)
     printed = printed_output_scale(0.2, 1 / math.log(2), 2.0, 0.1, *counts)
-    drawn = NoiseSource(3).l2_laplace(printed, 36)
+    drawn = draw_noise(printed, 0.0, 36, np.random.default_rng(3))
     assert np.linalg.norm(released) == pytest.approx(np.linalg.norm(drawn))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory import MemoryRows, accumulate
+from dpconvex.engine.memory import MemoryRows, accumulate, depth
 from dpconvex.engine.partitions import (
     PartitionFacts,
     as_features,
@@ -271,7 +271,8 @@ class DaskRows:
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
         longest = max(source.rows for source in self._sources)
-        return MemoryRows.additions_for(longest, self.dim) + GROUP + -(-len(self._sources) // GROUP)
+        groups = -(-len(self._sources) // GROUP)
+        return MemoryRows.additions_for(longest, self.dim) + depth(GROUP) + depth(groups)
 
     @cached_property
     def mean_target_size(self) -> float:

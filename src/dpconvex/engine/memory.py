@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
-__all__ = ["MemoryRows", "Survey", "accumulate"]
+__all__ = ["MemoryRows", "Survey", "accumulate", "most_additions"]
 
 Array = npt.NDArray[np.float64]
 BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
@@ -25,6 +25,7 @@ BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more c
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
 LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
+CHAIN = 16  # blocks that compiled kernels add one after the other
 
 
 class Survey(NamedTuple):
@@ -154,7 +155,8 @@ class MemoryRows:
         """Return `additions` for data of this shape."""
         block_rows = min(n_rows, _block_rows(dim))
         blocks = -(-n_rows // block_rows)
-        return block_rows + -(-blocks // RUNS) + min(blocks, RUNS)
+        runs = min(blocks, RUNS)
+        return block_rows + min(blocks, CHAIN) + depth(-(-blocks // runs)) + depth(runs)
 
     @property
     def raw(self) -> npt.NDArray[Any]:
@@ -241,12 +243,12 @@ class MemoryRows:
         nothing = np.empty(0)
         given = survey.weights if self._weights is None else self._weights
 
-        def run(span: tuple[int, int]) -> list[Any]:
+        def chain(first: int, last: int) -> list[Any]:
             total = np.zeros(self.dim)
             constant_sum = sigmoid_gradient(
                 self._raw,
                 self._targets,
-                edges[span[0] : span[1] + 1],
+                edges[first : last + 1],
                 *self._columns,
                 survey.plain,
                 nothing if given is None else given,
@@ -262,6 +264,10 @@ class MemoryRows:
                 total[0] = constant_sum
             return [total]
 
+        def run(span: tuple[int, int]) -> list[Any]:
+            starts = range(span[0], span[1], CHAIN)
+            return accumulate(chain(start, min(start + CHAIN, span[1])) for start in starts)
+
         return self._sum_runs(run)
 
     def _combine_blocks(self, constant: float, slopes: Array, function: Any) -> tuple[Any, ...]:
@@ -275,10 +281,8 @@ class MemoryRows:
         ones = np.ones(self.block_rows)
         given = survey.weights if self._weights is None else self._weights
 
-        def run(span: tuple[int, int]) -> list[Any]:
+        def parts(span: tuple[int, int]) -> Iterator[list[Any]]:
             margins = np.empty(self.block_rows)
-            total = np.zeros(self.dim)
-            totals: list[Any] = []
             for index in range(*span):
                 start = index * self.block_rows
                 y = self._targets[start : start + self.block_rows]
@@ -309,11 +313,9 @@ class MemoryRows:
                     partial[lead:],
                 )
                 partial[lead:] *= scale
-                total += partial
-                totals = accumulate([totals, extra]) if totals else list(extra)
-            return [total, *totals]
+                yield [partial, *extra]
 
-        return self._sum_runs(run)
+        return self._sum_runs(lambda span: accumulate(parts(span)))
 
     def _survey(self) -> Survey:
         """Return what the rows need beyond scale and shift; found out once, in one pass."""
@@ -460,13 +462,36 @@ def _block_rows(dim: int) -> int:
     return max(64, BLOCK_BYTES // (8 * dim))
 
 
+def depth(count: int) -> int:
+    """Return how many additions any one of `count` parts passes through in `accumulate`."""
+    return (count - 1).bit_length()
+
+
+def most_additions(n_rows: int, dim: int) -> int:
+    """Return a bound on `additions` for this many rows in memory, or in partitions of any sizes.
+
+    A partition's blocks, chains, blocks in a run and runs; then groups of partitions.
+    """
+    return min(n_rows, _block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
+
+
 def accumulate(parts: Any) -> list[Any]:
-    """Add tuples of arrays or numbers in order, in place where the first one is an array."""
-    totals: list[Any] = []
-    for part in parts:
-        if not totals:
-            totals = list(part)
-            continue
-        for position, term in enumerate(part):
-            totals[position] += term
-    return totals
+    """Add tuples of arrays or numbers, neighbours first: two sums of equally many parts at a time.
+
+    No part passes through more than ``log2(number of parts)`` additions, rounded up. The order of the parts is kept,
+    and no more than that many sums are held. Arrays of the first of two sums are changed in place.
+    """
+    sums: list[list[Any]] = []
+    for count, part in enumerate(parts, 1):
+        sums.append(list(part))
+        for _ in range((count & -count).bit_length() - 1):
+            _add_last_two(sums)
+    while len(sums) > 1:
+        _add_last_two(sums)
+    return sums[0] if sums else []
+
+
+def _add_last_two(sums: list[list[Any]]) -> None:
+    last = sums.pop()
+    for position, term in enumerate(last):
+        sums[-1][position] += term

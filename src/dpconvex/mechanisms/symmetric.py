@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm
 
 Array = NDArray[np.float64]
 
@@ -19,7 +18,7 @@ def entries(size: int) -> int:
     return size * (size + 1) // 2
 
 
-def release_symmetric(sums: Array, term: Mapping[str, Any], noise: NoiseSource) -> Array:
+def release_symmetric(sums: Array, term: NoiseTerm, noise: NoiseSource) -> Array:
     """Return a symmetric matrix plus the noise that a term of a certificate states.
 
     The diagonal and ``sqrt(2)`` times the entries above it are released as one vector, whose l2 norm is the matrix's

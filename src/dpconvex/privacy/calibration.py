@@ -13,8 +13,12 @@ from functools import lru_cache
 from .guarantees import check_number
 from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
 
-# The exact sampler's grid is this many bits finer than the standard deviation.
-GRID_BITS = 40
+# The gate's grid is this many bits finer than the noise: far below its sensitivity, and 64-bit integers still hold
+# values 2^39 times as large as the noise.
+GRID_BITS = 22
+
+# Scales whose grid and values are ordinary floating-point numbers.
+_SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-960, 2.0**960
 
 NEIGHBORS = ("replace_one", "add_or_remove_one")
 
@@ -108,6 +112,11 @@ def grid_of(scale: float) -> float:
     >>> grid_of(3.0) == 2.0 ** (1 - GRID_BITS)
     True
     """
+    if not _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
+        raise ValueError(
+            "Noise must have a positive, finite scale, between 1e-289 and 1e289. "
+            f"Got {scale!r} instead."
+        )
     return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
 
 
@@ -123,10 +132,8 @@ def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
             f"A release is rounded to 2^-{GRID_BITS} of its noise, which costs more than a budget of {budget!r} in "
             f"{dimension} dimensions. Give a larger budget."
         )
-    return sensitivity / left
-
-
-exact_gaussian_std = released_scale
+    # A few roundings to nearest on the way here.
+    return sensitivity / left * (1 + 1e-15)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

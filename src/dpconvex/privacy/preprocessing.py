@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import log_ndtr
 
-from .calibration import exact_gaussian_std, gaussian_mu
+from .calibration import gaussian_mu, released_scale
 from .certificate import CertificateError
 from .guarantees import GaussianDP, Guarantee, PureDP
 
@@ -87,7 +87,7 @@ def moment_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
         )
     size = n_features + n_features * (n_features + 1) // 2
     sensitivity = _ROUNDING * 3 / math.sqrt(2)
-    return {"std": exact_gaussian_std(_mu(guarantee), sensitivity, size)}
+    return {"std": released_scale(_mu(guarantee), sensitivity, size)}
 
 
 def _mu(guarantee: Guarantee) -> float:

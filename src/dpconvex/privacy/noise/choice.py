@@ -1,0 +1,104 @@
+r"""Private choices: the exponential mechanism on integer scores, and a quantile among the cells of a public grid.
+
+Probabilities are proportional to ``weight * exp(-rate * score)`` with integers for weights and scores: sums of
+floating-point logarithms and Gumbel noise would betray scores in their low bits. Each probability is an integer of 384
+bits, right to 2^-140 of itself; candidates below exp(-120) of the likeliest are left out. Together that moves the law
+by less than 1e-40, which `FAILURE_PROBABILITY` covers.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .words import Words
+
+__all__ = ["QUANTILE_CELLS", "choose", "choose_quantile"]
+
+# Cells of the grid on which a quantile is searched.
+QUANTILE_CELLS = 1 << 32
+
+_BITS = 384
+_NEGLIGIBLE = 120.0
+
+
+def choose(words: Words, scores: ArrayLike, rate: float, weights: ArrayLike | None = None) -> int:
+    """Return index i with probability proportional to ``weights_i exp(-rate scores_i)``.
+
+    Parameters
+    ----------
+    words : Words
+        Where randomness comes from.
+    scores : array of int
+        Lower is better; below 2^53 in size.
+    rate : float
+        ``epsilon / 2`` for scores that move by at most 1 from one neighbour to the other.
+    weights : array of int, optional
+        At least 0 and not all 0; ones by default.
+    """
+    scores = np.asarray(scores)
+    weights = np.ones(scores.shape, np.int64) if weights is None else np.asarray(weights)
+    possible = np.flatnonzero(weights > 0)
+    # Floating point decides only what may be left out.
+    rough = np.log(weights[possible].astype(np.float64)) - rate * scores[possible]
+    kept = possible[rough >= rough.max() - _NEGLIGIBLE]
+    kept = kept[np.argsort(scores[kept], kind="stable")]
+    total, masses = 0, []
+    factor, at, steps = 1 << _BITS, int(scores[kept[0]]), {0: 1 << _BITS}
+    for score, weight in zip(scores[kept].tolist(), weights[kept].tolist(), strict=True):
+        gap = score - at
+        if gap not in steps:
+            steps[gap] = _exponential(rate, gap)
+        factor, at = factor * steps[gap] >> _BITS, score
+        masses.append(weight * factor)
+        total += masses[-1]
+    drawn = words.below(total)
+    for index, mass in zip(kept.tolist(), masses, strict=True):
+        drawn -= mass
+        if drawn < 0:
+            return int(index)
+    raise AssertionError("unreachable: the draw is below the sum of the masses")
+
+
+@lru_cache(maxsize=1024)
+def _exponential(rate: float, gap: int) -> int:
+    """Return ``2^384 exp(-rate gap)``, rounded, by decimal arithmetic of 130 digits."""
+    exponent = Fraction(rate) * gap
+    with localcontext() as context:
+        context.prec = 130
+        value = (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
+        return int((value * 2**_BITS).to_integral_value())
+
+
+def choose_quantile(
+    words: Words, values: NDArray[np.float64], rank: int, low: float, high: float, rate: float
+) -> float:
+    """Return a private quantile of values: the middle of a cell of a public grid on [low, high].
+
+    Every value is moved to the lower edge of its cell by a rule that knows nothing of the others, which costs no
+    privacy. Cell t is drawn with probability proportional to ``exp(-rate |#{values at or below t} - rank|)``.
+
+    Parameters
+    ----------
+    words : Words
+        Where randomness comes from.
+    values : array
+        Private; those outside the range, and missing ones, count at its ends.
+    rank : int
+        How many values should lie at or below the result: public.
+    low, high : float
+        Public range.
+    rate : float
+        ``epsilon / 2``: the score moves by at most 1 when a value is replaced, added or removed.
+    """
+    share = np.clip((values - low) / (high - low), 0.0, 1.0)
+    cells = np.floor(np.nan_to_num(share, nan=0.0) * QUANTILE_CELLS).astype(np.int64)
+    edges = np.concatenate([[0], np.sort(cells), [QUANTILE_CELLS]])
+    widths = np.diff(edges)
+    between = choose(words, np.abs(np.arange(widths.size) - rank), rate, widths)
+    cell = int(edges[between]) + words.below(int(widths[between]))
+    return low + (cell + 0.5) * ((high - low) / QUANTILE_CELLS)

@@ -1,0 +1,123 @@
+"""Sums in floating point stay within their bound of exact rational sums."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.memory import accumulate, depth, most_additions
+from dpconvex.privacy.summation import (
+    largest_stretch,
+    mapped_sum_error,
+    most_rows,
+    summation_error,
+)
+
+
+def norm_of_error(computed, exact):
+    errors = [Fraction(float(value)) - sum_ for value, sum_ in zip(computed, exact, strict=True)]
+    return math.sqrt(sum(float(error) ** 2 for error in errors))
+
+
+def adversarial_rows(kind, n, d):
+    rng = np.random.default_rng(3)
+    if kind == "alike":  # every addition rounds in the same direction
+        return np.full((n, d), 1 / math.sqrt(d) * (1 - 2.0**-9))
+    if kind == "growing":
+        return np.sort(rng.uniform(0, 1 / math.sqrt(d), (n, d)), axis=0)
+    if kind == "cancelling":
+        half = rng.uniform(-1, 1, (n // 2, d)) / math.sqrt(d)
+        return np.concatenate([half, -half[::-1]])
+    return rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-12, 0, (n, 1)) / (4 * math.sqrt(d))
+
+
+@pytest.mark.parametrize("kind", ["alike", "growing", "cancelling", "wide"])
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_combined_rows_stay_within_the_bound(kind, keep, order, monkeypatch):
+    # Small blocks: many of them, and the tree above them is what adds.
+    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1 << 10)
+    n, d = 40_000, 3
+    # Numbers of 24 bits, whose products are exact.
+    X = np.asarray(adversarial_rows(kind, n, d).astype(np.float32).astype(float), order=order)
+    rows = MemoryRows(X, np.zeros(n), RowMap(d, 1.0, fit_intercept=False), threads=1, keep=keep)
+    multiples = np.random.default_rng(0).uniform(0.5, 1.0, n).astype(np.float32).astype(float)
+
+    def function(y, z, w):
+        start = function.at
+        function.at += len(y)
+        return (multiples[start : function.at],)
+
+    function.at = 0
+    (total,) = rows.combine(np.zeros(d), function)
+    placed, _, weights = rows.mapped()
+    assert (weights == 1).all()
+    exact = [Fraction(math.fsum(column)) for column in (multiples[:, None] * placed).T.tolist()]
+    error = norm_of_error(total, exact)
+    assert error <= summation_error(n, d, float(np.linalg.norm(placed, axis=1).max()))
+
+
+def test_the_bound_is_tight_enough_to_notice_a_sum_one_by_one():
+    """One million equal terms in a chain err by more than the bound allows for the tree."""
+    n, term = 2_000_000, 0.1
+    chain = float(np.cumsum(np.full(n, term))[-1])
+    error = abs(float(Fraction(chain) - n * Fraction(term)))
+    assert error > summation_error(n, 10_000, term)
+    rows = MemoryRows(np.full((n, 1), term), np.zeros(n), RowMap(1, 1.0, fit_intercept=False))
+    (total,) = rows.sum(lambda block, y, w: (block.sum(axis=0),))
+    assert abs(float(Fraction(float(total[0])) - n * Fraction(term))) <= summation_error(n, 1, term)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 9, 100])
+def test_parts_are_added_in_order_and_no_deeper_than_the_tree(count):
+    class Part:
+        def __init__(self, names, height=0):
+            self.names, self.height = names, height
+
+        def __add__(self, other):
+            return Part(self.names + other.names, max(self.height, other.height) + 1)
+
+    (total,) = accumulate((Part([i]),) for i in range(count))
+    assert total.names == list(range(count))
+    assert total.height == depth(count) == math.ceil(math.log2(count))
+
+
+def test_nothing_adds_up_to_nothing():
+    assert accumulate([]) == []
+
+
+@pytest.mark.parametrize("dim", [1, 7, 100, 5000])
+@pytest.mark.parametrize("n", [1, 63, 64, 10_000, 131_073, 10**7, 10**9])
+def test_bound_covers_every_layout(n, dim):
+    most = most_additions(n, dim)
+    assert MemoryRows.additions_for(n, dim) <= most
+    for partitions in (1, 2, 17, 1000, n):
+        if partitions <= n:
+            groups = -(-partitions // 16)
+            longest = n - partitions + 1
+            assert MemoryRows.additions_for(longest, dim) + 4 + depth(groups) <= most
+
+
+def test_released_maps_may_stretch_so_much():
+    n, d, term, sensitivity = 100_000, 50, 5.0, 14.0
+    stretch = largest_stretch(n, d, term, sensitivity)
+    assert 2 * mapped_sum_error(n, d, term, stretch) <= sensitivity / 1000
+    assert stretch > 1e4
+    rng = np.random.default_rng(1)
+    vector = rng.normal(size=d)
+    vector *= n * term / np.linalg.norm(vector)
+    matrix = np.linalg.qr(rng.normal(size=(d, d)))[0] * np.geomspace(1, stretch, d)[:, None]
+    exact = [
+        sum((Fraction(a) * Fraction(b) for a, b in zip(row, vector.tolist(), strict=True)), Fraction(0))
+        for row in matrix.tolist()
+    ]  # fmt: skip
+    error = norm_of_error(matrix @ vector, exact)
+    assert error <= mapped_sum_error(n, d, term, stretch) - stretch * summation_error(n, d, term)
+
+
+def test_private_numbers_of_rows_have_a_cap():
+    assert most_rows(500, "replace_one") == 500
+    assert most_rows(500, "add_or_remove_one") == 2_000_000
+    assert most_rows(10**7, "add_or_remove_one") == 10**8
