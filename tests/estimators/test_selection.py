@@ -14,7 +14,8 @@ from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.privacy import ApproxDP, BudgetExceeded, CertificateError, GaussianDP, Ledger, PureDP
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.selection import repeat_and_select_mu, selection_epsilon
+from dpconvex.privacy.exponential import covered_epsilon
+from dpconvex.privacy.selection import repeat_and_select_mu
 from dpconvex.selection import DPSelect, SelectionCertificate
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}
@@ -67,7 +68,7 @@ def test_repeated_selection_is_on_the_safe_side_and_nearly_tight():
 @pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
 def test_exponential_mechanism_is_covered_by_its_gaussian_budget(mu):
     curve = np.linspace(0, 1, 2001)
-    pure = PureDP(selection_epsilon(GaussianDP(mu)))
+    pure = PureDP(covered_epsilon(GaussianDP(mu)))
     assert (np.asarray(pure.tradeoff(curve)) >= GaussianDP(mu).tradeoff(curve) - 1e-12).all()
     larger = PureDP(1.01 * pure.epsilon_bound)
     assert (np.asarray(larger.tradeoff(curve)) < GaussianDP(mu).tradeoff(curve) - 1e-6).any()
