@@ -193,20 +193,19 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if is_classifier(self.estimator):
             found = "assumed public" if self.estimator.classes is None else "given"
             shape = (*shape, n_classes)
-        certificates = [self._candidate(c, per_fit, training).certify(*shape) for c in candidates]
-        if isinstance(score, AUCScore) and certificates[0].parameters.get("n_classes") != 2:
+        fits = [self._candidate(c, per_fit, training).certify(*shape) for c in candidates]
+        if isinstance(score, AUCScore) and fits[0].parameters.get("n_classes") != 2:
             raise ValueError(
                 "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."
             )
         return SelectionCertificate.issue(
             guarantee,
             strategy,
-            len(candidates),
             repeats if strategy == "repeat" else None,
             training,
             held,
-            neighbors=_common_relation(certificates, per_fit),
-            score=score.bounds,
+            score.bounds,
+            fits,
             label_set=found,
             seeded=self.random_state is not None,
         )
@@ -456,16 +455,3 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> Any:
         """Labels of the winner."""
         return self._chosen.classes_
-
-
-def _common_relation(certificates: Sequence[Any], per_fit: Guarantee) -> str:
-    """Return the neighbouring relation that all candidates promise, or raise if there is none."""
-    relations = sorted({certificate.neighbors for certificate in certificates})
-    if len(relations) > 1:
-        raise ValueError(
-            "The candidates of DPSelect must all promise the same neighbouring relation: what they spend does not add "
-            f"up otherwise. Got {relations} instead. Set what decides it, such as 'label_private', on the estimator."
-        )
-    if any(certificate.guarantee != per_fit for certificate in certificates):
-        raise ValueError("The candidates of DPSelect must promise what each fit may spend.")
-    return str(relations[0])

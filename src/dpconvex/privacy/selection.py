@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from .bounds import _check_count
 from .calibration import exact_gaussian_std, gaussian_mu
-from .certificate import CertificateError
+from .certificate import Certificate, CertificateError
 from .exponential import covered_epsilon
 from .guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number, per_problem
 from .noise import FLOATING_POINT, SEEDED
@@ -119,6 +120,8 @@ class SelectionCertificate:
     noise : dict
         How the choice is protected: the ``epsilon`` of the exponential mechanism, or the standard deviation ``std`` of
         the noise on each run's score, in units of the score's sensitivity.
+    fits : tuple of Certificate
+        What a fit of each candidate promises.
     label_set : str or None
         Whether the label set was ``"given"`` or is ``"assumed public"``; None for regressions.
     sampler : str
@@ -135,6 +138,7 @@ class SelectionCertificate:
     neighbors: str
     score: ScoreBounds
     noise: dict[str, float]
+    fits: tuple[Certificate, ...] = field(repr=False)
     label_set: str | None = None
     sampler: str = FLOATING_POINT
 
@@ -143,27 +147,27 @@ class SelectionCertificate:
         cls,
         guarantee: Guarantee,
         strategy: str,
-        candidates: int,
         mean_repeats: float | None,
         training_rows: int,
         validation_rows: int,
-        *,
-        neighbors: str,
         score: ScoreBounds,
+        fits: Sequence[Certificate],
+        *,
         label_set: str | None = None,
         seeded: bool = False,
     ) -> SelectionCertificate:
-        """Derive what each fit may spend and the noise of the choice, and check that both suffice."""
-        strategy, per_fit, repeats = share_budget(guarantee, strategy, candidates, mean_repeats)
+        """Derive the relation from the candidates' certificates and the noise of the choice from the guarantee."""
+        strategy, per_fit, repeats = share_budget(guarantee, strategy, len(fits), mean_repeats)
         if isinstance(per_fit, GaussianDP) and strategy == "repeat":
             noise = {"std": exact_gaussian_std(per_fit.mu, 1.0, 1)}
         else:
             noise = {"epsilon": covered_epsilon(guarantee)}
         certificate = cls(
-            guarantee, strategy, candidates, per_fit, repeats, training_rows, validation_rows,
-            neighbors, score, noise, label_set, SEEDED if seeded else FLOATING_POINT,
+            guarantee, strategy, len(fits), per_fit, repeats, training_rows, validation_rows,
+            _common_relation(fits), score, noise, tuple(fits), label_set,
+            SEEDED if seeded else FLOATING_POINT,
         )  # fmt: skip
-        certificate.verify()
+        certificate._check()
         return certificate
 
     @property
@@ -189,13 +193,19 @@ class SelectionCertificate:
         return self.guarantee.delta(epsilon)
 
     def verify(self) -> None:
-        """Check that the stated fits and the stated noise of the choice suffice for the guarantee.
+        """Check that the candidates' certificates and the stated noise of the choice suffice for the guarantee.
 
         Raises
         ------
         CertificateError
             Naming what does not follow.
         """
+        self._check()
+        for certificate in self.fits:
+            certificate.verify()
+
+    def _check(self) -> None:
+        """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
         try:
             self._check_fields()
             fits, choice = self._repeats() if self.strategy == "repeat" else self._composes()
@@ -212,7 +222,7 @@ class SelectionCertificate:
         """Raise unless every stated fact is one that a selection can state."""
         for name in ("candidates", "training_rows", "validation_rows"):
             _check_count(name, "a selection", getattr(self, name), 1)
-        _check("mean_repeats", self.mean_repeats, 1.0, _MOST_REPEATS)
+        _number("mean_repeats", self.mean_repeats, 1.0, _MOST_REPEATS)
         allowed: dict[str, tuple[Any, ...]] = {
             "strategy": ("exponential", "repeat"),
             "neighbors": RELATIONS,
@@ -230,12 +240,19 @@ class SelectionCertificate:
         type(self.score)(**vars(self.score))  # its own checks, if it was not made by them
         if set(self.noise) != {"std" if self.strategy == "repeat" else "epsilon"}:
             raise CertificateError("The selection's 'noise' is not that of its strategy.")
+        stated = (self.per_fit, self.neighbors, self.training_rows)
+        fits = [(fit.guarantee, fit.neighbors, fit.bounds.n_samples) for fit in self.fits]
+        if len(fits) != self.candidates or any(fit != stated for fit in fits):
+            raise CertificateError(
+                "The selection's 'fits' must certify as many fits as there are candidates, each with the stated "
+                "'per_fit', 'neighbors' and 'training_rows'."
+            )
 
     def _composes(self) -> tuple[bool, bool]:
         """Return whether all fits together, and the exponential mechanism, each keep the guarantee."""
         if self.mean_repeats != self.candidates:
             raise CertificateError("The selection's 'mean_repeats' must be its 'candidates'.")
-        choice = _check("epsilon", self.noise["epsilon"], 0.0, math.inf)
+        choice = _number("epsilon", self.noise["epsilon"], 0.0, math.inf)
         return (
             _suffices(self.per_fit, self.candidates, self.guarantee),
             choice <= covered_epsilon(self.guarantee) * _ROUNDING,
@@ -246,13 +263,24 @@ class SelectionCertificate:
         total, each = self.guarantee, self.per_fit
         if not isinstance(total, ApproxDP) or not isinstance(each, GaussianDP):
             raise CertificateError("Repeated selection turns Gaussian DP into (epsilon, delta)-DP.")
-        std = _check("std", self.noise["std"], 0.0, math.inf)
+        std = _number("std", self.noise["std"], 0.0, math.inf)
         cost = repeat_and_select_epsilon(each.mu, total.delta_bound, float(self.mean_repeats))
         fits = cost <= total.epsilon_bound * _ROUNDING
         return fits, std * _ROUNDING >= exact_gaussian_std(each.mu, 1.0, 1)
 
 
-def _check(name: str, value: object, low: float, high: float) -> float:
+def _common_relation(fits: Sequence[Certificate]) -> str:
+    """Return the neighbouring relation that all candidates promise, or raise if there is none."""
+    relations = sorted({fit.neighbors for fit in fits})
+    if len(relations) != 1:
+        raise ValueError(
+            "The candidates of DPSelect must all promise the same neighbouring relation: what they spend does not add "
+            f"up otherwise. Got {relations} instead. Set what decides it, such as 'label_private', on the estimator."
+        )
+    return relations[0]
+
+
+def _number(name: str, value: object, low: float, high: float) -> float:
     return check_number(name, "a selection", value, f"a finite number of at least {low:g}", low, high)  # fmt: skip
 
 
