@@ -38,7 +38,7 @@ def silent() -> Iterator[None]:
 
 def _respond(model: Any, X: Array, response: str) -> tuple[Any, NDArray[np.bool_]]:
     """Return the model's answers row by row, and which rows it could be asked about."""
-    usable = np.isfinite(X).all(axis=1)
+    usable = np.asarray(np.isfinite(X).all(axis=1))
     return getattr(model, response)(np.where(usable[:, None], X, 0.0)), usable
 
 
