@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.estimators.settings import resolve_bounds, resolve_guarantee
 from dpconvex.estimators.tables import read_features
+from dpconvex.privacy.exponential import SCORE_GRID, choose
 from dpconvex.privacy.guarantees import check_number
-from dpconvex.privacy.noise import EXACT, FLOATING_POINT, SEEDED, NoiseSource
+from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 from dpconvex.privacy.preprocessing import PreprocessingCertificate, moment_noise, quantile_noise
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
@@ -28,6 +29,9 @@ Array = NDArray[np.float64]
 # Rows times epsilon beyond a quantile: exp(-20) outweighs a search range a million times too wide.
 _HOLD = 40.0
 _SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
+_POINTS = (
+    2**40
+)  # that a search range is divided into: a millionth of a range a million times too wide
 
 
 def _pair(name: str, bounds: Any, columns: int, owner: str) -> tuple[Array, Array]:
@@ -144,8 +148,8 @@ def _scaled(rows: Array, low: Array, high: Array) -> Array:
 class DPQuantileBounds(_PaidTransformer):
     r"""Find bounds of columns privately, clip to them and map to [-1, 1].
 
-    Each end of each column is a quantile drawn by the exponential mechanism: a point ``t`` of the public search range
-    has density proportional to ``exp(-epsilon |#{x_i < t} - q n| / 2)``.
+    Each end of each column is a quantile drawn by the exponential mechanism: a point ``t`` of a public grid on the
+    search range, 2^40 steps wide, has probability proportional to ``exp(-epsilon |#{x_i < t} - q n| / 2)``.
 
     Parameters
     ----------
@@ -174,8 +178,9 @@ class DPQuantileBounds(_PaidTransformer):
 
     Notes
     -----
-    Privacy: replace-one; a replaced record moves a count by at most 1. The ``2 d`` quantiles share the budget. Draws
-    come from the floating-point sampler. Later steps may use ``feature_bounds=(-1, 1)``; their budget comes on top.
+    Privacy: replace-one; a replaced record moves a count by at most 1. The ``2 d`` quantiles share the budget. Bounds
+    are points of the grid whatever the rows are; draws come from the floating-point sampler. Later steps may use
+    ``feature_bounds=(-1, 1)``; their budget comes on top.
 
     Examples
     --------
@@ -186,7 +191,7 @@ class DPQuantileBounds(_PaidTransformer):
     True
     """
 
-    _mechanism, _sampler = "quantile-bounds", FLOATING_POINT
+    _mechanism, _sampler = "quantile-bounds", EXACT
 
     def __init__(
         self,
@@ -280,14 +285,14 @@ def private_quantile(
     noise : NoiseSource
         Where randomness comes from.
     """
-    edges = np.concatenate([[low], values, [high]])
-    widths = np.diff(edges)
-    utility = -np.abs(np.arange(len(values) + 1) - quantile * len(values))
-    with np.errstate(divide="ignore"):
-        weights = np.log(widths) + epsilon / 2 * utility
-    # The largest of log weights plus Gumbel noise is a draw in proportion to the weights.
-    chosen = int(np.argmax(weights + noise.generator.gumbel(size=len(weights))))
-    return float(noise.generator.uniform(edges[chosen], edges[chosen + 1]))
+    # Each value by itself becomes a point of the grid, so that a replaced record replaces one point.
+    points = np.floor((values - low) / (high - low) * _POINTS).astype(np.int64)
+    edges = np.concatenate([[-1], np.clip(points, 0, _POINTS), [_POINTS]])
+    wanted = math.floor(quantile * len(values) * SCORE_GRID)
+    scores = -np.abs(np.arange(len(values) + 1) * SCORE_GRID - wanted)
+    chosen = choose(scores, epsilon, noise, counts=np.diff(edges))
+    point = int(edges[chosen]) + noise.words.below(int(edges[chosen + 1] - edges[chosen])) + 1
+    return min(high, max(low, low + (high - low) * (point / _POINTS)))
 
 
 class DPMoments(_PaidTransformer):
@@ -390,8 +395,9 @@ class DPMoments(_PaidTransformer):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return rows minus the released mean, divided by released deviations (or whitened)."""
-        rows = self._rows(X, reset=False) - self.mean_
+        """Return rows, clipped to the bounds, minus the released mean, divided by released deviations (or whitened)."""
+        rows = self._rows(X, reset=False)
+        rows = np.clip(rows, *_pair("bounds", self.bounds, rows.shape[1], "DPMoments")) - self.mean_
         if not self.whiten:
             return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))
         values, vectors = np.linalg.eigh(self.covariance_)

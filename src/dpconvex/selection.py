@@ -4,7 +4,8 @@ Rows are split once, independently of the data, into training and validation row
 fitting and scoring do not add up. Two strategies:
 
 *Exponential*: fit every one of k candidates with ``mu / sqrt(k)`` on the training rows and draw the winner with
-probability proportional to ``exp(epsilon u / 2)``, where ``u`` is its sum of validation scores in [0, 1].
+probability proportional to ``exp(epsilon u / 2)``, where ``u`` is its score on the validation rows in units of what
+one record can change.
 
 *Repeat*: draw the number of runs from a geometric law; each run draws a candidate at random, fits it with ``mu`` and
 scores it with Gaussian noise of ``1 / mu``; the best run is released. What the whole costs hardly grows with the number
@@ -18,24 +19,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.estimators.labels import declared_classes, label_set
-from dpconvex.estimators.settings import optional_positive, resolve_guarantee
-from dpconvex.estimators.tables import read_training
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.estimators.private_linear import unchanged_on_failure
+from dpconvex.estimators.settings import optional_positive, resolve_guarantee, resolve_samples
+from dpconvex.estimators.tables import is_partitioned, read_training
+from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, check_number
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.selection import SelectionCertificate, selection_epsilon
+from dpconvex.privacy.selection import SelectionCertificate, share_budget
+from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, silent
 
-__all__ = ["DPSelect", "SelectionCertificate"]
+__all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]
 
 Array = NDArray[np.float64]
+Score = RowScore | AUCScore | RightOrWrong | ResidualScore
 
-_RESERVED = {"epsilon", "delta", "mu", "ledger", "random_state", "neighbors", "nominal_samples"}
+# DPSelect spends the budget, and only it.
+_BUDGET = {"epsilon", "delta", "mu", "ledger", "random_state"}
+# What all candidates share: the relation, what is public, and what is said during a fit.
+_SHARED = {"neighbors", "nominal_samples", "classes", "invalid_rows", "verbose"}
 _STRATEGIES = ("auto", "exponential", "repeat")
 
 
@@ -48,10 +55,12 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : dpconvex estimator
-        Unfitted, under replace-one, without a budget, ledger or ``random_state`` of its own.
+    estimator : dpconvex classifier or regressor
+        Unfitted, without a budget, ledger or ``random_state`` of its own. Its ``nominal_samples`` is about all rows:
+        fits get the training rows' share of it.
     param_grid : dict or list of dict
-        Candidates, as in scikit-learn's ``ParameterGrid``. Write it down before you see the data.
+        Candidates, as in scikit-learn's ``ParameterGrid``. Write it down before you see the data. All candidates must
+        promise the same neighbouring relation.
     epsilon, delta : float, optional
         Total budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
     mu : float, optional
@@ -65,12 +74,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     score_bound : float, optional
         Regression: residuals beyond it, in the target's units, count as equally bad; an eighth of the target's range
         by default.
-    scoring : callable, optional
-        ``scoring(model, X, y)`` gives each row a score; clipped to [0, 1]. By default right or wrong for
-        classifiers, one minus the loss relative to ``score_bound`` for regressions (pinball loss for quantiles and
-        the newsvendor, absolute otherwise).
+    scoring : callable, RowScore or AUCScore, optional
+        ``scoring(target, prediction)`` returns the score of ONE row, more being better; it is clipped to [0, 1] and
+        added up here. :class:`RowScore` states another range or response, :class:`AUCScore` ranks. By default right
+        or wrong for classifiers, one minus the loss relative to ``score_bound`` for regressions (pinball loss for
+        quantiles and the newsvendor, absolute otherwise).
     ledger : Ledger, optional
-        Charged once with the total, before anything is fitted.
+        Charged once with the total, before rows are split, fitted or scored.
     random_state : None or int
         For tests: a seeded selection is not private.
 
@@ -85,9 +95,12 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    Privacy: replace-one. Public: the number of rows and columns, the grid, the bounds, the label set. The winner's own
-    certificate is about one fit and is not shown, because the choice costs too: ``certificate_`` states the total.
-    How long a fit takes tells how many runs there were.
+    Privacy: under the relation of the candidates' certificates, which ``certificate_`` states. A replaced record (with
+    its label kept, where labels are public) is in one of the two parts, which have public sizes. Where the number of
+    rows is private, each row is held out by a coin of its own: a record that is added joins one part and leaves the
+    other rows where they were. Public: the number of columns, the number of rows unless it is private, the grid, the
+    bounds, the label set. The winner's own certificate is about one fit and is not shown, because the choice costs
+    too: ``certificate_`` states the total. How long a fit takes tells how many runs there were.
 
     Examples
     --------
@@ -129,89 +142,156 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     def _candidates(self) -> list[dict[str, Any]]:
         """Return the candidates, checked."""
+        owner = type(self.estimator).__name__
+        if not hasattr(self.estimator, "certify") or not (
+            is_classifier(self.estimator) or is_regressor(self.estimator)
+        ):
+            raise TypeError(
+                "The 'estimator' parameter of DPSelect must be a classifier or regressor of dpconvex, which states "
+                f"what a fit promises before data. Got {owner} instead. Put preprocessing in front of DPSelect."
+            )
         own = self.estimator.get_params(deep=False)
-        for name in sorted(_RESERVED & set(own)):
-            default = "replace_one" if name == "neighbors" else None
-            if own[name] != default:
+        for name in sorted(_BUDGET & set(own)):
+            if own[name] is not None:
                 raise ValueError(
-                    f"The '{name}' parameter of the estimator of DPSelect must be left at {default!r}: DPSelect sets "
+                    f"The '{name}' parameter of the estimator of DPSelect must be left at None: DPSelect sets "
                     "the budget of every fit. Got another value instead. Give it to DPSelect where it applies."
                 )
         candidates = list(ParameterGrid(self.param_grid))
         for candidate in candidates:
-            foreign = sorted(set(candidate) & _RESERVED | set(candidate) - set(own))
+            foreign = sorted(set(candidate) & (_BUDGET | _SHARED) | set(candidate) - set(own))
             if foreign:
                 raise ValueError(
-                    f"The 'param_grid' parameter of DPSelect must hold parameters of {type(self.estimator).__name__} "
-                    f"other than its budget. Got {foreign[0]!r} instead."
+                    f"The 'param_grid' parameter of DPSelect must hold parameters of {owner} other than its budget "
+                    f"and what all candidates share, {sorted(_SHARED)}. Got {foreign[0]!r} instead. Set what they "
+                    "share on the estimator."
                 )
         return candidates
 
-    def certify(self, n_samples: int, n_features: int) -> SelectionCertificate:
+    def certify(
+        self, n_samples: int, n_features: int, n_classes: int | None = None
+    ) -> SelectionCertificate:
         """Return the total guarantee before any data, after checking that every candidate can be fitted.
 
         Parameters
         ----------
         n_samples, n_features : int
-            Public size of the data.
+            Public size of the data; the number of rows gives way to the estimator's ``nominal_samples`` under
+            add-or-remove-one.
+        n_classes : int, optional
+            Number of classes of a classifier, by default that of its ``classes``, or 2.
         """
         candidates = self._candidates()
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, "DPSelect")
+        training, held = self._parts(n_samples)
+        score = self._score()
+        strategy, per_fit, repeats = share_budget(
+            guarantee, self._strategy(), len(candidates), self._repeats()
+        )
+        found = None
+        shape: tuple[Any, ...] = (training, n_features)
+        if is_classifier(self.estimator):
+            found = "assumed public" if self.estimator.classes is None else "given"
+            shape = (*shape, n_classes)
+        fits = [self._candidate(c, per_fit, training).certify(*shape) for c in candidates]
+        if isinstance(score, AUCScore) and fits[0].parameters.get("n_classes") != 2:
+            raise ValueError(
+                "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."
+            )
+        return SelectionCertificate.issue(
+            guarantee,
+            strategy,
+            repeats if strategy == "repeat" else None,
+            training,
+            held,
+            score.bounds,
+            fits,
+            label_set=found,
+            seeded=self.random_state is not None,
+        )
+
+    def _strategy(self) -> str:
         if self.strategy not in _STRATEGIES:
             raise ValueError(
                 f"The 'strategy' parameter of DPSelect must be one of {_STRATEGIES}. Got {self.strategy!r} instead."
             )
-        if not 0 < self.validation_share < 1:
-            raise ValueError(
-                "The 'validation_share' parameter of DPSelect must be a number between 0 and 1. "
-                f"Got {self.validation_share!r} instead."
-            )
+        return self.strategy
+
+    def _repeats(self) -> float | None:
         repeats = optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
         if repeats is not None and repeats < 1:
             raise ValueError(
                 f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead."
             )
-        held = round(self.validation_share * n_samples)
-        if not 1 <= held < n_samples:
+        return repeats
+
+    def _parts(self, n_samples: Any) -> tuple[int, int]:
+        """Return the public numbers of training and validation rows: nominal ones under add-or-remove-one."""
+        if self.ledger is not None and not hasattr(self.ledger, "charge"):
+            raise TypeError(
+                "The 'ledger' parameter of DPSelect must be None or a Ledger. "
+                f"Got {type(self.ledger).__name__} instead."
+            )
+        neighbors = getattr(self.estimator, "neighbors", "replace_one")
+        nominal = getattr(self.estimator, "nominal_samples", None)
+        total = resolve_samples(neighbors, nominal, n_samples, type(self.estimator).__name__)
+        allowed = "a number between 0 and 1"
+        share = check_number(
+            "validation_share", "DPSelect", self.validation_share, allowed, 0, 1, low_open=True
+        )
+        held = round(share * total)
+        if not 1 <= held < total:
             raise ValueError(
                 "DPSelect needs training and validation rows. Give more rows or another 'validation_share'."
             )
-        certificate = SelectionCertificate.issue(
-            guarantee,
-            self.strategy,
-            len(candidates),
-            repeats,
-            n_samples - held,
-            held,
-            self.random_state is not None,
-        )
-        for candidate in candidates:
-            self._candidate(candidate, certificate.per_fit).certify(n_samples - held, n_features)
-        self._bound()
-        return certificate
+        return total - held, held
 
-    def _candidate(self, parameters: dict[str, Any], per_fit: Guarantee, seed: Any = None) -> Any:
+    def _candidate(
+        self, parameters: dict[str, Any], per_fit: Guarantee, training: int, seed: Any = None
+    ) -> Any:
         """Return an unfitted candidate with its share of the budget."""
         if isinstance(per_fit, GaussianDP):
-            budget: dict[str, Any] = {"mu": per_fit.mu}
+            settings: dict[str, Any] = {"mu": per_fit.mu}
         else:
-            budget = {"epsilon": per_fit.epsilon_bound, "delta": 0.0}
-        return clone(self.estimator).set_params(**parameters, **budget, random_state=seed)
+            settings = {"epsilon": per_fit.epsilon_bound, "delta": 0.0}
+        model = clone(self.estimator).set_params(**parameters, **settings, random_state=seed)
+        if getattr(model, "neighbors", None) == "add_or_remove_one":
+            model.set_params(nominal_samples=training)
+        if hasattr(model, "verbose"):
+            model.set_params(verbose=0)  # what is said in each run would tell how many there were
+        return model
 
-    def _bound(self) -> float | None:
-        """Return the residual at which scores end, or None where scores are bounded already."""
+    def _score(self) -> Score:
+        """Return what candidates are compared by."""
         bound = optional_positive("score_bound", self.score_bound, "DPSelect")
-        if self.scoring is not None or is_classifier(self.estimator):
-            return None
+        if isinstance(self.scoring, (RowScore, AUCScore)):
+            score: Score = self.scoring
+            needed = "decision_function" if isinstance(score, AUCScore) else score.response
+            if not hasattr(self.estimator, needed):
+                raise TypeError(
+                    f"The 'scoring' parameter of DPSelect needs '{needed}', which "
+                    f"{type(self.estimator).__name__} does not have."
+                )
+            return score
+        if callable(self.scoring):
+            return RowScore(self.scoring)
+        if self.scoring is not None:
+            raise TypeError(
+                "The 'scoring' parameter of DPSelect must be None, a function scoring(target, prediction) of one row, "
+                f"a RowScore or an AUCScore. Got {self.scoring!r} instead. For 'roc_auc' use "
+                "AUCScore(min_positive, min_negative) with public lower bounds of the class counts."
+            )
+        if is_classifier(self.estimator):
+            return RightOrWrong()
         if bound is not None:
-            return bound
+            return ResidualScore(bound)
         target = getattr(self.estimator, "target_bounds", None)
         if target is None:
             raise ValueError(
                 "The 'score_bound' parameter of DPSelect must be given where the estimator has no 'target_bounds': "
                 "scores must be bounded by public facts."
             )
-        return (float(target[1]) - float(target[0])) / 8
+        return ResidualScore((float(target[1]) - float(target[0])) / 8)
 
     def fit(self, X: Any, y: Any) -> DPSelect:
         """Choose a candidate privately, and keep its fit.
@@ -227,14 +307,21 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        labels = self._check_data(X, y)
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        y = np.asarray(y)
-        certificate = self.certify(*X.shape)
+        with unchanged_on_failure(self):
+            self._select(X, y)
+        return self
+
+    def _select(self, X: Any, y: Any) -> None:
+        """Read, certify, charge, split, search: nothing is charged before all checks of the input."""
+        probe = clone(self.estimator)
+        rows, target, labels = self._read(probe, X, y)
+        score = self._score()
+        n_samples, n_features = rows.shape
+        certificate = self.certify(n_samples, n_features, None if labels is None else len(labels))
+        if isinstance(score, RowScore):
+            bounds = getattr(probe, "target_bounds", None)
+            score.check(1.0 if bounds is None else float(np.mean(bounds)), labels)
         noise = NoiseSource(self.random_state)
-        order = noise.generator.permutation(len(y))
-        training, held = order[certificate.validation_rows :], order[: certificate.validation_rows]
-        parts = (_take(X, training), y[training], _take(X, held), y[held])
         if self.ledger is not None:
             # Durable before anything is fitted: a crash from here on costs budget, never privacy.
             self.ledger.charge(
@@ -243,83 +330,90 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 description="DPSelect.fit",
                 neighbors=certificate.neighbors,
             )
-        search = self._repeat if certificate.strategy == "repeat" else self._exponential
-        self._chosen, self.best_params_ = search(certificate, parts, labels, noise)
+        held = self._held_out(certificate, len(target), noise)
+        parts = (rows[~held], target[~held], rows[held], target[held])
+        with silent():
+            search = self._repeat if certificate.strategy == "repeat" else self._exponential
+            self._chosen, self.best_params_ = search(certificate, score, parts, labels, noise)
         self.certificate_ = certificate
-        self.n_features_in_ = self._chosen.n_features_in_
-        if hasattr(self._chosen, "feature_names_in_"):
-            self.feature_names_in_ = self._chosen.feature_names_in_
-        return self
+        self.n_features_in_ = probe.n_features_in_
+        if hasattr(probe, "feature_names_in_"):
+            self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
-    def _check_data(self, X: Any, y: Any) -> Array | None:
-        """Raise what a fit would raise, before anything is charged; return the label set of a classifier."""
-        probe, owner = clone(self.estimator), type(self.estimator).__name__
+    def _read(self, probe: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
+        """Return checked rows, targets and label set, or raise what a fit would raise; nothing is charged yet."""
+        self._candidates()
+        owner = type(probe).__name__
+        if is_partitioned(X) or is_partitioned(y):
+            raise TypeError(
+                "DPSelect needs rows in memory, because it splits them. Got a Dask collection instead. Use "
+                "X.compute() and y.compute()."
+            )
         if not is_classifier(probe):
-            read_training(probe, X, y, y_numeric=True)
-            return None
-        _, checked = read_training(probe, X, y)
-        return label_set(checked, declared_classes(getattr(probe, "classes", None), owner), owner)
+            rows, target = read_training(probe, X, y, y_numeric=True)
+            return rows, np.asarray(target, dtype=np.float64), None
+        rows, target = read_training(probe, X, y)
+        return rows, target, label_set(target, declared_classes(probe.classes, owner), owner)
+
+    def _held_out(
+        self, certificate: SelectionCertificate, count: int, noise: NoiseSource
+    ) -> NDArray[np.bool_]:
+        """Return which rows are held out for validation, drawn independently of what they hold."""
+        if certificate.neighbors == "add_or_remove_one":
+            # A coin for each row: one row more or less leaves the law of all others' parts as it is.
+            return np.asarray(noise.generator.random(count) < self.validation_share)
+        held = np.zeros(count, dtype=bool)
+        held[noise.generator.permutation(count)[: certificate.validation_rows]] = True
+        return held
 
     def _fit_one(
         self,
         parameters: dict[str, Any],
-        per_fit: Guarantee,
+        certificate: SelectionCertificate,
+        score: Score,
         parts: Any,
         labels: Any,
         noise: NoiseSource,
-    ) -> tuple[Any, float]:
-        """Return a fitted candidate and its exact score on the validation rows, which is private."""
+    ) -> tuple[Any, int]:
+        """Return a fitted candidate and its exact score on the validation rows, in steps of the grid: private."""
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
-        model = self._candidate(parameters, per_fit, seed)
-        if labels is not None and getattr(model, "classes", 0) is None:
+        model = self._candidate(parameters, certificate.per_fit, certificate.training_rows, seed)
+        if labels is not None and model.classes is None:
             model.set_params(classes=labels.tolist())
         X, y, held, target = parts
         model.fit(X, y)
-        return model, float(np.sum(self._scores(model, held, target)))
-
-    def _scores(self, model: Any, X: Any, y: Array) -> Array:
-        if self.scoring is not None:
-            scores = np.asarray(self.scoring(model, X, y), dtype=np.float64)
-            if scores.shape != y.shape:
-                raise ValueError(
-                    "The 'scoring' parameter of DPSelect must return one score per row."
-                )
-            return np.clip(np.nan_to_num(scores), 0.0, 1.0)
-        predicted = model.predict(X)
-        if is_classifier(model):
-            return np.asarray(predicted == y, dtype=np.float64)
-        bound = self._bound()
-        assert bound is not None
-        with np.errstate(all="ignore"):
-            residual = np.asarray(y, dtype=np.float64) - predicted
-        level = model.certificate_.parameters.get("quantile", 0.5)
-        loss = (
-            np.where(residual >= 0, level, level - 1) * residual / (max(level, 1 - level) * bound)
-        )
-        return 1.0 - np.clip(np.nan_to_num(loss, nan=1.0), 0.0, 1.0)
+        return model, score.steps(model, held, target, certificate.neighbors)
 
     def _exponential(
-        self, certificate: SelectionCertificate, parts: Any, labels: Any, noise: NoiseSource
+        self,
+        certificate: SelectionCertificate,
+        score: Score,
+        parts: Any,
+        labels: Any,
+        noise: NoiseSource,
     ) -> tuple[Any, dict[str, Any]]:
         candidates = self._candidates()
-        fits = [self._fit_one(c, certificate.per_fit, parts, labels, noise) for c in candidates]
-        epsilon = selection_epsilon(certificate.guarantee)
-        # A replaced row moves every sum by at most 1; Gumbel noise on scores draws from the exponential mechanism.
-        scores = np.array([score for _, score in fits]) * epsilon / 2
-        winner = int(np.argmax(scores + noise.generator.gumbel(size=len(fits))))
+        fits = [self._fit_one(c, certificate, score, parts, labels, noise) for c in candidates]
+        spread = certificate.score.directions(certificate.neighbors) * SCORE_GRID
+        steps = np.array([reached for _, reached in fits], dtype=np.int64)
+        winner = choose(steps, certificate.noise["epsilon"], noise, spread)
         return fits[winner][0], candidates[winner]
 
     def _repeat(
-        self, certificate: SelectionCertificate, parts: Any, labels: Any, noise: NoiseSource
+        self,
+        certificate: SelectionCertificate,
+        score: Score,
+        parts: Any,
+        labels: Any,
+        noise: NoiseSource,
     ) -> tuple[Any, dict[str, Any]]:
-        candidates, per_fit = self._candidates(), certificate.per_fit
-        assert isinstance(per_fit, GaussianDP)
-        std = released_scale(per_fit.mu, 1.0, 1)
+        candidates = self._candidates()
         best: tuple[float, Any, dict[str, Any]] | None = None
-        for _ in range(int(noise.generator.geometric(1 / certificate.mean_repeats))):
-            candidate = candidates[int(noise.generator.integers(len(candidates)))]
-            model, score = self._fit_one(candidate, per_fit, parts, labels, noise)
-            shown = float(noise.add_gaussian(np.array([score]), std)[0])
+        for _ in range(geometric(noise, certificate.mean_repeats)):
+            candidate = candidates[noise.words.below(len(candidates))]
+            model, steps = self._fit_one(candidate, certificate, score, parts, labels, noise)
+            exact = np.array([steps / SCORE_GRID])
+            shown = float(noise.add_gaussian(exact, certificate.noise["std"])[0])
             if best is None or shown > best[0]:
                 best = (shown, model, candidate)
         assert best is not None
@@ -361,8 +455,3 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     def classes_(self) -> Any:
         """Labels of the winner."""
         return self._chosen.classes_
-
-
-def _take(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Return rows of an array or dataframe."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpconvex.privacy.noise import NoiseSource, Words, choose, choose_quantile, grid_of, normal
-from dpconvex.privacy.noise.choice import QUANTILE_CELLS
+from dpconvex.privacy.calibration import grid_of
+from dpconvex.privacy.noise import NoiseSource, Words, choose, normal
 from dpconvex.privacy.noise.laplace import rounded_l2_laplace
 from dpconvex.privacy.noise.normal import rounded_normals
 
@@ -126,18 +126,6 @@ def test_choices_follow_the_exponential_mechanism():
     possible = masses > 0
     expected = 20_000 * masses[possible] / masses.sum()
     assert stats.chisquare(drawn[possible], expected).pvalue > LEVEL
-
-
-def test_quantile_follows_the_exponential_mechanism():
-    values, words, rate = np.array([0.25, 0.25, 0.5, 2.0]), Words(), 0.6
-    drawn = np.array([choose_quantile(words, values, 2, 0.0, 1.0, rate) for _ in range(20_000)])
-    # Counts at or below t: 0 up to 0.25, 2 up to 0.5, 3 up to 1 (the value beyond the range counts at its end).
-    masses = np.array([0.25, 0.25, 0.5]) * np.exp(-rate * np.array([2, 0, 1]))
-    found = np.histogram(drawn, [0, 0.25, 0.5, 1])[0]
-    assert stats.chisquare(found, 20_000 * masses / masses.sum()).pvalue > LEVEL
-    cells = drawn * QUANTILE_CELLS - 0.5
-    assert np.array_equal(cells, np.floor(cells))
-    assert uniform_p_value(cells.astype(np.int64) & 15, 16) > LEVEL
 
 
 def _draw_for(queue):

@@ -7,18 +7,17 @@ import mpmath
 import numpy as np
 import pytest
 
+from dpconvex.mechanisms.symmetric import release_symmetric
+from dpconvex.privacy.calibration import grid_of
 from dpconvex.privacy.noise import (
     NoiseSource,
     Words,
     choose,
-    choose_quantile,
-    grid_of,
     laplace,
     normal,
     on_grid,
-    rounding_error,
-    rounding_sensitivity,
 )
+from dpconvex.privacy.terms import NoiseTerm
 
 CAP = 2**61
 
@@ -173,8 +172,8 @@ def test_grid_is_public_and_fine(scale):
     grid = grid_of(scale)
     assert math.frexp(grid)[0] == 0.5
     assert 2.0**22 <= scale / grid < 2.0**23
-    assert rounding_sensitivity(1.5 * scale, scale, 9) >= 1.5 * scale + 3 * grid
-    assert rounding_error(scale, 4) >= grid
+    term = NoiseTerm("gaussian", scale, 1.5 * scale, 9, "sum")
+    assert term.rounded_sensitivity == pytest.approx(1.5 * scale + 3 * grid, rel=1e-15)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 1e-300])
@@ -196,7 +195,7 @@ def test_values_are_rounded_to_the_nearest_cell_whatever_they_are():
 @pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])
 def test_release_is_rounded_value_plus_noise_that_does_not_know_it(law):
     """The same words, three values: the releases differ by exactly what the rounded values differ."""
-    term = {"distribution": law, "std": 0.7, "scale": 0.7, "dimension": 3}
+    term = NoiseTerm(law, 0.7, 1.0, 3, "sum")
     grid = grid_of(0.7)
     zero = NoiseSource(3).add(np.zeros(3), term)
     value = np.array([1 / 3, -1e6, 0.1])
@@ -210,7 +209,7 @@ def test_release_is_rounded_value_plus_noise_that_does_not_know_it(law):
 @pytest.mark.parametrize("sampler", ["auto", "exact"])
 def test_supports_do_not_depend_on_data(law, sampler):
     """In floating point, sums of 1/3 and noise fall on other numbers than noise alone: an attack by their bits."""
-    term = {"distribution": law, "std": 1.3, "scale": 1.3}
+    term = NoiseTerm(law, 1.3, 1.0, 1, "sum")
     for value in (0.0, 1 / 3, 1e-17, -7.77e5):
         released = np.concatenate(
             [NoiseSource(sampler=sampler).add([value], term) for _ in range(100)]
@@ -221,12 +220,14 @@ def test_supports_do_not_depend_on_data(law, sampler):
 def test_symmetric_matrices_keep_their_shape_and_frobenius_law():
     matrix = np.array([[2.0, 0.5, -1.0], [0.5, 3.0, 0.25], [-1.0, 0.25, 4.0]])
     source = NoiseSource(0)
-    draws = np.array([source.add_symmetric(matrix, 0.5) - matrix for _ in range(4_000)])
+    term = NoiseTerm("gaussian", 0.5, 1.0, 6, "sum")
+    draws = np.array([release_symmetric(matrix, term, source) - matrix for _ in range(4_000)])
     assert np.array_equal(draws, draws.transpose(0, 2, 1))
     spread = draws.std(axis=0)
     expected = 0.5 * np.where(np.eye(3), 1, 1 / math.sqrt(2))
     np.testing.assert_allclose(spread, expected, rtol=0.08)
-    assert source.add_symmetric(np.array([[2.0]]), 1e-9) == pytest.approx(2.0, abs=1e-6)
+    quiet = NoiseTerm("gaussian", 1e-9, 1.0, 1, "sum")
+    assert release_symmetric(np.array([[2.0]]), quiet, source) == pytest.approx(2.0, abs=1e-6)
 
 
 def test_seeded_sources_repeat_and_others_do_not():
@@ -274,9 +275,6 @@ def test_far_scores_are_left_out_and_ties_without_width_too():
     words = Words()
     assert {choose(words, [10**6, 0, 10**9], 1.0) for _ in range(50)} == {1}
     assert choose(words, [0, 10**7], 0.5, [0, 1]) == 1
-    values = np.full(1000, 0.25)
-    assert 0 < choose_quantile(words, values, 500, 0.0, 1.0, 10.0) < 1
-    assert 0 < choose_quantile(words, np.array([math.nan, -1e300, 9.0]), 1, 0.0, 1.0, 1.0) < 1
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 2**64, 2**64 + 1, 10**50])

@@ -153,13 +153,63 @@ def test_transformers_keep_names_and_are_cloned():
             fitted.transform(frame.rename(columns={"age": "years"}))
 
 
-def test_false_certificates_do_not_verify():
-    for step in (DPQuantileBounds((0, 1)), DPMoments((0, 1))):
-        certificate = step.certify(100, 2)
-        certificate.verify()
-        assert certificate.epsilon(1e-6) == 1.0
+@pytest.mark.parametrize("step", [DPQuantileBounds((0, 1)), DPMoments((0, 1))])
+def test_false_certificates_do_not_verify(step):
+    certificate = step.certify(100, 2)
+    certificate.verify()
+    assert certificate.epsilon(1e-6) == 1.0
+    ((name, size),) = certificate.noise.items()
+    less, more = (2 * size, size / 2) if name == "epsilon" else (size / 2, 2 * size)
+    replace(certificate, noise={name: more}).verify()
+    for change in (
+        {"guarantee": GaussianDP(0.01)},
+        {"guarantee": None},
+        {"noise": {name: less}},
+        {"noise": {name: -size}},
+        {"noise": {name: float("nan")}},
+        {"noise": {"size": size}},
+        {"noise": {}},
+        {"n_features": 1e-6, "noise": {name: less}},
+        {"n_features": 1.0},
+        {"n_features": -1},
+        {"n_features": True},
+        {"n_samples": -5},
+        {"n_samples": 0.5},
+        {"neighbors": "add_or_remove_one"},
+        {"neighbors": "replace_one_keeping_label"},
+        {"sampler": "lucky"},
+        {"mechanism": "guess"},
+    ):
         with pytest.raises(CertificateError):
-            replace(certificate, guarantee=GaussianDP(0.01)).verify()
+            replace(certificate, **change).verify()
+    other = "exact" if certificate.sampler == "floating-point" else "floating-point"
+    with pytest.raises(CertificateError):
+        replace(certificate, sampler=other).verify()
+
+
+def test_a_fraction_of_a_column_pays_for_nothing():
+    # epsilon / (2 d) for d = 1e-6 allowed each quantile half a million times its share.
+    certificate = DPQuantileBounds((0, 1), epsilon=1.0, delta=0).certify(100, 2)
+    forged = replace(certificate, n_features=1e-6, noise={"epsilon": 5e5})
+    with pytest.raises(CertificateError):
+        forged.verify()
+
+
+def test_quantiles_are_points_of_a_public_grid():
+    """The low bits of a point drawn between two values betray them; those of a grid's point are the grid's."""
+    rng = np.random.default_rng(0)
+    for values in (rng.uniform(0, 1, 50), np.full(3, 1 / 3), np.array([0.0, 5e-324, 1.0])):
+        noise = NoiseSource(1)
+        for _ in range(200):
+            point = private_quantile(np.sort(values), 0.3, 0.0, 1.0, 1.0, noise)
+            assert (point * 2**40).is_integer()
+
+
+def test_transforms_say_nothing_about_values():
+    # Warnings are errors here. Rows beyond the bounds count as rows at the bounds, as they did in the fit.
+    rows = np.array([[5e-324], [0.5], [-1e308], [1e308]])
+    for step in (PublicScaler((0, 1)), DPQuantileBounds((0, 1)), DPMoments((0, 1), mu=5.0)):
+        assert np.isfinite(step.fit(rows).transform(rows)).all()
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import log_ndtr
-
+from .bounds import _check_count
 from .calibration import gaussian_mu, released_scale
 from .certificate import CertificateError
-from .guarantees import GaussianDP, Guarantee, PureDP
+from .exponential import covered_epsilon
+from .guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
+from .noise import EXACT, SEEDED
 
 __all__ = ["PreprocessingCertificate", "moment_noise", "quantile_noise"]
 
 _ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
+_PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,39 @@ class PreprocessingCertificate:
         return self.guarantee.delta(epsilon)
 
     def verify(self) -> None:
-        """Derive the noise again from the public facts, and raise CertificateError if it differs."""
-        derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
-        if self.noise != derive(self.guarantee, self.n_features):
+        """Check that the stated noise suffices for the guarantee.
+
+        Raises
+        ------
+        CertificateError
+            Naming what does not follow.
+        """
+        try:
+            enough = self._suffices()
+        except CertificateError:
+            raise
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CertificateError(f"The certificate is malformed: {error}") from error
+        if not enough:
             raise CertificateError("The certificate's 'noise' does not follow from its guarantee.")
+
+    def _suffices(self) -> bool:
+        for name in ("n_samples", "n_features"):
+            _check_count(name, "a certificate", getattr(self, name), 1)
+        if self.neighbors != "replace_one" or self.sampler not in (EXACT, SEEDED):
+            raise CertificateError(
+                "The certificate's 'neighbors' or 'sampler' is not that of its mechanism."
+            )
+        if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
+            raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
+        derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
+        ((name, needed),) = derive(self.guarantee, self.n_features).items()
+        ((stated_name, stated),) = self.noise.items()
+        stated = check_number(name, "a certificate", stated, "a finite number above 0", 0, math.inf)
+        if stated_name != name:
+            raise CertificateError("The certificate's 'noise' is not that of its mechanism.")
+        # An exponential mechanism keeps what a smaller epsilon promises, Gaussian noise what a larger std does.
+        return stated <= needed * _PLATFORM if name == "epsilon" else stated * _PLATFORM >= needed
 
 
 def quantile_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
@@ -68,8 +99,7 @@ def quantile_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
     releases = 2 * n_features
     if isinstance(guarantee, PureDP):
         return {"epsilon": guarantee.epsilon_bound / releases}
-    half = _mu(guarantee) / math.sqrt(releases) / 2
-    each = float(log_ndtr(half) - log_ndtr(-half))
+    each = covered_epsilon(GaussianDP(_mu(guarantee) / math.sqrt(releases)))
     if not isinstance(guarantee, GaussianDP):
         each = max(each, guarantee.epsilon_bound / releases)
     return {"epsilon": each}

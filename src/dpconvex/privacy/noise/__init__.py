@@ -1,6 +1,6 @@
 """Noise: one gate for every number that is released, exact on a public grid."""
 
-from .choice import choose, choose_quantile
+from .choice import choose
 from .gate import (
     EXACT,
     FAILURE_PROBABILITY,
@@ -21,6 +21,5 @@ __all__ = [
     "NoiseSource",
     "Words",
     "choose",
-    "choose_quantile",
     "on_grid",
 ]

@@ -1,4 +1,4 @@
-r"""Private choices: the exponential mechanism on integer scores, and a quantile among the cells of a public grid.
+r"""Private choices: the exponential mechanism on integer scores.
 
 Probabilities are proportional to ``weight * exp(-rate * score)`` with integers for weights and scores: sums of
 floating-point logarithms and Gumbel noise would betray scores in their low bits. Each probability is an integer of 384
@@ -13,14 +13,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .words import Words
 
-__all__ = ["QUANTILE_CELLS", "choose", "choose_quantile"]
-
-# Cells of the grid on which a quantile is searched.
-QUANTILE_CELLS = 1 << 32
+__all__ = ["choose"]
 
 _BITS = 384
 _NEGLIGIBLE = 120.0
@@ -72,33 +69,3 @@ def _exponential(rate: float, gap: int) -> int:
         context.prec = 130
         value = (-Decimal(exponent.numerator) / Decimal(exponent.denominator)).exp()
         return int((value * 2**_BITS).to_integral_value())
-
-
-def choose_quantile(
-    words: Words, values: NDArray[np.float64], rank: int, low: float, high: float, rate: float
-) -> float:
-    """Return a private quantile of values: the middle of a cell of a public grid on [low, high].
-
-    Every value is moved to the lower edge of its cell by a rule that knows nothing of the others, which costs no
-    privacy. Cell t is drawn with probability proportional to ``exp(-rate |#{values at or below t} - rank|)``.
-
-    Parameters
-    ----------
-    words : Words
-        Where randomness comes from.
-    values : array
-        Private; those outside the range, and missing ones, count at its ends.
-    rank : int
-        How many values should lie at or below the result: public.
-    low, high : float
-        Public range.
-    rate : float
-        ``epsilon / 2``: the score moves by at most 1 when a value is replaced, added or removed.
-    """
-    share = np.clip((values - low) / (high - low), 0.0, 1.0)
-    cells = np.floor(np.nan_to_num(share, nan=0.0) * QUANTILE_CELLS).astype(np.int64)
-    edges = np.concatenate([[0], np.sort(cells), [QUANTILE_CELLS]])
-    widths = np.diff(edges)
-    between = choose(words, np.abs(np.arange(widths.size) - rank), rate, widths)
-    cell = int(edges[between]) + words.below(int(widths[between]))
-    return low + (cell + 0.5) * ((high - low) / QUANTILE_CELLS)
