@@ -15,12 +15,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.engine.memory import accumulate
 from dpconvex.estimators.settings import resolve_bounds, resolve_guarantee
 from dpconvex.estimators.tables import read_features
 from dpconvex.privacy.exponential import SCORE_GRID, choose
 from dpconvex.privacy.guarantees import check_number
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
-from dpconvex.privacy.preprocessing import PreprocessingCertificate, moment_noise, quantile_noise
+from dpconvex.privacy.preprocessing import (
+    MOMENT_BLOCK,
+    PreprocessingCertificate,
+    moment_noise,
+    quantile_noise,
+)
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
 
@@ -81,7 +87,7 @@ class _PaidTransformer(_Transformer):
             self._mechanism,
             int(n_samples),
             int(n_features),
-            derive(guarantee, int(n_features)),
+            derive(guarantee, int(n_samples), int(n_features)),
             self._sampler if self.random_state is None else SEEDED,
         )
 
@@ -406,7 +412,8 @@ class DPMoments(_PaidTransformer):
 
 def _stacked(unit: Array) -> Array:
     """Return sums and second moments as one vector whose norm is that of both together."""
-    second = unit.T @ unit
+    blocks = (unit[start : start + MOMENT_BLOCK] for start in range(0, len(unit), MOMENT_BLOCK))
+    first, second = accumulate((block.sum(axis=0), block.T @ block) for block in blocks)
     # Off the diagonal an entry stands for two.
     second = second * (math.sqrt(2) - (math.sqrt(2) - 1) * np.eye(len(second)))
-    return np.concatenate([unit.sum(axis=0), second[np.triu_indices(len(second))]])
+    return np.concatenate([first, second[np.triu_indices(len(second))]])

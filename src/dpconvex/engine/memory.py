@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
-__all__ = ["MemoryRows", "Survey", "accumulate", "most_additions"]
+__all__ = ["MemoryRows", "Survey", "accumulate", "block_rows", "most_additions"]
 
 Array = npt.NDArray[np.float64]
 BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
@@ -114,7 +114,7 @@ class MemoryRows:
         self.row_map = row_map
         self.threads = available_cores() if threads is None else int(threads)
         self.n_rows, self.dim = raw.shape[0], row_map.dim
-        self.block_rows = min(self.n_rows, _block_rows(self.dim))
+        self.block_rows = min(self.n_rows, block_rows(self.dim))
         self._blocks = -(-self.n_rows // self.block_rows)
         free = np.full(row_map.n_features, LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
@@ -153,10 +153,10 @@ class MemoryRows:
     @staticmethod
     def additions_for(n_rows: int, dim: int) -> int:
         """Return `additions` for data of this shape."""
-        block_rows = min(n_rows, _block_rows(dim))
-        blocks = -(-n_rows // block_rows)
+        size = min(n_rows, block_rows(dim))
+        blocks = -(-n_rows // size)
         runs = min(blocks, RUNS)
-        return block_rows + min(blocks, CHAIN) + depth(-(-blocks // runs)) + depth(runs)
+        return size + min(blocks, CHAIN) + depth(-(-blocks // runs)) + depth(runs)
 
     @property
     def raw(self) -> npt.NDArray[Any]:
@@ -457,7 +457,7 @@ class MemoryRows:
             yield part, self._targets[start:stop], influence
 
 
-def _block_rows(dim: int) -> int:
+def block_rows(dim: int) -> int:
     """Return how many rows a block has at most."""
     return max(64, BLOCK_BYTES // (8 * dim))
 
@@ -472,7 +472,7 @@ def most_additions(n_rows: int, dim: int) -> int:
 
     A partition's blocks, chains, blocks in a run and runs; then groups of partitions.
     """
-    return min(n_rows, _block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
+    return min(n_rows, block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
 
 
 def accumulate(parts: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.memory import most_additions
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificate import (
     Calibration,
@@ -28,6 +29,8 @@ from dpconvex.privacy.certificate import (
 )
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.pairwise_bounds import PairwiseBounds
+from dpconvex.privacy.summation import summation_error
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
@@ -36,7 +39,6 @@ from .symmetric import entries, release_symmetric
 
 Array = NDArray[np.float64]
 
-_ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
 # Share of mu^2, sensitivity for rows in the unit ball (label changes included), and number of releases.
 PHASES = {
     "lengths": (0.05, 1.0, 3 * SEARCH_STEPS),
@@ -56,11 +58,21 @@ def _sizes(n_features: int) -> dict[str, int]:
     return {name: many.get(name, 1) for name in PHASES}
 
 
-def moment_noise(n_features: int, mu: float, share: float = 1.0) -> dict[str, NoiseTerm]:
+def _moved(bounds: PairwiseBounds, name: str) -> float:
+    """Return how far a computed release can move: its sensitivity, and rounding of the sum of unit vectors."""
+    exact = PHASES[name][1]
+    if name in ("lengths", "count"):  # whole numbers
+        return exact
+    # Two classes are summed apart, then added.
+    additions = most_additions(bounds.n_samples, bounds.n_features) + 1
+    return exact + 2 * summation_error(bounds.n_samples, bounds.n_features**2, 1.0, additions)
+
+
+def moment_noise(bounds: PairwiseBounds, mu: float, share: float = 1.0) -> dict[str, NoiseTerm]:
     """Return the noise terms of the moments' releases with ``share`` of ``mu^2``."""
-    sizes, terms = _sizes(n_features), {}
-    for name, (part, sensitivity, releases) in PHASES.items():
-        moved = _ROUNDING * sensitivity
+    sizes, terms = _sizes(bounds.n_features), {}
+    for name, (part, _, releases) in PHASES.items():
+        moved = _moved(bounds, name)
         std = released_scale(mu * math.sqrt(part * share / releases), moved, sizes[name])
         terms[name] = NoiseTerm("gaussian", std, moved, sizes[name], "sum", releases)
     return terms
@@ -68,10 +80,10 @@ def moment_noise(n_features: int, mu: float, share: float = 1.0) -> dict[str, No
 
 def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
     """Return the moments' terms of a certificate after a check of their sensitivities."""
-    sizes = _sizes(certificate.bounds.n_features)
-    terms = []
-    for name, (_, sensitivity, releases) in PHASES.items():
-        term = certificate.term(name, _ROUNDING * sensitivity, sizes[name])
+    bounds = certificate.bounds
+    sizes, terms = _sizes(bounds.n_features), []
+    for name, (_, _, releases) in PHASES.items():
+        term = certificate.term(name, _moved(bounds, name), sizes[name])
         if term.releases < releases:
             raise CertificateError(f"The certificate states too few releases of '{name}'.")
         terms.append(term)
@@ -87,7 +99,7 @@ def calibrate_moments(
         raise ValueError(
             "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
         )
-    return Calibration(moment_noise(bounds.n_features, total_mu(guarantee, "Moments")))
+    return Calibration(moment_noise(bounds, total_mu(guarantee, "Moments")))
 
 
 @proves("moments")

@@ -38,7 +38,6 @@ __all__ = ["PairwiseGradientDescent"]
 _MOMENT_SHARE = 0.6
 _STEPS = 10
 _AVERAGED = 0.6
-_ROUNDING = 1 + 1e-6
 
 
 @calibrates("auc-gradient")
@@ -58,7 +57,7 @@ def calibrate_pairwise_gradient(
     each = total * math.sqrt((1 - _MOMENT_SHARE) / steps)
     std = released_scale(each, moved, bounds.n_features)
     gradients = NoiseTerm("gaussian", std, moved, bounds.n_features, "mean", steps)
-    moments = moment_noise(bounds.n_features, total, _MOMENT_SHARE)
+    moments = moment_noise(bounds, total, _MOMENT_SHARE)
     return Calibration({**moments, "gradients": gradients})
 
 
@@ -69,7 +68,7 @@ def _sensitivity(bounds: PairwiseBounds) -> float:
     """
     slope = float(bounds.loss.lipschitz)
     rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * additions(bounds.n_samples))
-    return _ROUNDING * (2 * slope * bounds.pair_factor + rounding)
+    return 2 * slope * bounds.pair_factor + rounding
 
 
 @proves("auc-gradient")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificate import (
     Calibration,
@@ -29,6 +30,7 @@ from dpconvex.privacy.certificate import (
 from dpconvex.privacy.guarantees import Guarantee, check_number
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.structured_bounds import StructuredBounds
+from dpconvex.privacy.summation import most_rows, summation_error
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
@@ -71,10 +73,18 @@ def calibrate_structured_gradient(
         )
     mu = total_mu(guarantee, "StructuredGradientDescent")
     steps, _ = _checked(parameters["descent"])
-    sensitivity = bounds.gradient_sum_sensitivity()
+    sensitivity = _moved(bounds)
     std = released_scale(mu / math.sqrt(steps), sensitivity, bounds.dimension)
     term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps)
     return Calibration({"gradients": term})
+
+
+def _moved(bounds: StructuredBounds) -> float:
+    """Return how far a computed sum of gradients can move: its sensitivity, and rounding on either side."""
+    rows = most_rows(bounds.n_samples, bounds.neighbors)
+    additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
+    error = summation_error(rows, bounds.dimension, bounds.lipschitz, additions)
+    return bounds.gradient_sum_sensitivity() + 2 * error
 
 
 @proves("structured-gradient")
@@ -82,7 +92,7 @@ def prove_structured_gradient(certificate: Certificate) -> Proof:
     """Compose the stated sums of gradients."""
     bounds = certificate.bounds
     certificate.check_terms("gradients")
-    term = certificate.term("gradients", bounds.gradient_sum_sensitivity(), bounds.dimension)
+    term = certificate.term("gradients", _moved(bounds), bounds.dimension)
     if term.releases != _checked(certificate.parameters["descent"])[0]:
         raise CertificateError("The certificate's noise is for another number of steps.")
     relation = bounds.neighbors.replace("_", "-")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.memory import MemoryRows, accumulate, block_rows
 from dpconvex.objectives.pair_sums import (
     RELATIVE_ERROR,
     additions,
@@ -23,7 +24,6 @@ Array = npt.NDArray[np.float64]
 
 UNIT = 2.0**-53
 _BLOCK = 4096  # rows whose products are added before they join the total
-_SUM_BLOCK = 1 << 15  # rows that a function is given at a time
 
 
 class PairwiseObjective:
@@ -151,13 +151,15 @@ class PairwiseObjective:
 
     def sum(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over blocks of all rows, with labels +1 and -1 and weights of 1."""
-        totals: list[Any] = []
-        for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
-            for start in range(0, len(rows), _SUM_BLOCK):
-                block = rows[start : start + _SUM_BLOCK]
-                part = function(block, np.full(len(block), label), np.ones(len(block)))
-                totals = [a + b for a, b in zip(totals, part, strict=True)] if totals else [*part]
-        return tuple(totals)
+        step = block_rows(self.dim)
+
+        def parts() -> Iterator[tuple[Any, ...]]:
+            for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
+                for start in range(0, len(rows), step):
+                    block = rows[start : start + step]
+                    yield function(block, np.full(len(block), label), np.ones(len(block)))
+
+        return tuple(accumulate(parts()))
 
     def subsample(self, rows: int) -> PairwiseObjective:
         """Return the objective of about `rows` records, half of them from each class where it has so many.

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.memory import accumulate, depth
+
 __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
 
 Array = npt.NDArray[np.float64]
@@ -118,10 +120,16 @@ class StructuredRecords:
         """``sum_i A_i^T multiples_i``, block by block."""
         flat, weights = self.flat, multiples.reshape(-1)
         step = _BLOCK * self.outputs
-        total = np.zeros(self.dim)
-        for start in range(0, len(flat), step):
-            total += weights[start : start + step] @ flat[start : start + step]
-        return total
+        parts = (
+            (weights[start : start + step] @ flat[start : start + step],)
+            for start in range(0, len(flat), step)
+        )
+        return np.asarray(accumulate(parts)[0]) if len(flat) else np.zeros(self.dim)
+
+    @staticmethod
+    def most_additions(n_rows: int, outputs: int) -> int:
+        """Return through how many additions a number passes in :meth:`combine`, at most."""
+        return min(n_rows, _BLOCK) * outputs + depth(-(-n_rows // _BLOCK))
 
 
 def _shrink(norms: Array, limit: float) -> Array:

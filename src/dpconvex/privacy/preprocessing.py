@@ -11,11 +11,14 @@ from .certificate import CertificateError
 from .exponential import covered_epsilon
 from .guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
 from .noise import EXACT, SEEDED
+from .summation import summation_error
 
-__all__ = ["PreprocessingCertificate", "moment_noise", "quantile_noise"]
+__all__ = ["MOMENT_BLOCK", "PreprocessingCertificate", "moment_noise", "quantile_noise"]
 
-_ROUNDING = 1 + 1e-6  # sums of up to 1e8 rows in floating point
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
+
+
+MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class PreprocessingCertificate:
         if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]
-        ((name, needed),) = derive(self.guarantee, self.n_features).items()
+        ((name, needed),) = derive(self.guarantee, self.n_samples, self.n_features).items()
         ((stated_name, stated),) = self.noise.items()
         stated = check_number(name, "a certificate", stated, "a finite number above 0", 0, math.inf)
         if stated_name != name:
@@ -90,7 +93,7 @@ class PreprocessingCertificate:
         return stated <= needed * _PLATFORM if name == "epsilon" else stated * _PLATFORM >= needed
 
 
-def quantile_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
+def quantile_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
     """Return the epsilon of each of ``2 d`` exponential mechanisms that together keep a guarantee.
 
     Pure: ``epsilon / (2 d)``. Otherwise each is ``mu / sqrt(2 d)``-GDP, which epsilon-DP is when
@@ -105,7 +108,7 @@ def quantile_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
     return {"epsilon": each}
 
 
-def moment_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
+def moment_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
     r"""Return the noise on sums and second moments of rows in the unit ball, released together.
 
     Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
@@ -116,7 +119,10 @@ def moment_noise(guarantee: Guarantee, n_features: int) -> dict[str, float]:
             "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
         )
     size = n_features + n_features * (n_features + 1) // 2
-    sensitivity = _ROUNDING * 3 / math.sqrt(2)
+    # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
+    additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
+    error = summation_error(n_samples, size, math.sqrt(2), additions)
+    sensitivity = 3 / math.sqrt(2) + 2 * error
     return {"std": released_scale(_mu(guarantee), sensitivity, size)}
 
 

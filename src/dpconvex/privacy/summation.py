@@ -32,7 +32,9 @@ def most_rows(n_samples: int, neighbors: str) -> int:
     return n_samples if neighbors == "replace_one" else max(10 * n_samples, 2_000_000)
 
 
-def summation_error(n_rows: int, dimension: int, largest_term: float) -> float:
+def summation_error(
+    n_rows: int, dimension: int, largest_term: float, additions: int | None = None
+) -> float:
     r"""Bound the norm of the rounding error of a sum over rows.
 
     A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
@@ -48,6 +50,8 @@ def summation_error(n_rows: int, dimension: int, largest_term: float) -> float:
         Length of a mapped row, on which the length of blocks depends.
     largest_term : float
         Bound on the norm of one record's contribution.
+    additions : int, optional
+        How many additions a term passes through at most, where sums are not formed by the engine.
 
     Notes
     -----
@@ -62,7 +66,9 @@ def summation_error(n_rows: int, dimension: int, largest_term: float) -> float:
     """
     from dpconvex.engine.memory import most_additions
 
-    relative = _relative(most_additions(n_rows, dimension) + _TERM)
+    if additions is None:
+        additions = most_additions(n_rows, dimension)
+    relative = _relative(additions + _TERM)
     return n_rows * (relative * largest_term + math.sqrt(dimension) * _UNDERFLOW)
 
 
