@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from .bounds import Bounds, bounds_from_dict
-from .guarantees import Guarantee, guarantee_from_dict
+from .calibration import gaussian_mu
+from .guarantees import GaussianDP, Guarantee, guarantee_from_dict
 
 FORMAT = "dpconvex-certificate-1"
 
@@ -154,6 +155,25 @@ class Certificate:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows."""
         return self.guarantee.delta(epsilon)
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states, or None.
+
+        An (epsilon, delta) that a mechanism keeps by way of a mu gives the noise that the mechanism derives from this
+        mu itself: the release is the same, and so is what it promises.
+        """
+        if isinstance(self.guarantee, GaussianDP):
+            return self.guarantee.mu
+        epsilon, delta = self.guarantee.epsilon_bound, self.guarantee.delta(math.inf)
+        if not (epsilon > 0 and delta > 0):
+            return None
+        mu = gaussian_mu(epsilon, delta)
+        try:
+            derived = calibrate(self.mechanism, self.bounds, GaussianDP(mu), self.parameters)
+        except ValueError:  # the mechanism offers no Gaussian DP
+            return None
+        same = (derived.noise, derived.solver_tolerance) == (self.noise, self.solver_tolerance)
+        return mu if same else None
 
     def _to_dict(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import log_ndtr
 
+from .account import pure_mu
 from .calibration import exact_gaussian_std, gaussian_mu
 from .certificate import CertificateError
 from .guarantees import GaussianDP, Guarantee, PureDP
@@ -51,6 +52,12 @@ class PreprocessingCertificate:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows."""
         return self.guarantee.delta(epsilon)
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
+        if self.mechanism == "moments":
+            return _mu(self.guarantee)
+        return math.sqrt(2 * self.n_features) * pure_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
         """Derive the noise again from the public facts, and raise CertificateError if it differs."""
