@@ -99,6 +99,7 @@ class _PaidTransformer(_Transformer):
         if self.ledger is not None:
             self.ledger.charge(
                 certificate.guarantee,
+                mu=certificate.gaussian_mu(),
                 mechanism=certificate.mechanism,
                 description=f"{type(self).__name__}.fit",
                 neighbors=certificate.neighbors,

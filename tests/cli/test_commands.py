@@ -150,7 +150,7 @@ def test_bounds_init_on_parquet_reads_the_schema(folder):
 
 
 def test_ledger_is_charged_and_refuses_with_its_own_exit_code(folder):
-    assert folder.run("ledger", "init", "b.db", "--epsilon", 1, "--delta", 1e-5).exit_code == 0
+    assert folder.run("ledger", "init", "b.db", "--epsilon", 0.7, "--delta", 1e-5).exit_code == 0
     assert folder.fit("--ledger", "b.db", "--epsilon", 0.6).exit_code == 0
     before = (folder / "model.json").read_text()
     result = folder.fit("--ledger", "b.db", "--epsilon", 0.6)
@@ -159,8 +159,42 @@ def test_ledger_is_charged_and_refuses_with_its_own_exit_code(folder):
     assert (folder / "model.json").read_text() == before
     shown = json.loads(folder.run("ledger", "show", "b.db", "--json").stdout)
     assert [entry["guarantee"]["epsilon"] for entry in shown["entries"]] == [0.6]
-    assert shown["remaining"]["epsilon"] == pytest.approx(0.4)
+    assert 0 < shown["remaining"]["mu"] < shown["entries"][0]["mu"]
     assert "DPQuantileRegressor.fit" in folder.run("ledger", "show", "b.db").stdout
+
+
+def test_a_budget_in_mu_or_of_sums(folder):
+    result = folder.run("ledger", "init", "b.db", "--mu", 0.2)
+    assert result.exit_code == 0
+    assert "mu 0.2" in result.stdout
+    assert folder.fit("--ledger", "b.db", "--epsilon", 0.6).exit_code == 0
+    assert folder.fit("--ledger", "b.db", "--epsilon", 0.6).exit_code == 3
+    sums = ("--dataset", "other", "--epsilon", 1, "--delta", 1e-5, "--composition", "sums")
+    assert folder.run("ledger", "init", "b.db", *sums).exit_code == 0
+    assert folder.fit("--ledger", "b.db", *sums[:2], "--epsilon", 0.6).exit_code == 0
+    shown = json.loads(folder.run("ledger", "show", "b.db", *sums[:2], "--json").stdout)
+    assert shown["remaining"]["epsilon"] == pytest.approx(0.4)
+    assert folder.run("ledger", "init", "c.db").exit_code == 2
+    assert folder.run("ledger", "init", "c.db", "--mu", 1, "--epsilon", 1).exit_code == 2
+
+
+def test_a_ledger_is_checked_against_a_head_kept_elsewhere(folder):
+    folder.run("ledger", "init", "b.db", "--epsilon", 2, "--delta", 1e-5)
+    older = (folder / "b.db").read_bytes()
+    first = folder.run("ledger", "head", "b.db").stdout.strip()
+    assert folder.fit("--ledger", "b.db").exit_code == 0
+    newest = folder.run("ledger", "head", "b.db").stdout.strip()
+    assert newest.startswith("2-")
+    result = folder.run("ledger", "check", "b.db", "--head", first)
+    assert result.exit_code == 0
+    assert newest in result.stdout
+    (folder / "b.db").write_bytes(older)
+    assert folder.run("ledger", "check", "b.db").exit_code == 0
+    result = folder.run("ledger", "check", "b.db", "--head", newest)
+    assert result.exit_code == 2
+    assert "older ledger" in result.stderr
+    assert folder.run("ledger", "check", "b.db", "--head", "2").exit_code == 2
+    assert folder.run("ledger", "check", "none.db").exit_code == 2
 
 
 def test_input_is_checked_before_the_ledger_is_charged(folder):

@@ -156,7 +156,7 @@ def test_numpy_integers_count_classes(kind):
 
 
 def test_a_refused_fit_leaves_the_model_as_it_was(tmp_path):
-    ledger = Ledger(tmp_path / "privacy.db", epsilon=1.0, delta=1e-5)
+    ledger = Ledger(tmp_path / "privacy.db", epsilon=0.8, delta=1e-5)
     table = pd.DataFrame(X, columns=["age", "dose"])
     model = DPLogisticRegression(feature_bounds=(0, 1), ledger=ledger, epsilon=0.7)
     model.fit(table, np.array(["healthy", "sick"])[C])

@@ -12,7 +12,17 @@ from sklearn.preprocessing import FunctionTransformer
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.mechanisms import ObjectivePerturbation
-from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, LedgerError, PureDP
+from dpconvex.preprocessing import DPMoments, DPQuantileBounds
+from dpconvex.privacy import (
+    ApproxDP,
+    BudgetExceeded,
+    GaussianDP,
+    Ledger,
+    LedgerError,
+    PureDP,
+    gaussian_mu,
+)
+from dpconvex.privacy.account import pure_mu
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))
@@ -61,6 +71,43 @@ def test_every_kind_of_guarantee_is_charged(ledger, settings, guarantee):
     assert [entry.guarantee for entry in ledger.entries()] == [guarantee]
 
 
+@pytest.mark.parametrize(
+    ("settings", "gaussian"),
+    [
+        ({}, True),
+        ({"mechanism": "gradient"}, True),
+        ({"mechanism": "output"}, True),
+        ({"mechanism": "objective"}, False),
+        ({"mechanism": "objective", "delta": 0.0}, False),
+        ({"mechanism": "sgd"}, False),
+    ],
+)
+def test_a_gaussian_release_is_charged_its_mu(ledger, settings, gaussian):
+    model = estimator(ledger, **settings).fit(X, y)
+    (entry,) = ledger.entries()
+    assert entry.mu == (pytest.approx(gaussian_mu(0.5, 1e-6), rel=1e-6) if gaussian else None)
+    assert entry.mu == model.certificate_.gaussian_mu()
+
+
+def test_default_fits_add_up_in_squares(tmp_path):
+    """A budget of (1, 1e-6) has room for three default fits of (0.5, 1e-6), whose sums would allow one."""
+    ledger = Ledger(tmp_path / "privacy.db", epsilon=1.0, delta=1e-6)
+    for _ in range(3):
+        estimator(ledger).fit(X, y)
+    with pytest.raises(BudgetExceeded):
+        estimator(ledger).fit(X, y)
+
+
+def test_paid_preprocessing_knows_its_mu(tmp_path):
+    for transformer, mu in [
+        (DPMoments((-4, 4), epsilon=0.5), gaussian_mu(0.5, 1e-6)),
+        (DPQuantileBounds((-4, 4), epsilon=0.5, delta=0.0), 2 * pure_mu(0.5 / 4)),
+    ]:
+        ledger = Ledger(tmp_path / f"{type(transformer).__name__}.db", mu=1.0)
+        transformer.set_params(ledger=ledger).fit(X)
+        assert ledger.total().mu == pytest.approx(mu)
+
+
 def test_seeded_fits_are_charged_too(ledger):
     estimator(ledger, random_state=0).fit(X, y)
     assert len(ledger.entries()) == 1
@@ -92,7 +139,7 @@ def test_other_tools_that_clone(ledger):
 
 
 def test_an_exhausted_budget_refuses_and_charges_nothing(tmp_path):
-    ledger = Ledger(tmp_path / "small.db", epsilon=1.2, delta=1e-5)
+    ledger = Ledger(tmp_path / "small.db", epsilon=1.2, delta=1e-5, composition="sums")
     model = estimator(ledger)
     model.fit(X, y)
     model.fit(X, y)

@@ -1,4 +1,4 @@
-"""The ledger in one process: what is granted, what is refused, and damage that must be noticed."""
+"""The ledger in one process: what is granted and what is refused."""
 
 import copy
 import itertools
@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
+from dpconvex.privacy.account import pure_mu
+from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.composition import compose_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
@@ -141,6 +143,7 @@ def test_a_single_charge_costs_exactly_itself(path, budget, guarantee):
     assert ledger.spent() == budget[0]
     with pytest.raises(BudgetExceeded):
         ledger.charge(PureDP(0.01) if budget[1] == 0 else GaussianDP(0.3))
+    ledger.check()
 
 
 def test_a_pure_budget_allows_exactly_its_sum(path):
@@ -150,21 +153,83 @@ def test_a_pure_budget_allows_exactly_its_sum(path):
     assert ledger.total() == PureDP(1.0)
 
 
-def test_a_delta_buys_more_charges_but_not_with_plain_sums(tmp_path):
-    best = Ledger(tmp_path / "best.db", epsilon=1.0, delta=1e-4, composition="best")
-    sums = Ledger(tmp_path / "sums.db", epsilon=1.0, delta=1e-4)
-    assert charges_until_refused(sums, PureDP(0.1)) == 10
-    many = charges_until_refused(best, PureDP(0.1))
-    assert many > 10
-    assert compose_epsilon([PureDP(0.1)] * many, 1e-4) <= 1.0
-    assert compose_epsilon([PureDP(0.1)] * (many + 1), 1e-4) > 1.0
-    assert best.spent() <= 1.0 < best.spent(1e-9)
+def test_a_budget_in_mu_allows_exactly_its_squares(path):
+    ledger = Ledger(path, mu=1.0)
+    assert charges_until_refused(ledger, GaussianDP(0.25)) == 16
+    assert ledger.total() == GaussianDP(1.0)
+    assert ledger.spent(1e-5) == GaussianDP(1.0).epsilon(1e-5)
+    assert (ledger.epsilon, ledger.delta, ledger.mu) == (None, None, 1.0)
+    assert ledger.remaining().mu == 0
+    assert "mu=1.0" in repr(Ledger(path, mu=1.0))
+
+
+def test_a_budget_in_mu_takes_what_is_pure_or_gaussian(path):
+    ledger = Ledger(path, mu=1.0)
+    assert "mu 1 (a Gaussian release of epsilon 4.887 at delta 1e-06)" in str(ledger.remaining())
+    with pytest.raises(BudgetExceeded, match=r"delta without being Gaussian.*'output'"):
+        ledger.charge(ApproxDP(0.01, 1e-9))
+    ledger.charge(ApproxDP(1.0, 1e-6), mu=0.23)
+    ledger.charge(PureDP(0.5))
+    assert ledger.entries()[0].mu == 0.23
+    assert ledger.total().mu == pytest.approx(math.hypot(0.23, pure_mu(0.5)))
+    ledger.charge(PureDP(ledger.remaining().epsilon))
+    assert ledger.remaining().mu < 1e-3
+
+
+def test_sums_take_every_charge_at_face_value(path):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-5, composition="sums")
+    ledger.charge(ApproxDP(0.3, 1e-6), mu=0.1)
+    ledger.charge(PureDP(0.3))
+    ledger.charge(ApproxDP(0.3, 1e-6))
+    assert ledger.remaining().epsilon == pytest.approx(0.1)
+    assert ledger.remaining().delta == pytest.approx(8e-6)
+    assert ledger.remaining().mu == 0
+    with pytest.raises(BudgetExceeded, match="epsilon and delta instead of mu"):
+        ledger.charge(GaussianDP(1e-6))
+
+
+def test_gaussian_releases_that_state_an_epsilon_add_up_in_squares(path):
+    """Two fits at (0.5, 1e-6) fit into (1, 1e-6), and a third one: their deltas do not add up."""
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    mu = gaussian_mu(0.5, 1e-6)
+    count = 0
+    while ledger.affords(ApproxDP(0.5, 1e-6), mu=mu):
+        ledger.charge(ApproxDP(0.5, 1e-6), mu=mu)
+        count += 1
+    assert count == 3
+    assert ledger.spent() < 1.0
+
+
+def test_a_release_whose_mu_says_less_than_its_guarantee_stays_at_face_value(path):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    ledger.charge(ApproxDP(0.5, 1e-7), mu=0.9)
+    ledger.charge(PureDP(0.1), mu=0.01)
+    assert ledger.remaining().epsilon == pytest.approx(0.4)
+
+
+def test_kinds_may_alternate(path):
+    """A Gaussian charge leaves room for others, and they for it."""
+    ledger = Ledger(path, epsilon=4.0, delta=1e-5)
+    for _ in range(3):
+        ledger.charge(GaussianDP(0.1))
+        ledger.charge(ApproxDP(0.2, 1e-6))
+        ledger.charge(PureDP(0.1))
+    left = ledger.remaining()
+    assert left.epsilon > 1.0
+    assert left.delta == pytest.approx(1e-6)
+    assert left.mu > 0.2
+    with pytest.raises(BudgetExceeded, match="smaller epsilon or delta"):
+        ledger.charge(ApproxDP(0.2, 2e-6))
+    ledger.check()
 
 
 def test_gaussian_charges_add_in_squares(path):
-    ledger = Ledger(path, epsilon=GaussianDP(1.0).epsilon(1e-6), delta=1e-6)
-    assert charges_until_refused(ledger, GaussianDP(0.25)) == 16
-    assert ledger.total() == GaussianDP(1.0)
+    """As many as half of delta allows: the other half is kept for charges of other kinds."""
+    epsilon = GaussianDP(1.0).epsilon(1e-6)
+    ledger = Ledger(path, epsilon=epsilon, delta=1e-6)
+    count = charges_until_refused(ledger, GaussianDP(0.1))
+    assert count == math.floor((gaussian_mu(epsilon, 5e-7) / 0.1) ** 2) == 95
+    assert ledger.total().mu == pytest.approx(math.sqrt(0.95))
 
 
 def test_what_remains_is_certain_to_be_granted(tmp_path):
@@ -178,6 +243,11 @@ def test_what_remains_is_certain_to_be_granted(tmp_path):
         assert 0 < left.epsilon <= 2.0
         ledger.charge(ApproxDP(left.epsilon, left.delta))
         assert ledger.spent() <= 2.0 * (1 + 1e-12)
+        again = Ledger(tmp_path / f"{index} again.db", epsilon=2.0, delta=1e-6)
+        for guarantee in spent:
+            again.charge(guarantee)
+        again.charge(GaussianDP(left.mu))
+        assert again.remaining().mu < 1e-2
 
 
 def test_a_refusal_charges_nothing_and_says_what_is_left(path):
@@ -245,7 +315,8 @@ def test_opening_asks_for_what_is_missing(path):
         ({"epsilon": 2.0}, "epsilon"),
         ({"epsilon": 1.0, "delta": 1e-5}, "delta"),
         ({"delta": 0.0}, "delta"),
-        ({"composition": "best"}, "composition"),
+        ({"composition": "sums"}, "composition"),
+        ({"mu": 1.0}, "mu"),
     ],
 )
 def test_a_budget_cannot_be_changed(path, changed, name):
@@ -265,7 +336,12 @@ def test_a_budget_cannot_be_changed(path, changed, name):
         ({"epsilon": 1.0, "delta": 1.0}, ValueError, "delta"),
         ({"epsilon": 1.0, "delta": -1e-9}, ValueError, "delta"),
         ({"epsilon": 1.0, "dataset": ""}, ValueError, "dataset"),
-        ({"epsilon": 1.0, "composition": "pld"}, ValueError, "composition"),
+        ({"epsilon": 1.0, "composition": "best"}, ValueError, "composition"),
+        ({"mu": 0.0}, ValueError, "mu"),
+        ({"mu": True}, TypeError, "mu"),
+        ({"mu": 1.0, "epsilon": 1.0}, ValueError, "epsilon"),
+        ({"mu": 1.0, "delta": 1e-6}, ValueError, "delta"),
+        ({"mu": 1.0, "composition": "sums"}, ValueError, "composition"),
     ],
 )
 def test_wrong_arguments_create_nothing(path, arguments, error, name):
@@ -278,6 +354,8 @@ def test_wrong_charges_are_refused(path):
     ledger = Ledger(path, epsilon=1.0)
     with pytest.raises(TypeError, match="'guarantee'"):
         ledger.charge(0.1)
+    with pytest.raises(ValueError, match=r"'mu' parameter of Ledger\.charge"):
+        ledger.charge(PureDP(0.1), mu=-1.0)
     with pytest.raises(TypeError, match="'description'"):
         ledger.charge(PureDP(0.1), description=np.ones(3))
     with pytest.raises(ValueError, match="'neighbors'"):
@@ -342,128 +420,6 @@ def test_threads_share_a_ledger(path):
         assert sum(pool.map(pay, range(40))) == 20
 
 
-# Damage
-
-
-def spent_ledger(path, charges=12):
-    ledger = Ledger(path, epsilon=2.0, delta=0.0)
-    for index in range(charges):
-        ledger.charge(PureDP(0.1), description=f"release {index} " + "x" * 300)
-    return path.read_bytes()
-
-
-def budget_after(path, content):
-    """Overwrite the file and return what a fresh opening grants, or None for a LedgerError."""
-    path.write_bytes(content)
-    try:
-        return Ledger(path, epsilon=2.0, delta=0.0).remaining().epsilon
-    except LedgerError:
-        return None
-    finally:
-        for name in os.listdir(path.parent):
-            if name != path.name:
-                os.unlink(path.parent / name)
-
-
-def test_a_truncated_file_is_never_a_fresh_budget(path):
-    whole = spent_ledger(path)
-    rng = np.random.default_rng(0)
-    lengths = {0, 1, 15, 16, 99, 100, 4096, 8192, len(whole) - 4096, len(whole) - 1}
-    lengths |= set(rng.integers(0, len(whole), size=150).tolist())
-    for length in sorted(lengths):
-        assert budget_after(path, whole[:length]) is None, length
-    assert budget_after(path, whole) == pytest.approx(0.8)
-
-
-def test_flipped_bits_never_give_budget_back(path):
-    whole = spent_ledger(path)
-    rng = np.random.default_rng(1)
-    # The first pages hold the header, the schema and the roots of both tables.
-    places = np.r_[np.arange(0, 120), rng.integers(0, len(whole), size=300)]
-    noticed = 0
-    for place in places:
-        broken = bytearray(whole)
-        broken[place] ^= 1 << int(rng.integers(8))
-        left = budget_after(path, bytes(broken))
-        assert left is None or left == pytest.approx(0.8), place
-        noticed += left is None
-    assert noticed > 100
-
-
-def test_flipped_page_headers_never_give_budget_back(path):
-    """Page headers say how many rows a page has: one bit could make rows vanish."""
-    whole = spent_ledger(path)
-    for page in range(0, len(whole), 4096):
-        for offset in range(100 * (page == 0), 100 * (page == 0) + 20):
-            for bit in range(8):
-                broken = bytearray(whole)
-                broken[page + offset] ^= 1 << bit
-                left = budget_after(path, bytes(broken))
-                assert left is None or left == pytest.approx(0.8), (page, offset, bit)
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM log WHERE number = 13",
-        "DELETE FROM log WHERE number = 5",
-        "DELETE FROM log",
-        "DELETE FROM head",
-        "UPDATE log SET record = replace(record, '0.1', '0.01') WHERE number = 3",
-        "UPDATE log SET record = replace(record, '2.0', '20.0') WHERE number = 1",
-        "UPDATE log SET record = replace(record, 'default', 'other') WHERE number = 1",
-        "UPDATE log SET record = NULL WHERE number = 4",
-        "DROP TABLE log",
-        "PRAGMA application_id = 0",
-        "PRAGMA user_version = 2",
-    ],
-)
-def test_edits_are_noticed(path, statement):
-    spent_ledger(path)
-    connection = sqlite3.connect(path)
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
-    assert budget_after(path, path.read_bytes()) is None
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"SQLite format 3\0", os.urandom(5000)])
-def test_foreign_files_are_refused_and_left_alone(path, content):
-    path.write_bytes(content)
-    with pytest.raises(LedgerError, match="not an intact ledger"):
-        Ledger(path, epsilon=1.0)
-    assert path.read_bytes() == content
-
-
-def test_another_applications_database_is_refused(path):
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE budgets (epsilon REAL)")
-    connection.commit()
-    connection.close()
-    with pytest.raises(LedgerError, match="not made by dpconvex"):
-        Ledger(path, epsilon=1.0)
-
-
-def test_a_file_that_vanishes_or_goes_back_in_time_is_noticed(path):
-    ledger = Ledger(path, epsilon=1.0)
-    older = path.read_bytes()
-    ledger.charge(PureDP(0.5))
-    frozen = pickle.dumps(ledger)
-    path.write_bytes(older)
-    for attempt in (lambda: ledger.charge(PureDP(0.5)), lambda: pickle.loads(frozen)):
-        with pytest.raises(LedgerError, match="replaced by another or an older"):
-            attempt()
-    path.unlink()
-    with pytest.raises(LedgerError, match="is gone"):
-        ledger.charge(PureDP(0.5))
-    assert not path.exists()
-
-
-def test_a_directory_is_refused(tmp_path):
-    with pytest.raises(LedgerError):
-        Ledger(tmp_path, epsilon=1.0)
-
-
 def test_records_are_plain_json(path):
     Ledger(path, epsilon=1.0).charge(ApproxDP(0.5, 1e-7), mechanism="objective")
     connection = sqlite3.connect(path)
@@ -471,3 +427,4 @@ def test_records_are_plain_json(path):
     connection.close()
     assert [row["kind"] for row in rows] == ["budget", "charge"]
     assert rows[1]["guarantee"] == {"kind": "approx", "epsilon": 0.5, "delta": 1e-7}
+    assert rows[1]["cost"] == {"epsilon": 0.5, "delta": 1e-7, "mu_squared": 0.0}

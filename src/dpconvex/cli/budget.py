@@ -1,4 +1,4 @@
-"""``dpconvex ledger``: create a privacy budget, and see what is left of it."""
+"""``dpconvex ledger``: create a privacy budget, see what is left of it, and check its file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dpconvex.privacy.ledger import Ledger
 
-from .errors import reports_errors
+from .errors import InputError, reports_errors
 from .fit import JsonOption, open_ledger
 from .words import console, guarantee_in_words, print_json
 
@@ -25,27 +25,62 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Privacy budgets of data sets.", no_args_is_help=True)
     group.command("init")(init)
     group.command("show")(show)
+    group.command("check")(check)
+    group.command("head")(head)
     app.add_typer(group, name="ledger")
 
 
 @reports_errors
 def init(
     path: PathArgument,
-    epsilon: Annotated[float, typer.Option(help="The whole budget.")],
+    epsilon: Annotated[float | None, typer.Option(help="The whole budget.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="The whole delta; 1e-6 by default, 0 for pure budgets.")
+    ] = None,
+    mu: Annotated[float | None, typer.Option(help="The whole budget in Gaussian DP.")] = None,
+    composition: Annotated[
+        str | None,
+        typer.Option(help="`sums` adds the epsilon and delta that each release states."),
     ] = None,
     dataset: DatasetOption = "default",
     json_: JsonOption = False,
 ) -> None:
-    """Create the privacy budget of a data set."""
-    _report(Ledger(path, dataset, epsilon, delta), json_)
+    """Create the privacy budget of a data set: --epsilon and --delta, or --mu."""
+    if epsilon is None and mu is None:
+        raise InputError("A budget needs --epsilon (and --delta), or --mu.")
+    _report(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
 
 
 @reports_errors
 def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOption = False) -> None:
     """List what a budget was spent on, and what is left."""
     _report(open_ledger(path, dataset), json_)
+
+
+@reports_errors
+def check(
+    path: PathArgument,
+    head: Annotated[
+        str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")
+    ] = None,
+    dataset: DatasetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Check every record and total of the file.
+
+    A charge checks the newest ones only. With --head, removed charges and older copies are found too.
+    """
+    newest = open_ledger(path, dataset).check(head)
+    if json_:
+        print_json({"intact": True, "head": newest})
+    else:
+        typer.echo(f"Intact: {newest}")
+
+
+@reports_errors
+def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
+    """Print the number and hash of the newest record, to publish or to keep elsewhere."""
+    typer.echo(open_ledger(path, dataset).head())
 
 
 def _report(ledger: Ledger, json_: bool) -> None:

@@ -191,6 +191,7 @@ class PrivateLinearModel(BaseEstimator):
             # Durable before noise is drawn: a crash from here on costs budget, never privacy.
             self.ledger.charge(
                 certificate.guarantee,
+                mu=certificate.gaussian_mu(),
                 mechanism=certificate.mechanism,
                 description=f"{type(self).__name__}.fit",
                 neighbors=certificate.neighbors,

@@ -219,6 +219,7 @@ class StructuredModel(BaseEstimator):
             # Durable before noise is drawn: a crash from here on costs budget, never privacy.
             self.ledger.charge(
                 certificate.guarantee,
+                mu=certificate.gaussian_mu(),
                 mechanism=certificate.mechanism,
                 description=f"{owner}.fit",
                 neighbors=certificate.neighbors,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .bounds import Bounds, bounds_from_dict
-from .guarantees import Guarantee, for_group, guarantee_from_dict
+from .guarantees import GaussianDP, Guarantee, for_group, guarantee_from_dict
 from .noise import EXACT, SEEDED
 from .terms import NoiseTerm, follows
 
@@ -222,6 +222,11 @@ class Certificate:
         ApproxDP(epsilon=2.0, delta=8.23e-07)
         """
         return for_group(self.guarantee, self._proof().guarantee, size)
+
+    def gaussian_mu(self) -> float | None:
+        """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""
+        proven = self._proof().guarantee
+        return proven.mu if isinstance(proven, GaussianDP) else None
 
     def _proof(self) -> Proof:
         """Return what the stated noise proves, or raise if it is less than the guarantee."""

@@ -1,32 +1,56 @@
 """An append-only log in one SQLite file, each record chained to the one before by its hash.
 
-Records are committed and flushed before :meth:`ChainedLog.append` ends, writers wait for each
-other, and whatever breaks the chain (truncation, flipped bits, a hand edit, an empty or foreign
-file) is a :class:`LedgerError`, never an empty log.
+Records are committed and flushed before :meth:`ChainedLog.append` ends, and writers wait for each other. Beside the log
+the file keeps one running state per data set, sealed with the newest hash and written in the same transaction, so that
+reading a state or appending a record takes the same time however long the log is. :meth:`ChainedLog.verify` reads
+everything, checks every link and works the states out again. What does not fit together (truncation, flipped bits, a
+hand edit, an empty or foreign file) is a :class:`LedgerError`, never an empty log.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 _APPLICATION_ID = 0x64704C67  # "dpLg"
-_VERSION = 1
+# Format 1 had no running states: it is read in full, and gets them with the next record.
+_FIRST_VERSION, _VERSION = 1, 2
 _GENESIS = "0" * 64
 _BUSY_SECONDS = 120.0
 
 Record = dict[str, Any]
+State = dict[str, Any]
 
 
 class LedgerError(RuntimeError):
     """The ledger cannot be opened, read or charged: nothing may be released."""
+
+
+@dataclass
+class Snapshot:
+    """The log at one moment: its newest record, the running states, and what is to be appended."""
+
+    number: int
+    digest: str
+    states: dict[str, State]
+    version: int
+    advance: Callable[[State | None, Record], State]
+    added: list[Record] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """Append a record when the block of :meth:`ChainedLog.append` ends."""
+        name = record["dataset"]
+        self.states[name] = self.advance(self.states.get(name), record)
+        self.added.append(record)
 
 
 class ChainedLog:
@@ -36,12 +60,21 @@ class ChainedLog:
     ----------
     path : str
         Absolute path of the file.
+    advance : callable
+        ``advance(state, record)`` returns the state, as plain data, of the record's data set after the record; the
+        state before its first record is None.
     seen : (int, str) or None
         Number and hash of the newest record known: a file without it was replaced or rolled back.
     """
 
-    def __init__(self, path: str, seen: tuple[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        advance: Callable[[State | None, Record], State],
+        seen: tuple[int, str] | None = None,
+    ) -> None:
         self.path = path
+        self.advance = advance
         self.seen = seen
 
     def create(self, record: Record) -> None:
@@ -56,7 +89,7 @@ class ChainedLog:
             raise LedgerError(f"A ledger cannot be created at '{self.path}': {error}.") from error
         os.close(handle)
         try:
-            _write_draft(draft, record)
+            self._write_draft(draft, record)
             try:
                 os.link(draft, self.path)
             except FileExistsError:
@@ -75,35 +108,62 @@ class ChainedLog:
             if os.path.exists(draft):
                 os.unlink(draft)
 
-    def read(self) -> list[Record]:
-        """Return all records, oldest first, after checking every link of the chain."""
+    def _write_draft(self, draft: str, record: Record) -> None:
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            # One file and no side files at rest: a write-ahead log could be left behind by a copy.
+            connection.execute("PRAGMA journal_mode = DELETE")
+            with _transaction(connection, "IMMEDIATE"):
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                connection.execute(
+                    "CREATE TABLE log (number INTEGER PRIMARY KEY, record TEXT, hash TEXT)"
+                )
+                connection.execute("CREATE TABLE head (number INTEGER, hash TEXT)")
+                empty = Snapshot(0, _GENESIS, {}, _FIRST_VERSION, self.advance)
+                empty.add(record)
+                _write(connection, empty)
+
+    def read(self) -> Snapshot:
+        """Return the newest state of the log, in a time that does not depend on its length."""
         with self._open() as connection, _transaction(connection, "DEFERRED"):
-            records, head = self._verified(connection)
-        self.seen = (len(records), head)
-        return records
+            snapshot = self._newest(connection)
+        self.seen = (snapshot.number, snapshot.digest)
+        return snapshot
+
+    def verify(self, expected: tuple[int, str] | None = None) -> tuple[Snapshot, list[Record]]:
+        """Return the newest state and all records, oldest first, after checking every link and every total.
+
+        Parameters
+        ----------
+        expected : (int, str), optional
+            Number and hash of a record that must be there.
+        """
+        with self._open() as connection, _transaction(connection, "DEFERRED"):
+            snapshot, records = self._verified(connection, expected)
+        self.seen = (snapshot.number, snapshot.digest)
+        return snapshot, records
 
     @contextmanager
-    def append(self) -> Iterator[tuple[list[Record], list[Record]]]:
-        """Hold the write lock over a block that gets all records and an empty list.
+    def append(self) -> Iterator[Snapshot]:
+        """Hold the write lock over a block that gets the newest state.
 
-        What the block puts into the list is written and committed when it ends, before the caller
-        goes on; an exception in the block leaves the file as it was.
+        What the block adds to it is written and committed when it ends, before the caller goes on; an exception in
+        the block leaves the file as it was.
         """
         with self._open() as connection:
             with _transaction(connection, "IMMEDIATE"):
-                records, head = self._verified(connection)
-                added: list[Record] = []
-                yield records, added
-                for number, record in enumerate(added, start=len(records) + 1):
-                    head = _insert(connection, number, head, record)
-            self.seen = (len(records) + len(added), head)
+                snapshot = self._newest(connection)
+                yield snapshot
+                if snapshot.added:
+                    _write(connection, snapshot)
+            self.seen = (snapshot.number, snapshot.digest)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             if os.path.getsize(self.path) == 0:
                 # SQLite takes an empty file for a new database.
-                raise LedgerError(self._damaged("the file is empty"))
+                raise self._damaged("the file is empty")
             uri = Path(self.path).as_uri() + "?mode=rw"
             with closing(
                 sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -117,57 +177,135 @@ class ChainedLog:
                 f"The ledger at '{self.path}' is gone. Put the file back: a new one would forget "
                 "what was spent."
             ) from None
-        except sqlite3.DatabaseError as error:
-            if any(word in str(error) for word in ("locked", "readonly", "unable")):
-                raise LedgerError(
-                    f"The ledger at '{self.path}' cannot be used now: {error}. Check that its "
-                    "folder is writable and that no process holds the file."
-                ) from error
-            raise LedgerError(self._damaged(str(error))) from error
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
         except OSError as error:
             raise LedgerError(f"The ledger at '{self.path}' cannot be read: {error}.") from error
 
-    def _verified(self, connection: sqlite3.Connection) -> tuple[list[Record], str]:
-        """Return the records and the newest hash, or raise if any link is broken."""
+    def _newest(self, connection: sqlite3.Connection) -> Snapshot:
+        """Return the newest state, as far as a constant number of rows can tell."""
+        # Taken before the file is read: another thread may append and move it meanwhile.
+        seen = self.seen
+        version, (number, digest) = self._checked_header(connection)
+        if version == _FIRST_VERSION:
+            return self._verified(connection)[0]
+        self._check_contains(connection, seen)
+        states = self._running(connection, number, digest)
+        return Snapshot(number, digest, states, version, self.advance)
 
-        def check(holds: bool, reason: str) -> None:
-            if not holds:
-                raise LedgerError(self._damaged(reason))
+    def _verified(
+        self, connection: sqlite3.Connection, expected: tuple[int, str] | None = None
+    ) -> tuple[Snapshot, list[Record]]:
+        """Return the newest state and all records, or raise if any link or total is wrong."""
+        seen = self.seen
+        version, (number, digest) = self._checked_header(connection)
+        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise self._damaged("its pages are damaged")
+        replayed = Snapshot(0, _GENESIS, {}, version, self.advance)
+        rows = connection.execute("SELECT number, record, hash FROM log ORDER BY number")
+        for position, (found, record, link) in enumerate(rows, start=1):
+            if found != position or not isinstance(record, str):
+                raise self._damaged(f"record {position} is missing")
+            replayed.digest = _hash(replayed.digest, record)
+            if replayed.digest != link:
+                raise self._damaged(f"record {position} was changed")
+            replayed.number = position
+            replayed.add(json.loads(record))
+        if (replayed.number, replayed.digest) != (number, digest):
+            raise self._damaged("its last records are missing")
+        records, replayed.added = replayed.added, []
+        for mark in (seen, expected):
+            self._check_contains(connection, mark)
+        if version == _FIRST_VERSION:
+            return replayed, records
+        if not _same(self._running(connection, number, digest), replayed.states):
+            raise self._damaged("its totals do not follow from its records")
+        return replayed, records
+
+    def _checked_header(self, connection: sqlite3.Connection) -> tuple[int, tuple[int, str]]:
+        """Return the version, and the number and hash of the newest record."""
 
         def single(statement: str) -> Any:
             return connection.execute(statement).fetchone()[0]
 
-        # Taken before the file is read: another thread may append and move it meanwhile.
-        seen = self.seen
-        check(single("PRAGMA application_id") == _APPLICATION_ID, "it was not made by dpconvex")
+        if single("PRAGMA application_id") != _APPLICATION_ID:
+            raise self._damaged("it was not made by dpconvex")
         version = single("PRAGMA user_version")
-        check(version == _VERSION, f"its format is {version}, this dpconvex reads {_VERSION}")
-        check(single("PRAGMA quick_check(1)") == "ok", "its pages are damaged")
-        rows = connection.execute("SELECT number, record, hash FROM log ORDER BY number").fetchall()
-        heads = connection.execute("SELECT number, hash FROM head").fetchall()
-        link = _GENESIS
-        for position, (number, record, digest) in enumerate(rows, start=1):
-            check(number == position and isinstance(record, str), f"record {position} is missing")
-            link = _hash(link, record)
-            check(link == digest, f"record {position} was changed")
-        check(bool(rows) and heads == [(len(rows), link)], "its last records are missing")
-        if seen is not None:
-            number, digest = seen
-            check(
-                len(rows) >= number and rows[number - 1][2] == digest,
-                "it was replaced by another or an older ledger",
+        if version not in (_FIRST_VERSION, _VERSION):
+            raise self._damaged(
+                f"its format is {version}, this dpconvex reads formats up to {_VERSION}"
             )
-        return [json.loads(record) for _, record, _ in rows], link
+        # SQLite notices when whole pages are missing, and this a last page that was cut.
+        if os.path.getsize(self.path) != single("PRAGMA page_count") * single("PRAGMA page_size"):
+            raise self._damaged("its size is wrong")
+        newest = "SELECT number, hash FROM log ORDER BY number DESC LIMIT 1"
+        last = connection.execute(newest).fetchall()
+        if not last or connection.execute("SELECT number, hash FROM head").fetchall() != last:
+            raise self._damaged("its last records are missing")
+        return version, last[0]
 
-    def _damaged(self, reason: str) -> str:
-        return (
+    def _running(
+        self, connection: sqlite3.Connection, number: int, digest: str
+    ) -> dict[str, State]:
+        """Return the running states, which must be sealed with the newest record."""
+        rows = connection.execute("SELECT number, states, seal FROM running").fetchall()
+        if len(rows) != 1 or (rows[0][0], rows[0][2]) != (number, _hash(digest, rows[0][1])):
+            raise self._damaged("its totals do not belong to its last record")
+        states: dict[str, State] = json.loads(rows[0][1])
+        return states
+
+    def _check_contains(self, connection: sqlite3.Connection, mark: tuple[int, str] | None) -> None:
+        if mark is None:
+            return
+        found = connection.execute("SELECT hash FROM log WHERE number = ?", mark[:1]).fetchall()
+        if found != [(mark[1],)]:
+            raise self._damaged("it was replaced by another or an older ledger")
+
+    def _damaged(self, reason: str) -> LedgerError:
+        return LedgerError(
             f"The file at '{self.path}' is not an intact ledger: {reason}. Nothing may be released "
             "until it is restored from a copy that holds every charge."
         )
 
+    def _explained(self, error: sqlite3.Error) -> LedgerError:
+        """Return what an error of SQLite means for the ledger, and what to do."""
+        # The low byte is the kind of error, the rest its variety.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+            return self._damaged(str(error))
+        if code == sqlite3.SQLITE_FULL:
+            return LedgerError(
+                f"The disk of the ledger at '{self.path}' is full: nothing was charged, so nothing may be released. "
+                "What was charged before is still on record. Make room and try again."
+            )
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return LedgerError(
+                f"The ledger at '{self.path}' is locked by another process, for more than {_BUSY_SECONDS:g} seconds: "
+                "nothing was charged, so nothing may be released. Find the process that holds the file, or try again."
+            )
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            return LedgerError(
+                f"The ledger at '{self.path}' cannot be written ({error}): nothing was charged, so nothing may be "
+                "released. Make the file and its folder writable; a journal is kept beside the file."
+            )
+        return LedgerError(
+            f"The ledger at '{self.path}' could not be read or written ({error}). Nothing may be released; look "
+            "whether the last charge was recorded before it is tried again."
+        )
 
-def _hash(link: str, record: str) -> str:
-    return hashlib.sha256(f"{link}\n{record}".encode()).hexdigest()
+
+def _hash(link: str, text: str) -> str:
+    return hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
+
+
+def _same(found: Any, expected: Any) -> bool:
+    """Compare states: numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(_same(found[k], expected[k]) for k in found)
+    if isinstance(expected, (list, tuple)):
+        # A sum and its rounding error: the error itself may differ.
+        return math.isclose(sum(found), sum(expected), rel_tol=1e-9, abs_tol=1e-300)
+    return bool(found == expected)
 
 
 @contextmanager
@@ -183,29 +321,27 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         raise
 
 
-def _insert(connection: sqlite3.Connection, number: int, head: str, record: Record) -> str:
-    """Write one record and move the head, inside the caller's transaction; return its hash."""
-    text = json.dumps(record, sort_keys=True)
-    digest = _hash(head, text)
-    connection.execute("INSERT INTO log VALUES (?, ?, ?)", (number, text, digest))
+def _write(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
+    """Write the added records, the head and the states, inside the caller's transaction."""
+    if snapshot.version == _FIRST_VERSION:
+        connection.execute("CREATE TABLE running (number INTEGER, states TEXT, seal TEXT)")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+        snapshot.version = _VERSION
+    for record in snapshot.added:
+        text = json.dumps(record, sort_keys=True)
+        snapshot.number += 1
+        snapshot.digest = _hash(snapshot.digest, text)
+        connection.execute(
+            "INSERT INTO log VALUES (?, ?, ?)", (snapshot.number, text, snapshot.digest)
+        )
     connection.execute("DELETE FROM head")
-    connection.execute("INSERT INTO head VALUES (?, ?)", (number, digest))
-    return digest
-
-
-def _write_draft(draft: str, record: Record) -> None:
-    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = EXTRA")
-        # One file and no side files at rest: a write-ahead log could be left behind by a copy.
-        connection.execute("PRAGMA journal_mode = DELETE")
-        with _transaction(connection, "IMMEDIATE"):
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-            connection.execute(
-                "CREATE TABLE log (number INTEGER PRIMARY KEY, record TEXT, hash TEXT)"
-            )
-            connection.execute("CREATE TABLE head (number INTEGER, hash TEXT)")
-            _insert(connection, 1, _GENESIS, record)
+    connection.execute("INSERT INTO head VALUES (?, ?)", (snapshot.number, snapshot.digest))
+    states = json.dumps(snapshot.states, sort_keys=True)
+    connection.execute("DELETE FROM running")
+    connection.execute(
+        "INSERT INTO running VALUES (?, ?, ?)",
+        (snapshot.number, states, _hash(snapshot.digest, states)),
+    )
 
 
 def _flush_folder(folder: str) -> None:

@@ -11,11 +11,10 @@ with dp-accounting, rounded to the pessimistic side.
 
 Privacy
 -------
-The sums hold for guarantees chosen one after another in view of earlier releases when they are
-all pure or approximate, or all Gaussian. The privacy loss distribution, and the sums of a
-mixture, hold for guarantees that were fixed beforehand or are all equal: a grid search,
-cross-validation, a plan. An analyst who sets the next epsilon from the last result should ask
-for ``method="sums"`` and keep to one kind.
+Both hold for guarantees that were fixed beforehand, or are all equal: a grid search, cross-validation, a plan. The sums
+also hold for guarantees chosen one after another in view of earlier releases, when they are all pure or approximate, or
+all Gaussian and the budget, not the total, is what is claimed. The ledger does not rest on this module but on
+:mod:`dpconvex.privacy.account`, which holds for charges of any kinds, chosen in view of anything.
 """
 
 from __future__ import annotations
@@ -76,11 +75,6 @@ def compose_epsilon(
     if method == "sums" or mixed < 2 or rest < _SMALLEST_DELTA:
         return sums
     return min(sums, _distribution_epsilon(_grouped(epsilons), mu, rest))
-
-
-def compose_delta(guarantees: Iterable[Guarantee]) -> float:
-    """Return the sum of the deltas of the approximate guarantees."""
-    return math.fsum(_parts(guarantees)[1])
 
 
 def _parts(guarantees: Iterable[Guarantee]) -> tuple[list[float], list[float], list[float]]:

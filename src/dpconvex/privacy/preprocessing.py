@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .account import pure_mu
 from .bounds import _check_count
 from .calibration import gaussian_mu, released_scale
 from .certificate import CertificateError
@@ -56,6 +57,12 @@ class PreprocessingCertificate:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows."""
         return self.guarantee.delta(epsilon)
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
+        if self.mechanism == "moments":
+            return _mu(self.guarantee)
+        return math.sqrt(2 * self.n_features) * pure_mu(self.noise["epsilon"])
 
     def verify(self) -> None:
         """Check that the stated noise suffices for the guarantee.

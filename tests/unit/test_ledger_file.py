@@ -1,0 +1,337 @@
+"""What happens to a ledger's file: damage, edits, older formats, full disks, locks. Nothing gives budget back."""
+
+import hashlib
+import json
+import os
+import pickle
+import sqlite3
+
+import numpy as np
+import pytest
+
+from dpconvex.privacy import chain
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
+from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "privacy.db"
+
+
+def spent_ledger(path, charges=12):
+    ledger = Ledger(path, epsilon=2.0, delta=0.0)
+    for index in range(charges):
+        ledger.charge(PureDP(0.1), description=f"release {index} " + "x" * 300)
+    return path.read_bytes()
+
+
+def budget_after(path, content):
+    """Overwrite the file; return what a fresh opening grants (None: LedgerError) and whether a check finds harm."""
+    path.write_bytes(content)
+    left, harmed = None, False
+    try:
+        ledger = Ledger(path, epsilon=2.0, delta=0.0)
+        left = ledger.remaining().epsilon
+    except LedgerError:
+        harmed = True
+    else:
+        try:
+            ledger.check()
+        except LedgerError:
+            harmed = True
+    for name in os.listdir(path.parent):
+        if name != path.name:
+            os.unlink(path.parent / name)
+    return left, harmed
+
+
+def test_a_truncated_file_is_never_a_fresh_budget(path):
+    whole = spent_ledger(path)
+    rng = np.random.default_rng(0)
+    lengths = {0, 1, 15, 16, 99, 100, 4096, 8192, len(whole) - 4096, len(whole) - 1}
+    lengths |= set(rng.integers(0, len(whole), size=150).tolist())
+    for length in sorted(lengths):
+        assert budget_after(path, whole[:length]) == (None, True), length
+    assert budget_after(path, whole) == (pytest.approx(0.8), False)
+
+
+def test_flipped_bits_never_give_budget_back(path):
+    whole = spent_ledger(path)
+    rng = np.random.default_rng(1)
+    # The first pages hold the header, the schema and the roots of the tables.
+    places = np.r_[np.arange(0, 120), rng.integers(0, len(whole), size=300)]
+    noticed = 0
+    for place in places:
+        broken = bytearray(whole)
+        broken[place] ^= 1 << int(rng.integers(8))
+        left, harmed = budget_after(path, bytes(broken))
+        assert left is None or left == pytest.approx(0.8), place
+        noticed += harmed
+    assert noticed > 100
+
+
+def test_flipped_page_headers_never_give_budget_back(path):
+    """Page headers say how many rows a page has: one bit could make rows vanish."""
+    whole = spent_ledger(path)
+    for page in range(0, len(whole), 4096):
+        for offset in range(100 * (page == 0), 100 * (page == 0) + 20):
+            for bit in range(8):
+                broken = bytearray(whole)
+                broken[page + offset] ^= 1 << bit
+                left, _ = budget_after(path, bytes(broken))
+                assert left is None or left == pytest.approx(0.8), (page, offset, bit)
+
+
+def edit(path, *statements):
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+# What a charge would rest on: noticed without a check.
+TOTALS = [
+    "DELETE FROM log WHERE number = 13",
+    "DELETE FROM log",
+    "DELETE FROM head",
+    "DELETE FROM running",
+    "UPDATE running SET states = replace(states, '2.0', '20.0')",
+    "UPDATE running SET number = 12",
+    "UPDATE head SET number = 12",
+    "INSERT INTO running SELECT * FROM running",
+    "DROP TABLE log",
+    "DROP TABLE running",
+    "PRAGMA application_id = 0",
+    "PRAGMA user_version = 3",
+]
+# What is over: noticed by a check.
+RECORDS = [
+    "DELETE FROM log WHERE number = 5",
+    "UPDATE log SET record = replace(record, '0.1', '0.01') WHERE number = 3",
+    "UPDATE log SET record = replace(record, '2.0', '20.0') WHERE number = 1",
+    "UPDATE log SET record = replace(record, 'default', 'other') WHERE number = 1",
+    "UPDATE log SET record = NULL WHERE number = 4",
+]
+
+
+@pytest.mark.parametrize("statement", TOTALS + RECORDS)
+def test_edits_are_noticed(path, statement):
+    spent_ledger(path)
+    ledger = Ledger(path)
+    edit(path, statement)
+    left, harmed = budget_after(path, path.read_bytes())
+    assert harmed
+    assert left == (pytest.approx(0.8) if statement in RECORDS else None)
+    with pytest.raises(LedgerError, match="not an intact ledger"):
+        ledger.entries()
+
+
+def seal(path, number, states):
+    """Make head and totals agree with the first records, as somebody would who knows the format."""
+    connection = sqlite3.connect(path)
+    (digest,) = connection.execute("SELECT hash FROM log WHERE number = ?", (number,)).fetchone()
+    stamp = hashlib.sha256(f"{digest}\n{states}".encode()).hexdigest()
+    connection.execute("DELETE FROM log WHERE number > ?", (number,))
+    connection.execute("UPDATE head SET number = ?, hash = ?", (number, digest))
+    connection.execute(
+        "UPDATE running SET number = ?, states = ?, seal = ?", (number, states, stamp)
+    )
+    connection.commit()
+    connection.close()
+
+
+def states_of(path):
+    connection = sqlite3.connect(path)
+    (states,) = connection.execute("SELECT states FROM running").fetchone()
+    connection.close()
+    return states
+
+
+def test_totals_that_do_not_follow_from_the_records_are_noticed_by_a_check(path):
+    ledger = Ledger(path, epsilon=2.0, delta=0.0)
+    fresh = states_of(path)
+    ledger.charge(PureDP(1.0))
+    seal(path, 2, fresh)
+    with pytest.raises(LedgerError, match="totals do not follow"):
+        ledger.check()
+
+
+def test_a_removed_charge_is_noticed_by_a_head_kept_elsewhere(path):
+    ledger = Ledger(path, epsilon=2.0, delta=0.0)
+    ledger.charge(PureDP(0.5))
+    earlier, fewer = ledger.head(), states_of(path)
+    ledger.charge(PureDP(1.0))
+    head = ledger.head()
+    assert Ledger(path).check(head) == head == ledger.check(earlier)
+    seal(path, 2, fewer)
+    forged = Ledger(path)
+    assert forged.check() == forged.check(earlier) == earlier  # the rest agrees
+    with pytest.raises(LedgerError, match="another or an older ledger"):
+        forged.check(head)
+    with pytest.raises(
+        ValueError, match=r"'head' parameter of Ledger.check must be what Ledger.head"
+    ):
+        forged.check("2")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"SQLite format 3\0", os.urandom(5000)])
+def test_foreign_files_are_refused_and_left_alone(path, content):
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match="not an intact ledger"):
+        Ledger(path, epsilon=1.0)
+    assert path.read_bytes() == content
+
+
+def test_another_applications_database_is_refused(path):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE budgets (epsilon REAL)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="not made by dpconvex"):
+        Ledger(path, epsilon=1.0)
+
+
+def test_a_file_that_vanishes_or_goes_back_in_time_is_noticed(path):
+    ledger = Ledger(path, epsilon=1.0)
+    older = path.read_bytes()
+    ledger.charge(PureDP(0.5))
+    frozen = pickle.dumps(ledger)
+    path.write_bytes(older)
+    for attempt in (lambda: ledger.charge(PureDP(0.5)), lambda: pickle.loads(frozen)):
+        with pytest.raises(LedgerError, match="replaced by another or an older"):
+            attempt()
+    path.unlink()
+    with pytest.raises(LedgerError, match="is gone"):
+        ledger.charge(PureDP(0.5))
+    assert not path.exists()
+
+
+def test_a_directory_is_refused(tmp_path):
+    with pytest.raises(LedgerError):
+        Ledger(tmp_path, epsilon=1.0)
+
+
+# Files of format 1
+
+
+def write_format_1(path, composition, guarantees):
+    """Write a file as the first version did: no totals, no mu, no costs."""
+    records = [
+        {"kind": "budget", "dataset": "default", "epsilon": 2.0, "delta": 1e-6,
+         "composition": composition, "time": "then"},
+        *({"kind": "charge", "dataset": "default", "guarantee": guarantee.to_dict(),
+           "description": "", "mechanism": "", "neighbors": "replace_one", "time": "then"}
+          for guarantee in guarantees),
+    ]  # fmt: skip
+    edit(
+        path,
+        "CREATE TABLE log (number INTEGER PRIMARY KEY, record TEXT, hash TEXT)",
+        "CREATE TABLE head (number INTEGER, hash TEXT)",
+        f"PRAGMA application_id = {0x64704C67}",
+        "PRAGMA user_version = 1",
+    )
+    connection = sqlite3.connect(path)
+    link = "0" * 64
+    for number, record in enumerate(records, start=1):
+        text = json.dumps(record, sort_keys=True)
+        link = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
+        connection.execute("INSERT INTO log VALUES (?, ?, ?)", (number, text, link))
+    connection.execute("INSERT INTO head VALUES (?, ?)", (len(records), link))
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("composition", ["sums", "best"])
+@pytest.mark.parametrize(
+    ("guarantees", "left"),
+    [
+        ([], 2.0),
+        ([PureDP(0.5), ApproxDP(0.5, 2e-7)], 1.0),
+        ([GaussianDP(0.1), GaussianDP(0.1)], None),
+        ([PureDP(0.5), GaussianDP(0.1), PureDP(0.1)], None),
+        ([ApproxDP(0.1, 1e-8)] * 30, 0.0),  # "best" allowed it: now nothing is left
+    ],
+)
+def test_files_of_format_1_are_read_and_turned_into_format_2(path, composition, guarantees, left):
+    write_format_1(path, composition, guarantees)
+    before = path.read_bytes()
+    ledger = Ledger(path, epsilon=2.0)
+    assert [entry.guarantee for entry in ledger.entries()] == guarantees
+    assert ledger.composition == "gaussian"
+    remaining = ledger.remaining()
+    if left is not None:
+        assert remaining.epsilon == pytest.approx(left)
+    assert path.read_bytes() == before  # reading changes nothing
+    if left == 0.0:
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(PureDP(0.01))
+        return
+    ledger.charge(PureDP(remaining.epsilon / 2))
+    assert len(ledger.entries()) == len(guarantees) + 1
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    connection.close()
+    Ledger(path).check(ledger.head())
+
+
+def test_damage_to_a_file_of_format_1_is_noticed_when_it_is_opened(path):
+    write_format_1(path, "sums", [PureDP(0.5), PureDP(0.5)])
+    edit(path, "UPDATE log SET record = replace(record, '0.5', '0.1') WHERE number = 2")
+    with pytest.raises(LedgerError, match="record 2 was changed"):
+        Ledger(path)
+
+
+# Files that are intact, but cannot be used
+
+
+def with_pragma(monkeypatch, pragma):
+    """Let every connection begin with a setting of SQLite that makes writing fail as the system would."""
+    connect = sqlite3.connect
+
+    def limited(*args, **options):
+        connection = connect(*args, **options)
+        connection.execute(pragma)
+        return connection
+
+    monkeypatch.setattr(chain.sqlite3, "connect", limited)
+
+
+def test_a_full_disk_is_called_a_full_disk(path, monkeypatch):
+    ledger = Ledger(path, epsilon=2.0, delta=0.0)
+    ledger.charge(PureDP(0.5))
+    with monkeypatch.context() as patch:
+        with_pragma(
+            patch, "PRAGMA max_page_count = 1"
+        )  # the smallest that SQLite makes of it: the file as it is
+        with pytest.raises(LedgerError, match=r"disk .* is full: nothing was charged") as caught:
+            ledger.charge(PureDP(0.5), description="x" * 10_000)
+        assert "restored" not in str(caught.value)
+        with pytest.raises(LedgerError, match="cannot be created"):
+            Ledger(path.with_name("other.db"), epsilon=1.0)
+    assert ledger.remaining().epsilon == 1.5
+    ledger.charge(PureDP(0.5), description="x" * 10_000)
+    ledger.check()
+
+
+def test_a_file_that_may_not_be_written_is_still_read(path, monkeypatch):
+    ledger = Ledger(path, epsilon=2.0, delta=0.0)
+    with_pragma(monkeypatch, "PRAGMA query_only = ON")
+    assert ledger.remaining().epsilon == 2.0
+    ledger.check()
+    with pytest.raises(LedgerError, match=r"cannot be written .*nothing was charged.*writable"):
+        ledger.charge(PureDP(0.5))
+
+
+def test_a_locked_file_is_called_locked(path, monkeypatch):
+    ledger = Ledger(path, epsilon=2.0, delta=0.0)
+    monkeypatch.setattr(chain, "_BUSY_SECONDS", 0.0)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert ledger.remaining().epsilon == 2.0
+    with pytest.raises(LedgerError, match=r"locked by another process.*nothing was charged"):
+        ledger.charge(PureDP(0.5))
+    other.execute("ROLLBACK")
+    other.close()
+    ledger.charge(PureDP(0.5))
