@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.losses.structured import VectorLoss, positive_count
-from dpconvex.mechanisms.objective import ObjectivePerturbation
+from dpconvex.mechanisms.objective import ObjectivePerturbation, largest_noise
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.certificate import Certificate
@@ -303,9 +303,10 @@ class StructuredModel(BaseEstimator):
 
 
 def _target_limit(certificate: Certificate) -> float:
-    """Return a public bound that no margin reaches, beyond which targets need not be told apart.
+    """Return the public bound to which targets are clamped: margins hardly ever come near it.
 
-    Bounds on the noise below are exceeded with negligible probability; if one is, targets are clamped a little early.
+    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are far more records than
+    the nominal number, targets are clamped a little early, which costs no privacy.
     """
     bounds, terms = certificate.bounds, certificate.noise
     d, n = bounds.dimension, bounds.n_samples
@@ -313,9 +314,7 @@ def _target_limit(certificate: Certificate) -> float:
         descent = certificate.parameters["descent"]
         longest = bounds.lipschitz + terms["gradients"]["std"] * (math.sqrt(d) + 9) / n
         return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
-    term = terms["objective"]
-    size = term["std"] * (math.sqrt(d) + 9) if "std" in term else term["scale"] * (2 * d + 80)
-    return float(bounds.target_reach(size / n))
+    return float(bounds.target_reach(largest_noise(terms["objective"]) / n))
 
 
 def _read(name: str, data: Any, axes: int, owner: str) -> Array:

@@ -50,6 +50,17 @@ def check_smooth(bounds: Bounds) -> None:
         )
 
 
+def largest_noise(term: Mapping[str, Any]) -> float:
+    """Return a public bound that the norm of a noise term's draw exceeds with probability below 1e-17.
+
+    ``std (sqrt(d) + 9)`` for a Gaussian, ``scale (2 d + 80)`` for l2-Laplace noise, whose norm is a Gamma(d) variable.
+    """
+    size = term["dimension"]
+    if term["distribution"] == "gaussian":
+        return float(term["std"] * (math.sqrt(size) + 9))
+    return float(term["scale"] * (2 * size + 80))
+
+
 @calibrates("objective")
 def calibrate_objective(
     bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
@@ -160,8 +171,9 @@ class ObjectivePerturbation:
         noise = NoiseSource.of(rng)
         terms = certificate.noise
         tilt = noise.draw(terms["objective"]) / certificate.bounds.n_samples
-        clamped = with_clamped_targets(objective, certificate.bounds, float(np.linalg.norm(tilt)))
-        tilted = clamped.with_linear(tilt)
+        # The clamp knows a public bound on the noise and never the noise: theta must determine b.
+        limit = largest_noise(terms["objective"]) / certificate.bounds.n_samples
+        tilted = with_clamped_targets(objective, certificate.bounds, limit).with_linear(tilt)
         start = np.zeros(tilt.size)
         point = certified_point(self.solver, tilted, start, certificate.solver_tolerance)
         return noise.add(point, terms["release"])
