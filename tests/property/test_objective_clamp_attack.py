@@ -101,7 +101,9 @@ def exact_law(certificate, tilted_objective, theta):
     n = certificate.bounds.n_samples
     plain = tilted_objective.with_linear(-tilted_objective.linear)
     slopes = n * np.array([float(plain.gradient(np.array([t]))[0]) for t in theta])
-    assert np.all(np.diff(slopes) > -1e-12 * np.abs(slopes).max())  # up to rounding b -> theta is one to one
+    assert np.all(
+        np.diff(slopes) > -1e-12 * np.abs(slopes).max()
+    )  # up to rounding b -> theta is one to one
     slopes = np.maximum.accumulate(slopes)
     below = noise_cdf(certificate.noise["objective"], slopes)  # symmetric: P(-b <= s) = P(b <= s)
     return np.diff(np.concatenate([[0.0], below, [1.0]]))

@@ -12,7 +12,7 @@ from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened import WidenedLoss
 
-__all__ = ["EmpiricalObjective", "Rows"]
+__all__ = ["EmpiricalObjective", "Rows", "slopes_with_error"]
 
 Array = npt.NDArray[np.float64]
 
@@ -285,7 +285,7 @@ class EmpiricalObjective:
                 z = block @ theta
                 lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
                 error = UNIT * ((dim + 10) * size * lengths + 4 * np.abs(y))
-                slopes, errors = _slopes_with_error(loss, y, z, error)
+                slopes, errors = slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
             sums = self._sum(part)
@@ -338,7 +338,7 @@ class EmpiricalObjective:
             else:
                 z = z + correction
             error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * lengths
-            slopes, errors = _slopes_with_error(loss, y, z, error)
+            slopes, errors = slopes_with_error(loss, y, z, error)
             sums = CompensatedSum(w * slopes, block)
             return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
@@ -367,9 +367,7 @@ class EmpiricalObjective:
         roundings += 8 * self.smoothness * radius + 4 * float(np.linalg.norm(self.linear))
         return float(UNIT * roundings)
 
-    def _allowance(
-        self, terms: float, slope_errors: float, size: float, additions: int
-    ) -> float:
+    def _allowance(self, terms: float, slope_errors: float, size: float, additions: int) -> float:
         roundings = (additions + 8) * terms + 4 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
@@ -397,7 +395,7 @@ def _outer(loss: Any, block: Array, y: Array, w: Array, z: Array) -> Array:
     return np.asarray(half.T @ half)
 
 
-def _slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
+def slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
     """Slopes at margins z known up to `error`, and bounds of how wrong they may be."""
     slopes = loss.gradient(y, z)
     # Two roundings of z on top: z + error is itself rounded.

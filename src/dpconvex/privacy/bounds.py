@@ -119,8 +119,9 @@ class Bounds:
     def _reserve(self) -> float:
         """What tolerances are multiplied by, because sums over a private number of rows round more than nominal ones.
 
-        ``max(10, 2e6 / n)`` under add-or-remove-one: it covers a hundred times the nominal number, and some million
-        rows whatever that number is. 1 where the number of rows is public.
+        ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
+        by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
+        that this covers 1e10 rows. 1 where the number of rows is public.
         """
         return max(10.0, 2e6 / self.n_samples) if self.neighbors == "add_or_remove_one" else 1.0
 
