@@ -273,6 +273,11 @@ class DaskRows:
         longest = max(source.rows for source in self._sources)
         return MemoryRows.additions_for(longest, self.dim) + GROUP + -(-len(self._sources) // GROUP)
 
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
+        return any(source.weights is not None or source.pending for source in self._sources)
+
     @cached_property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets (a private number)."""

@@ -27,6 +27,7 @@ from dpconvex.smoothing import LogisticKernel, convolve
 
 from .geometry import Coordinates, given_coordinates, private_coordinates
 from .gradient_plan import GradientPlan, level_of, normal_height, plan_gradient
+from .mechanism import check_objective
 from .search import private_median
 
 Array = NDArray[np.float64]
@@ -146,6 +147,7 @@ class NoisyGradientDescent:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
+        check_objective(objective, certificate)
         descent = _Descent(objective, certificate, NoiseSource.of(rng))
         theta = descent.run()
         if record is not None:

@@ -22,6 +22,7 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 
 from .gradient import total_mu
+from .mechanism import check_objective
 from .search import SEARCH_STEPS, private_median
 
 Array = NDArray[np.float64]
@@ -242,6 +243,7 @@ class Moments:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
+        check_objective(objective, certificate)
         noise, bounds = NoiseSource.of(rng), certificate.bounds
         mu = total_mu(certificate.guarantee, "Moments")
         frame = private_frame(objective, bounds, certificate.noise, mu, noise)

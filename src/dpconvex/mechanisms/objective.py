@@ -25,6 +25,8 @@ from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 
+from .mechanism import check_objective
+
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
 RELEASE_SHARE = 0.01
 
@@ -168,6 +170,7 @@ class ObjectivePerturbation:
         from dpconvex.solvers import certified_point
         from dpconvex.solvers.clamped import with_clamped_targets
 
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         terms = certificate.noise
         tilt = noise.draw(terms["objective"]) / certificate.bounds.n_samples

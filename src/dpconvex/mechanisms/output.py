@@ -21,6 +21,8 @@ from dpconvex.privacy.certificate import Calibration, Certificate, calibrates
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number
 from dpconvex.privacy.noise import EXACT, FLOATING_POINT, NoiseSource
 
+from .mechanism import check_objective
+
 GAP = "solver_gap"
 RADIUS = "release_radius"
 
@@ -198,6 +200,7 @@ class OutputPerturbation:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         released = noise.add(self.minimise(objective, certificate), certificate.noise["release"])
         radius = certificate.parameters.get(RADIUS)

@@ -21,6 +21,7 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds, pairwise_laplace_scale, pairwise_scale
 
+from .mechanism import check_objective
 from .moments import PairRows, row_lengths, shortened
 from .objective import RELEASE_SHARE, check_smooth
 from .search import SEARCH_STEPS, private_median
@@ -144,6 +145,10 @@ class PairwiseObjectivePerturbation:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         from dpconvex.solvers import certified_point
 
+        # Rows come in public units; the bounds are those of rows in units of a length that is found first.
+        given = certificate.parameters
+        raw = {"row_norm": given[LONGEST], "diameter": given[WIDEST]} if LONGEST in given else {}
+        check_objective(objective, certificate, **raw)
         noise, terms = NoiseSource.of(rng), certificate.noise
         tilt = noise.draw(terms["objective"])
         unit = 1.0

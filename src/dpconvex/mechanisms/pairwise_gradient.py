@@ -22,6 +22,7 @@ from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 
 from .gradient import total_mu
+from .mechanism import check_objective
 from .moments import moment_noise, private_frame
 
 __all__ = ["PairwiseGradientDescent"]
@@ -110,6 +111,7 @@ class PairwiseGradientDescent:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
+        check_objective(objective, certificate)
         noise, bounds = NoiseSource.of(rng), certificate.bounds
         mu = total_mu(certificate.guarantee, "Noisy gradient descent on pairs")
         terms = certificate.noise

@@ -24,6 +24,7 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number, per_p
 from dpconvex.privacy.noise import EXACT, NoiseSource
 
 from .gradient import total_mu
+from .mechanism import check_objective
 
 Array = NDArray[np.float64]
 
@@ -120,6 +121,7 @@ class _Phased:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return the released point of the last phase."""
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         radius = certificate.parameters[self.name]["radius"]
         order = noise.generator.permutation(objective.rows.n_rows)

@@ -23,6 +23,8 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, check_number, per_p
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
 
+from .mechanism import check_objective
+
 Array = NDArray[np.float64]
 
 _OWNER = "NoisySGD"
@@ -233,6 +235,7 @@ class NoisySGD:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return the averaged iterates of noisy stochastic descent."""
+        check_objective(objective, certificate)
         return _Run(objective, certificate, NoiseSource.of(rng)).run()
 
 

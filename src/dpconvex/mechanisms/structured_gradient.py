@@ -23,6 +23,7 @@ from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.structured_bounds import StructuredBounds
 
 from .gradient import total_mu
+from .mechanism import check_objective
 
 __all__ = ["StructuredGradientDescent"]
 
@@ -129,6 +130,7 @@ class StructuredGradientDescent:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return the mean of the later iterates."""
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         steps, rate = _checked(certificate.parameters["descent"])
         std, bounds = certificate.noise["gradients"]["std"], certificate.bounds

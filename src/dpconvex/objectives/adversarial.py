@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.compensated import CompensatedSum
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows, slopes_with_error
+from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows, rows_facts, slopes_with_error
 
 __all__ = ["AdversarialObjective", "dual_norm"]
 
@@ -103,6 +103,20 @@ class AdversarialObjective:
     def n_rows(self) -> int:
         """Number of rows summed over."""
         return self.rows.n_rows
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses of moved rows",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            "radius": self.radius,
+            "norm": self.norm,
+            "width": self.width,
+            **rows_facts(self.rows),
+        }
 
     @property
     def strong_convexity(self) -> float:

@@ -12,7 +12,7 @@ from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened import WidenedLoss
 
-__all__ = ["EmpiricalObjective", "Rows", "slopes_with_error"]
+__all__ = ["EmpiricalObjective", "Rows", "rows_facts", "slopes_with_error"]
 
 Array = npt.NDArray[np.float64]
 
@@ -30,6 +30,10 @@ class Rows(Protocol):
     @property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets."""
+
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
 
     @property
     def additions(self) -> int:
@@ -127,6 +131,17 @@ class EmpiricalObjective:
     def n_rows(self) -> int:
         """Number of rows summed over."""
         return self.rows.n_rows
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            **rows_facts(self.rows),
+        }
 
     @property
     def strong_convexity(self) -> float:
@@ -387,6 +402,11 @@ class EmpiricalObjective:
         hessian = total / self.divisor
         hessian[np.diag_indices_from(hessian)] += self.alpha
         return hessian
+
+
+def rows_facts(rows: Any) -> dict[str, Any]:
+    """Return the public facts of mapped rows, and whose weights they carry."""
+    return {**rows.row_map.public_facts, "own_weights": bool(rows.own_weights)}
 
 
 def _outer(loss: Any, block: Array, y: Array, w: Array, z: Array) -> Array:

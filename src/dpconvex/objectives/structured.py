@@ -178,6 +178,19 @@ class StructuredObjective:
         return self.records.n_rows
 
     @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses of residual vectors",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            "n_features": self.dim,
+            "operator_norm": self.records.operator_norm,
+            "link_norm": self.records.link_norm,
+        }
+
+    @property
     def strong_convexity(self) -> float:
         """Alpha: lower bound of the curvature of F."""
         return self.alpha

@@ -125,6 +125,10 @@ class Bounds:
         """
         return max(10.0, 2e6 / self.n_samples) if self.neighbors == "add_or_remove_one" else 1.0
 
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        raise AttributeError
+
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""
         facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
@@ -223,6 +227,27 @@ class LinearBounds(Bounds):
     def row_norm_with_intercept(self) -> float:
         """``sup w ||(1, x)|| = sqrt(c + min(U, X)^2)``: the weighted row, intercept included."""
         return math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
+
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        return {
+            "objective": "mean of losses",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.n_samples,
+            **self.row_facts,
+        }
+
+    @property
+    def row_facts(self) -> dict[str, Any]:
+        """What mapped rows must be like."""
+        return {
+            "n_features": self.n_features,
+            "fit_intercept": self.fit_intercept,
+            "row_norm": min(self.row_norm, self.max_norm),
+            "max_norm": self.max_norm,
+            "own_weights": False,
+        }
 
     @property
     def curvature_factor(self) -> float:
