@@ -84,7 +84,7 @@ def test_moments_survive():
     bounds = PairwiseBounds(12, 1, LOSS, 1.0)
 
     def release(X, y, mu):
-        objective = PairwiseObjective(X, y, LOSS, 0.0)
+        objective = PairwiseObjective(X, y, LOSS, 0.0, row_norm=1.0)
         certificate = Moments().certify(bounds, GaussianDP(mu))
 
         def sample(size, rng):

@@ -17,17 +17,17 @@ from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 LOSS = Huber(0.1)
 
 
-def objective_of(rows, targets):
+def objective_of(rows, targets, n=2):
     row_map = RowMap(1, 1.0, fit_intercept=False)
-    return EmpiricalObjective(MemoryRows(rows, targets, row_map, threads=1), LOSS, 0.0, divisor=2.0)
+    return EmpiricalObjective(MemoryRows(rows, targets, row_map, threads=1), LOSS, 0.0, divisor=n)
 
 
 def pair(neighbors, n=2):
     """All records far on one side; in the neighbour one is far on the other side, or missing."""
     X, y = np.ones((n, 1)), np.full(n, 1e6)
     if neighbors == "add_or_remove_one":
-        return objective_of(X, y), objective_of(X[1:], y[1:])
-    return objective_of(X, y), objective_of(X, np.array([-1e6, *y[1:]]))
+        return objective_of(X, y, n), objective_of(X[1:], y[1:], n)
+    return objective_of(X, y, n), objective_of(X, np.array([-1e6, *y[1:]]), n)
 
 
 def attack(mechanism, claim, neighbors="replace_one", factor=1.0, runs=5000, n=2):

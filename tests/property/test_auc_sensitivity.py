@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -225,11 +226,14 @@ def test_found_row_lengths_keep_to_their_sensitivity(monkeypatch):
     certificate = model.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay, summing = Replay(), moments.PairRows.sum
     monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
-    model.release(objective(X, y, bounds), certificate, 0)
+    longer = replace(
+        bounds, row_norm=2.0
+    )  # rows as they come, not yet in units of the length found
+    model.release(objective(X, y, longer), certificate, 0)
     replay.restart()
     assert len(replay.first) == 6
     for other in neighbours(X, y):
-        model.release(objective(*other, bounds), certificate, 0)
+        model.release(objective(*other, longer), certificate, 0)
         pairs = zip(replay.first, replay.now, strict=True)
         assert max(abs(float(a[0] - b[0])) for a, b in pairs) <= 1
         replay.restart()

@@ -85,9 +85,9 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, geometry, mu):
     rng = np.random.default_rng(0)
     n = 60
     X, y = rng.uniform(-1, 1, size=(n, 3)), rng.choice([-1.0, 1.0], size=n)
-    row_map, bounds = facts(
-        loss, n + 7, neighbors=neighbors
-    )  # nominal: need not be the true number
+    # A nominal number need not be the true one.
+    stated = n if neighbors == "replace_one" else n + 7
+    row_map, bounds = facts(loss, stated, neighbors=neighbors)
     mechanism = NoisyGradientDescent(geometry=geometry)
     certificate = mechanism.certify(bounds, GaussianDP(mu), {"gradient": mechanism.settings()})
     noise, record = Recorder(0), {}

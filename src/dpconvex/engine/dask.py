@@ -274,6 +274,11 @@ class DaskRows:
         groups = -(-len(self._sources) // GROUP)
         return MemoryRows.additions_for(longest, self.dim) + depth(GROUP) + depth(groups)
 
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
+        return any(source.weights is not None or source.pending for source in self._sources)
+
     @cached_property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets (a private number)."""

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["map_block", "margins_with_error"]
+__all__ = ["combine_with_error", "map_block", "margins_with_error"]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -115,3 +115,22 @@ def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -
             total = added
         margins[i] = total
         corrections[i] = error
+
+
+@numba.njit(nogil=True, cache=True)
+def combine_with_error(multiples: Any, block: Any, totals: Any, errors: Any) -> None:
+    """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``.
+
+    Every product is rounded once; what the additions lose is kept (Knuth), so that the number of rows
+    hardly matters.
+    """
+    rows, columns = block.shape
+    for i in range(rows):
+        multiple = multiples[i]
+        for j in range(columns):
+            term = multiple * block[i, j]
+            total = totals[j]
+            added = total + term
+            back = added - total
+            errors[j] += (total - (added - back)) + (term - back)
+            totals[j] = added

@@ -141,6 +141,11 @@ class MemoryRows:
         return float(np.abs(self._targets).mean())
 
     @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
+        return self._weights is not None
+
+    @property
     def by_columns(self) -> bool:
         """Whether the given rows lie in memory column by column."""
         return self._by_columns

@@ -188,6 +188,29 @@ class RowMap:
             return inside
         return max(inside, bound * (constant / reach + reach))
 
+    @property
+    def diameter(self) -> float:
+        """Public bound on the distance of two mapped rows that are shortened, the constant column apart.
+
+        Of opposite corners of the box of the bounds, or twice the norm bound. Mapped columns contain 0, so a shortened
+        row stays in the box.
+        """
+        if self.low is None or self.high is None:
+            return 2 * self.row_norm
+        widths = (np.array(self.high) - np.array(self.low)) * np.array(self.scale)
+        return min(2 * self.row_norm, math.sqrt(math.fsum(float(w) ** 2 for w in widths)))
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What a certificate must say about mapped rows: their influence bound and their largest norm."""
+        influence = min(self.row_norm, self.max_norm)
+        return {
+            "n_features": self.n_features,
+            "fit_intercept": bool(self.fit_intercept),
+            "row_norm": influence,
+            "max_norm": influence if self.influence == "shorten" else self.max_norm,
+        }
+
     def to_user_units(
         self, theta: npt.ArrayLike, target_shift: float = 0.0, target_scale: float = 1.0
     ) -> tuple[npt.NDArray[np.float64], float]:

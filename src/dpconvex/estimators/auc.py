@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -168,7 +167,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             n_features=row_map.n_features,
             loss=resolve_pair_loss(self.loss, bandwidth, owner),
             row_norm=min(row_map.row_norm, row_map.max_norm),
-            diameter=_diameter(row_map),
+            diameter=row_map.diameter,
             min_positive=self._count("min_positive", facts.n_samples),
             min_negative=self._count("min_negative", facts.n_samples),
             label_private=self._label_private(),
@@ -271,14 +270,3 @@ class DPAUCClassifier(PrivateLinearClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _diameter(row_map: Any) -> float:
-    """Return the largest distance of two mapped rows: of opposite corners, or twice the norm bound.
-
-    Mapped columns contain 0, so a shortened row stays in the box.
-    """
-    if row_map.low is None or row_map.high is None:
-        return 2 * float(row_map.row_norm)
-    widths = (np.array(row_map.high) - np.array(row_map.low)) * np.array(row_map.scale)
-    return min(2 * float(row_map.row_norm), math.sqrt(math.fsum(float(w) ** 2 for w in widths)))

@@ -304,9 +304,10 @@ class StructuredModel(BaseEstimator):
 
 
 def _target_limit(certificate: Certificate) -> float:
-    """Return a public bound that no margin reaches, beyond which targets need not be told apart.
+    """Return the public bound to which targets are clamped: margins hardly ever come near it.
 
-    Bounds on the noise below are exceeded with negligible probability; if one is, targets are clamped a little early.
+    Bounds on the noise below are exceeded with negligible probability; if one is, or if there are far more records than
+    the nominal number, targets are clamped a little early, which costs no privacy.
     """
     bounds, terms = certificate.bounds, certificate.noise
     n = bounds.n_samples

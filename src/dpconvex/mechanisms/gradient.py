@@ -40,6 +40,7 @@ from .gradient_plan import (
     normal_height,
     plan_gradient,
 )
+from .mechanism import check_objective
 from .search import private_median
 from .symmetric import entries
 
@@ -167,6 +168,7 @@ class NoisyGradientDescent:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
+        check_objective(objective, certificate)
         descent = _Descent(objective, certificate, NoiseSource.of(rng))
         theta = descent.run()
         if record is not None:

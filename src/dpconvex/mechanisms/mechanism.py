@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.description import describe
 from dpconvex.privacy.guarantees import Guarantee
 
 
@@ -40,6 +42,50 @@ class Mechanism(Protocol):
         ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy;
         ``record`` takes what is released on the way.
         """
+
+
+def check_objective(objective: Any, certificate: Certificate, **replaced: Any) -> None:
+    """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
+
+    Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
+    relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
+
+    Parameters
+    ----------
+    objective : Objective
+        Offers ``public_facts``.
+    certificate : Certificate
+        Its bounds offer ``objective_facts()``.
+    **replaced
+        Facts that differ from those of the bounds, because the mechanism maps rows further.
+    """
+    bounds = certificate.bounds
+    stated = {**bounds.objective_facts(), **replaced}
+    found = getattr(objective, "public_facts", None)
+    if found is None:
+        raise TypeError(
+            f"The 'objective' parameter of a release must offer public_facts, so that they can be compared with the "
+            f"certificate. Got {type(objective).__name__} instead. Use an objective of dpconvex.objectives."
+        )
+    found = {"diameter": stated.get("diameter"), **found}
+    if bounds.neighbors == "replace_one":
+        stated["n_rows"], found["n_rows"] = bounds.n_samples, objective.n_rows
+    for name, value in stated.items():
+        given = found.get(name)
+        if not _agree(value, given):
+            raise ValueError(
+                f"The objective given to a release must be that of its certificate. It has {name}={given!r}, but the "
+                f"certificate was issued for {name}={value!r}. Build it from certificate.bounds, or certify what is to "
+                "be released."
+            )
+
+
+def _agree(stated: Any, found: Any) -> bool:
+    if isinstance(stated, bool) or isinstance(found, bool):
+        return stated is found
+    if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
+        return math.isclose(stated, found, rel_tol=1e-12)
+    return stated is found or bool(describe(stated) == describe(found))
 
 
 def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:

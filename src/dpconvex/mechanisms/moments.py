@@ -34,6 +34,7 @@ from dpconvex.privacy.summation import summation_error
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
+from .mechanism import check_objective
 from .search import SEARCH_STEPS, private_median
 from .symmetric import entries, release_symmetric
 
@@ -279,6 +280,7 @@ class Moments:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
+        check_objective(objective, certificate)
         noise, bounds = NoiseSource.of(rng), certificate.bounds
         mu = total_mu(certificate.guarantee, "Moments")
         frame = private_frame(objective, bounds, certificate.noise, mu, noise)

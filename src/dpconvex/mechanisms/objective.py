@@ -28,6 +28,8 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
+from .mechanism import check_objective
+
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
 RELEASE_SHARE = 0.01
 
@@ -213,11 +215,13 @@ class ObjectivePerturbation:
         from dpconvex.solvers import certified_point
         from dpconvex.solvers.clamped import with_clamped_targets
 
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         terms = certificate.noise
         tilt = noise.draw(terms["objective"]) / certificate.bounds.n_samples
-        clamped = with_clamped_targets(objective, certificate.bounds, float(np.linalg.norm(tilt)))
-        tilted = clamped.with_linear(tilt)
+        # The clamp knows a public bound on the noise and never the noise: theta must determine b.
+        limit = terms["objective"].largest / certificate.bounds.n_samples
+        tilted = with_clamped_targets(objective, certificate.bounds, limit).with_linear(tilt)
         start = np.zeros(tilt.size)
         point = certified_point(self.solver, tilted, start, certificate.solver_tolerance)
         return noise.add(point, terms["release"])

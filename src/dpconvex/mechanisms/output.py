@@ -22,6 +22,8 @@ from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_num
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
+from .mechanism import check_objective
+
 GAP = "solver_gap"
 RADIUS = "release_radius"
 
@@ -216,6 +218,7 @@ class OutputPerturbation:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         released = noise.add(self.minimise(objective, certificate), certificate.noise["release"])
         radius = certificate.parameters.get(RADIUS)

@@ -34,6 +34,7 @@ from dpconvex.privacy.pairwise_bounds import (
 )
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
+from .mechanism import check_objective
 from .moments import PairRows, row_lengths, shortened
 from .objective import RELEASE_SHARE, check_smooth, inexactness, release_term
 from .search import SEARCH_STEPS, private_median
@@ -174,6 +175,10 @@ class PairwiseObjectivePerturbation:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         from dpconvex.solvers import certified_point
 
+        # Rows come in public units; the bounds are those of rows in units of a length that is found first.
+        given = certificate.parameters
+        raw = {"row_norm": given[LONGEST], "diameter": given[WIDEST]} if LONGEST in given else {}
+        check_objective(objective, certificate, **raw)
         noise, terms = NoiseSource.of(rng), certificate.noise
         tilt = noise.draw(terms["objective"])
         unit = 1.0

@@ -31,6 +31,7 @@ from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
+from .mechanism import check_objective
 from .moments import PHASES, moment_noise, private_frame, stated_moments
 
 __all__ = ["PairwiseGradientDescent"]
@@ -127,6 +128,7 @@ class PairwiseGradientDescent:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
+        check_objective(objective, certificate)
         noise, bounds = NoiseSource.of(rng), certificate.bounds
         mu = total_mu(certificate.guarantee, "Noisy gradient descent on pairs")
         terms = certificate.noise

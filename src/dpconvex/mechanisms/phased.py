@@ -38,6 +38,7 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
+from .mechanism import check_objective
 
 Array = NDArray[np.float64]
 
@@ -138,6 +139,7 @@ class _Phased:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return the released point of the last phase."""
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         radius = certificate.parameters[self.name]["radius"]
         order = noise.generator.permutation(objective.rows.n_rows)

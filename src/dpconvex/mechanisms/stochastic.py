@@ -37,6 +37,8 @@ from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
 from dpconvex.privacy.terms import NoiseTerm
 
+from .mechanism import check_objective
+
 Array = NDArray[np.float64]
 
 _OWNER = "NoisySGD"
@@ -257,6 +259,7 @@ class NoisySGD:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return the averaged iterates of noisy stochastic descent."""
+        check_objective(objective, certificate)
         return _Run(objective, certificate, NoiseSource.of(rng)).run()
 
 

@@ -34,6 +34,7 @@ from dpconvex.privacy.summation import most_rows, summation_error
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
+from .mechanism import check_objective
 
 __all__ = ["StructuredGradientDescent"]
 
@@ -150,6 +151,7 @@ class StructuredGradientDescent:
         record: dict[str, Any] | None = None,
     ) -> Array:
         """Return the mean of the later iterates."""
+        check_objective(objective, certificate)
         noise = NoiseSource.of(rng)
         steps, rate = _checked(certificate.parameters["descent"])
         term, bounds = certificate.noise["gradients"], certificate.bounds

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows
+from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows, rows_facts, slopes_with_error
 
 __all__ = ["AdversarialObjective", "dual_norm"]
 
@@ -103,6 +105,20 @@ class AdversarialObjective:
         return self.rows.n_rows
 
     @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses of moved rows",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            "radius": self.radius,
+            "norm": self.norm,
+            "width": self.width,
+            **rows_facts(self.rows),
+        }
+
+    @property
     def strong_convexity(self) -> float:
         """Lower bound of the curvature of F, from the ridge alone."""
         return self.alpha
@@ -174,6 +190,60 @@ class AdversarialObjective:
         slopes = share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
+
+    def refined_gradient(
+        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
+    ) -> tuple[Array, float]:
+        """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
+
+        What the adversary takes is computed with 60 decimal digits; the rest is as in
+        `EmpiricalObjective.refined_gradient`.
+        """
+        from dpconvex.engine.mapping import margins_with_error
+
+        theta = np.asarray(theta, dtype=np.float64)
+        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
+        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
+        _, slope, _ = self._adversary(theta + shift)
+        taken, left = self._taken(theta, shift)
+        loss, reach = self.loss, self.adversary_reach
+        tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            z, correction = np.empty(len(block)), np.empty(len(block))
+            margins_with_error(block, theta, z, correction)
+            correction += block @ shift - y * left
+            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+            own = y * taken  # exact: labels are -1 and +1
+            rounded = z - own
+            lost = (z - (rounded + (z - rounded))) + ((z - rounded) - own)
+            z = rounded + (lost + correction)
+            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths
+            slopes, errors = slopes_with_error(loss, y, z, error)
+            weights = w * (lengths + reach)
+            sums = CompensatedSum(w * slopes, np.column_stack([block, y]))
+            return sums, weights @ np.abs(slopes), weights @ errors
+
+        sums, terms, errors = self.rows.sum(part)
+        total, pull = sums.value[:-1], float(sums.value[-1])
+        gradient = (total - pull * slope) / self.divisor + self.alpha * theta + self.alpha * shift
+        roundings = (self.dim + 20) * float(terms) / self.divisor + 4 * self.alpha * (size + moved)
+        return gradient, float(1.01 * (float(errors) / self.divisor + UNIT * roundings))
+
+    def _taken(self, theta: Array, shift: Array) -> tuple[float, float]:
+        """Return ``radius M(theta + shift)`` as an unevaluated sum of two floats."""
+        with localcontext() as context:
+            context.prec = 60
+            pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)
+            squares = [(Decimal(a) + Decimal(b)) ** 2 for a, b in pairs]
+            width = Decimal(self.width)
+            if self.norm == "linf":
+                norm = sum(((square + width**2).sqrt() - width for square in squares), Decimal(0))
+            else:
+                norm = (sum(squares, Decimal(0)) + width**2).sqrt() - width
+            exact = Decimal(self.radius) * norm
+            high = float(exact)
+            return high, float(exact - Decimal(high))
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return what the adversary takes from every margin, with gradient and Hessian in theta."""

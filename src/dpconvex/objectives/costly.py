@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT
+from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, rows_facts
 
 __all__ = ["CostlyAdversaryObjective"]
 
@@ -74,6 +74,18 @@ class CostlyAdversaryObjective:
     def n_rows(self) -> int:
         """Number of rows summed over."""
         return int(self.rows.n_rows)
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses of rows moved at a cost",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            "cost": self.cost,
+            **rows_facts(self.rows),
+        }
 
     @property
     def strong_convexity(self) -> float:

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened import WidenedLoss
 
-__all__ = ["EmpiricalObjective", "Rows"]
+__all__ = ["EmpiricalObjective", "Rows", "rows_facts", "slopes_with_error"]
 
 Array = npt.NDArray[np.float64]
 
@@ -29,6 +30,10 @@ class Rows(Protocol):
     @property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets."""
+
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
 
     @property
     def additions(self) -> int:
@@ -126,6 +131,17 @@ class EmpiricalObjective:
     def n_rows(self) -> int:
         """Number of rows summed over."""
         return self.rows.n_rows
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            **rows_facts(self.rows),
+        }
 
     @property
     def strong_convexity(self) -> float:
@@ -284,20 +300,30 @@ class EmpiricalObjective:
                 z = block @ theta
                 lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
                 error = UNIT * ((dim + 10) * size * lengths + 4 * np.abs(y))
-                slopes, errors = _slopes_with_error(loss, y, z, error)
+                slopes, errors = slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
             sums = self._sum(part)
             terms, slope_errors = float(sums[0]) / self.divisor, float(sums[1]) / self.divisor
-        return self._allowance(terms, slope_errors, size)
+        return self._allowance(terms, slope_errors, size, self.rows.additions)
 
-    def refined_gradient(self, theta: npt.ArrayLike) -> tuple[Array, float]:
-        """Gradient with margins computed to twice the digits, and a bound on its error.
+    def refined_gradient(
+        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
+    ) -> tuple[Array, float]:
+        """Gradient with margins and sums computed to twice the digits, and a bound on its error.
 
         The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which
-        matters when the bandwidth is tiny against the targets. The exact slope of a row lies
+        matters when the bandwidth is tiny against the targets, and the sum is rounded once, which
+        matters when there are far more rows than the divisor says. The exact slope of a row lies
         between the slopes at the ends of its error interval, because the loss is convex; the rest
         of the bound is as in `rounding_allowance`. Slower than `gradient`: for final certificates.
+
+        Parameters
+        ----------
+        theta : array of shape (dim,)
+            Where.
+        offset : array of shape (dim,), optional
+            The gradient is that at ``theta + offset``, a sum that need not be a float64.
 
         Returns
         -------
@@ -307,14 +333,16 @@ class EmpiricalObjective:
         from dpconvex.engine.mapping import margins_with_error
 
         theta = np.asarray(theta, dtype=np.float64)
+        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
         loss = self.loss
-        size = float(np.linalg.norm(theta))
+        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
         clamp = getattr(loss, "clamp", None)
-        tail = (4 * self.dim * UNIT) ** 2
+        tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
         def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
             z, correction = np.empty(len(block)), np.empty(len(block))
             margins_with_error(block, theta, z, correction)
+            correction += block @ shift
             lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
             if clamp is not None:  # before errors are sized: those of a far target would swamp z
                 y = clamp(y)
@@ -324,13 +352,16 @@ class EmpiricalObjective:
                 y, z = rounded + (lost - correction), np.zeros(len(block))
             else:
                 z = z + correction
-            error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * size * lengths
-            slopes, errors = _slopes_with_error(loss, y, z, error)
-            return (w * slopes) @ block, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
+            error = 4 * UNIT * (np.abs(y) + np.abs(z)) + tail * lengths
+            slopes, errors = slopes_with_error(loss, y, z, error)
+            sums = CompensatedSum(w * slopes, block)
+            return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
         total, terms, errors = self._sum(part)
-        allowance = self._allowance(float(terms) / self.divisor, float(errors) / self.divisor, size)
-        return self._finish_gradient(total, theta), allowance
+        per_row = float(terms) / self.divisor, float(errors) / self.divisor
+        allowance = self._allowance(*per_row, size + moved, additions=1)
+        gradient = self._finish_gradient(total.value, theta) + self.alpha * shift
+        return gradient, allowance
 
     def reachable_tolerance(self, radius: float) -> float:
         """Certified gradient norm that float64 can always reach for minimisers in a ball.
@@ -351,8 +382,8 @@ class EmpiricalObjective:
         roundings += 8 * self.smoothness * radius + 4 * float(np.linalg.norm(self.linear))
         return float(UNIT * roundings)
 
-    def _allowance(self, terms: float, slope_errors: float, size: float) -> float:
-        roundings = (self.rows.additions + 8) * terms + 3 * self.alpha * size
+    def _allowance(self, terms: float, slope_errors: float, size: float, additions: int) -> float:
+        roundings = (additions + 8) * terms + 4 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
@@ -373,13 +404,18 @@ class EmpiricalObjective:
         return hessian
 
 
+def rows_facts(rows: Any) -> dict[str, Any]:
+    """Return the public facts of mapped rows, and whose weights they carry."""
+    return {**rows.row_map.public_facts, "own_weights": bool(rows.own_weights)}
+
+
 def _outer(loss: Any, block: Array, y: Array, w: Array, z: Array) -> Array:
     curvature = np.maximum(w * loss.curvature(y, z), 0.0)
     half = block * np.sqrt(curvature)[:, None]
     return np.asarray(half.T @ half)
 
 
-def _slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
+def slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
     """Slopes at margins z known up to `error`, and bounds of how wrong they may be."""
     slopes = loss.gradient(y, z)
     # Two roundings of z on top: z + error is itself rounded.

@@ -68,6 +68,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         )
         del self.positives, self.negatives
         self.rows = rows
+        self.row_map = rows.row_map
         self.n_rows = rows.n_rows
         self._changes: tuple[RowChange, ...] = ()
         self._last: tuple[Array, tuple[CellMoments, CellMoments]] | None = None

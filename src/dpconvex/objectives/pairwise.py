@@ -66,6 +66,7 @@ class PairwiseObjective:
         linear: npt.ArrayLike | None = None,
         row_norm: float | None = None,
     ) -> None:
+        self.row_map = getattr(rows, "row_map", None)
         if hasattr(rows, "mapped"):
             mapped, targets, _ = rows.mapped()
             positive = targets > 0 if positive is None else positive
@@ -80,6 +81,7 @@ class PairwiseObjective:
         self.n_rows = X.shape[0]
         self.least = (min_positive, min_negative)
         self.linear = np.zeros(self.dim) if linear is None else np.array(linear, dtype=np.float64)
+        self.declared_norm = row_norm
         if row_norm is None:
             row_norm = float(np.sqrt(np.einsum("ij,ij->i", X, X).max(initial=0.0)))
         self.row_norm = row_norm
@@ -97,6 +99,23 @@ class PairwiseObjective:
             return self._divisor
         ahead, behind = (max(pair) for pair in zip(self.counts, self.least, strict=True))
         return float(ahead) * float(behind)
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        facts = {
+            "objective": "mean over pairs",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "n_features": self.dim,
+            "min_positive": self.least[0],
+            "min_negative": self.least[1],
+            "row_norm": self.declared_norm,
+        }
+        if self.row_map is not None:  # the map knows more than what was said
+            facts["row_norm"] = longest = self.row_map.public_facts["max_norm"]
+            facts["diameter"] = min(self.row_map.diameter, 2 * longest)
+        return facts
 
     @property
     def strong_convexity(self) -> float:

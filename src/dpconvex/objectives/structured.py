@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.memory import accumulate, depth
 
 __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
@@ -184,6 +185,19 @@ class StructuredObjective:
         return self.records.n_rows
 
     @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "mean of losses of residual vectors",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            "n_features": self.dim,
+            "operator_norm": self.records.operator_norm,
+            "link_norm": self.records.link_norm,
+        }
+
+    @property
     def strong_convexity(self) -> float:
         """Alpha: lower bound of the curvature of F."""
         return self.alpha
@@ -284,3 +298,53 @@ class StructuredObjective:
         ) * self.gradient_bound + 3 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (errors + UNIT * roundings))
+
+    def refined_gradient(
+        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
+    ) -> tuple[Array, float]:
+        """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
+
+        As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes through a few
+        roundings however many records there are.
+        """
+        from dpconvex.engine.mapping import margins_with_error
+
+        theta = np.asarray(theta, dtype=np.float64)
+        shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
+        size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
+        records, step = self.records, max(1, _BLOCK // self.records.outputs)
+        longest = max(records.operator_norm, records.link_norm)
+        # As large as (d u)^2 ||theta||: nothing but the offset's own rounding is left of the margins'.
+        tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
+        sums: CompensatedSum | None = None
+        residual_sizes = 0.0
+        for start in range(0, records.n_rows, step):
+            part = slice(start, start + step)
+            rows, targets = records.matrices[part].reshape(-1, self.dim), records.targets[part]
+            z, correction = np.empty(len(rows)), np.empty(len(rows))
+            margins_with_error(rows, theta, z, correction)
+            correction += rows @ shift
+            y = targets.ravel()
+            rounded = y - z
+            lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
+            u = (rounded + (lost - correction)).reshape(targets.shape)
+            level = None if records.level is None else records.level[part]
+            more = CompensatedSum(-self.loss.gradient(u, level).ravel(), rows)
+            if sums is None:
+                sums = more
+            else:
+                sums += more
+            residual_sizes += float(np.sqrt(np.einsum("ij,ij->i", u, u)).sum())
+        assert sums is not None, "there are records"
+        bend = (
+            self.smoothness - self.alpha
+        ) / longest  # per unit of a residual's error, all records
+        off = 2 * UNIT * residual_sizes / self.n_rows + np.sqrt(records.outputs) * longest * tail
+        errors = (
+            bend * off
+            + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
+        )
+        roundings = (12 + LOSS_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
+        roundings += 2 * float(np.linalg.norm(self.linear))
+        gradient = sums.value / self.divisor + self.alpha * theta + self.linear + self.alpha * shift
+        return gradient, float(1.01 * (errors + UNIT * roundings))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows
+from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows, rows_facts
 
 __all__ = ["TiltedObjective"]
 
@@ -123,6 +123,19 @@ class TiltedObjective:
     def n_rows(self) -> int:
         """Number of rows."""
         return self.rows.n_rows
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "tilted mean of losses",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "tilt": self.tilt,
+            "coef_bound": self.coef_bound,
+            "wall": self.wall,
+            **rows_facts(self.rows),
+        }
 
     @property
     def strong_convexity(self) -> float:

@@ -119,10 +119,15 @@ class Bounds:
     def _reserve(self) -> float:
         """What tolerances are multiplied by, because sums over a private number of rows round more than nominal ones.
 
-        ``max(10, 2e6 / n)`` under add-or-remove-one: it covers a hundred times the nominal number, and some million
-        rows whatever that number is. 1 where the number of rows is public.
+        ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
+        by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
+        that this covers 1e10 rows. 1 where the number of rows is public.
         """
         return max(10.0, 2e6 / self.n_samples) if self.neighbors == "add_or_remove_one" else 1.0
+
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        raise AttributeError
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""
@@ -223,6 +228,27 @@ class LinearBounds(Bounds):
         """``sup w ||(1, x)|| = sqrt(c + min(U, X)^2)``: the weighted row, intercept included."""
         return math.sqrt(self.fit_intercept + min(self.row_norm, self.max_norm) ** 2)
 
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        return {
+            "objective": "mean of losses",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.n_samples,
+            **self.row_facts,
+        }
+
+    @property
+    def row_facts(self) -> dict[str, Any]:
+        """What mapped rows must be like."""
+        return {
+            "n_features": self.n_features,
+            "fit_intercept": self.fit_intercept,
+            "row_norm": min(self.row_norm, self.max_norm),
+            "max_norm": self.max_norm,
+            "own_weights": False,
+        }
+
     @property
     def curvature_factor(self) -> float:
         """``sup w (c + ||x||^2)``, attained at one end of ``[U, X]`` because it is convex there."""
@@ -261,19 +287,24 @@ class LinearBounds(Bounds):
         """Return :meth:`solver_tolerance` for the objective whose loss is the envelope of this curvature."""
         return self._resolvable(smoothness * self.curvature_factor / self.alpha)
 
-    def target_limit(self, tilt: float = 0.0, n_rows: int | None = None) -> float | None:
-        """Return a bound that no margin of a minimiser reaches, beyond which targets need not be told apart.
+    def target_limit(self, tilt: float = 0.0) -> float | None:
+        """Return the public number beyond which targets are not told apart; None for losses without residuals.
 
-        With ``r = max(1, n_rows / n)``, ``alpha ||theta|| <= r L + tilt`` at a minimiser, so
-        ``|x . theta| <= sup ||x|| (r L + tilt) / alpha``; some room is left for the part of the loss that is not
-        linear yet. Clamping there leaves the minimiser where it is, so the limit need not be public. None for losses
-        without residuals.
+        Twice the largest margin of a minimiser with ``n`` rows, ``sup ||x|| (L + tilt) / alpha``, with room for the
+        part of the loss that is not linear yet. The loss of a clamped target is a fixed function of its record, as
+        convex, steep and curved as any other, so the guarantee holds for every number of rows, even where so many of
+        them pull that the clamp is felt. That needs a limit made of public facts alone: one that knew the noise of
+        objective perturbation would let two draws of it lead to the same minimiser.
+
+        Parameters
+        ----------
+        tilt : float
+            Public bound on the norm of a linear term added to F.
         """
         if getattr(self.loss, "kind", None) != "residual":
             return None
         longest = math.hypot(self.fit_intercept, self.max_norm)
-        surplus = max(1.0, (n_rows or 0) / self.n_samples)
-        margin = longest * (surplus * self.lipschitz + tilt) / self.alpha
+        margin = longest * (self.lipschitz + tilt) / self.alpha
         kinks = getattr(self.loss, "kinks", None)
         reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:

@@ -104,6 +104,19 @@ class PairwiseBounds(Bounds):
                 f"Got {self.label_private!r} instead."
             )
 
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``, the diameter if it knows one."""
+        return {
+            "objective": "mean over pairs",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "n_features": self.n_features,
+            "min_positive": self.min_positive,
+            "min_negative": self.min_negative,
+            "row_norm": self.row_norm,
+            "diameter": self.diameter,
+        }
+
     @property
     def dimension(self) -> int:
         """Number of coefficients; there is no intercept."""

@@ -139,6 +139,17 @@ class RobustBounds(Bounds):
             self.neighbors,
         )
 
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        facts = {**self.record.objective_facts(), "objective": "mean of losses of moved rows"}
+        if self.cost is not None:
+            return {
+                **facts,
+                "objective": "mean of losses of rows moved at a cost",
+                "cost": self.cost,
+            }
+        return {**facts, "radius": self.radius, "norm": self.norm, "width": self.width}
+
     @property
     def dimension(self) -> int:
         """Number of coefficients, a fitted intercept included."""

@@ -83,6 +83,18 @@ class StructuredBounds(Bounds):
                 f"Got {self.link_norm!r} instead."
             )
 
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        return {
+            "objective": "mean of losses of residual vectors",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.n_samples,
+            "n_features": self.n_features,
+            "operator_norm": self.operator_norm,
+            "link_norm": self.link_norm,
+        }
+
     @property
     def dimension(self) -> int:
         """Number of coefficients."""

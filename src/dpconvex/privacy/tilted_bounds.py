@@ -121,6 +121,18 @@ class TiltedBounds(Bounds):
             self.neighbors,
         )
 
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        return {
+            "objective": "tilted mean of losses",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "tilt": self.tilt,
+            "coef_bound": math.inf if self.coef_bound is None else self.coef_bound,
+            **self.record.row_facts,
+            "wall": self.wall,
+        }
+
     @property
     def dimension(self) -> int:
         """Number of coefficients, a fitted intercept included."""

@@ -21,6 +21,11 @@ class ClampedTarget:
     and the rounding error of the sum with it: without a clamp one record could keep a solver from
     certifying anything. Slope and curvature bounds are those of the loss.
 
+    Notes
+    -----
+    Privacy: a record's loss is another fixed convex function of theta with the same bounds, so every
+    calibration holds as it is, whether or not the clamp binds; provided that the limit is public.
+
     Parameters
     ----------
     loss : Loss
@@ -70,7 +75,7 @@ class ClampedTarget:
 
 
 def with_clamped_targets(objective: Any, bounds: Any, tilt: float = 0.0) -> Any:
-    """Return the objective with targets clamped where no minimiser can tell, if that can be said.
+    """Return the objective with targets clamped to a public limit, if it has residuals.
 
     Parameters
     ----------
@@ -79,7 +84,8 @@ def with_clamped_targets(objective: Any, bounds: Any, tilt: float = 0.0) -> Any:
     bounds : LinearBounds
         Public facts; other bounds leave the objective as it is.
     tilt : float
-        Bound on the norm of a linear term that will be added to the objective.
+        PUBLIC bound on the norm of a linear term that will be added to the objective: never the
+        norm of what was drawn.
     """
     from dpconvex.solvers.gap import with_loss
 

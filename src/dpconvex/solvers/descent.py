@@ -89,7 +89,8 @@ class Descent:
         allowance = self.objective.rounding_allowance(state.point)
         state = State(state.point, state.gradient, state.value, allowance)
         bound = self._bound(state, allowance)
-        if bound > self.tolerance and hasattr(self.objective, "refined_gradient"):
+        refinable = hasattr(self.objective, "refined_gradient")
+        if bound > self.tolerance and refinable:
             gradient, allowance = self.objective.refined_gradient(state.point)
             state = State(state.point, gradient, state.value, allowance)
             bound = self._bound(state, allowance)
@@ -97,7 +98,8 @@ class Descent:
             raise Certified(Solution(state.point, bound, self.iterations))
         improved = self.best is None or state.norm < 0.9 * self.best.norm
         self._refused = 0 if improved else self._refused + 1
-        if self._refused > 40:
+        # Where gradients can be refined there is a better way to go on than trying again.
+        if self._refused > (8 if refinable else 40):
             raise self.failure()
         return state
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.losses.kinks import Kinks
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.empirical import UNIT
@@ -25,7 +26,7 @@ from dpconvex.smoothing import moreau
 from dpconvex.solvers.clamped import ClampedTarget
 from dpconvex.solvers.descent import check_start
 from dpconvex.solvers.lbfgs import default_solver
-from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.solvers.solution import Solution
 
 __all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "with_loss", "young_excess"]
 
@@ -128,11 +129,11 @@ def certified_gap(objective: Any, point: npt.ArrayLike, smoothness: float) -> fl
             young_excess(kinks, u - error, slopes), young_excess(kinks, u + error, slopes)
         )
         turned = -slopes if residual else slopes * y
-        return w @ excess, (w * turned) @ block, (w * lengths) @ np.abs(slopes)
+        return w @ excess, CompensatedSum(w * turned, block), (w * lengths) @ np.abs(slopes)
 
-    total, gradient, terms = objective.rows.sum(part)
-    gradient = gradient / objective.divisor + objective.alpha * theta + objective.linear
-    roundings = (objective.rows.additions + 8) * float(terms) / objective.divisor
+    total, sums, terms = objective.rows.sum(part)
+    gradient = sums.value / objective.divisor + objective.alpha * theta + objective.linear
+    roundings = 9 * float(terms) / objective.divisor
     roundings += 3 * objective.alpha * size + 2 * float(np.linalg.norm(objective.linear))
     norm = float(np.linalg.norm(gradient)) * (1 + 1e-12) + 1.01 * UNIT * roundings
     return float(total) / objective.divisor * (1 + 1e-12) + norm**2 / (2 * objective.alpha)
@@ -169,7 +170,8 @@ class Envelope:
         Returns
         -------
         Solution
-            With ``gap`` and ``gradient_norm = sqrt(2 alpha gap)``.
+            With ``gap`` and ``gradient_norm = sqrt(2 alpha gap)``; where rounding hides the gap,
+            without it and with a bound of the distance to the minimiser, times alpha.
 
         Raises
         ------
@@ -193,7 +195,11 @@ class Envelope:
             if gap <= wanted:
                 return Solution(point, math.sqrt(2 * objective.alpha * gap), iterations, gap)
             smoothness *= 3
-        raise ConvergenceError(
-            f"No point with a certified gap of at most {wanted:.3g} was found. Use a larger "
-            "tolerance or alpha: below the rounding error of the sums nothing can be certified."
-        )
+        # Rounding of the point itself hides the gap. But the envelope lies below F by at most
+        # share lipschitz^2 / (2 b), so the two minimisers are within sqrt(2 / alpha times that).
+        (weight,) = objective.rows.sum(lambda block, y, w: (w.sum(),))
+        share = max(share, 1.01 * float(weight) / objective.divisor)
+        smoothness = 4 * share * objective.loss.lipschitz**2 / wanted
+        found = solver.solve(envelope_of(objective, smoothness), point, 0.5 * tolerance)
+        bound = found.gradient_norm + tolerance / math.sqrt(8)
+        return Solution(found.point, bound, iterations + found.iterations)

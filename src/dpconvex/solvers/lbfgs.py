@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.solvers.centred import solve_around_best
 from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
 from dpconvex.solvers.newton import Newton, newton_steps
 from dpconvex.solvers.pairs import Pairs
-from dpconvex.solvers.solution import Solution, Solver
+from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
 
 __all__ = ["LBFGS", "default_solver"]
 
@@ -81,7 +82,9 @@ class LBFGS:
                     newton_steps(descent, state, self.max_iterations)
             except Certified as found:
                 return found.solution
-        raise descent.failure()
+            except ConvergenceError:
+                pass
+            return solve_around_best(self, descent)
 
     def _iterate(self, descent: Descent, state: State, limit: int) -> State:
         pairs = Pairs(self.memory)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.solvers.centred import solve_around_best
 from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
 from dpconvex.solvers.pairs import Pairs
 from dpconvex.solvers.solution import ConvergenceError, Solution
@@ -79,7 +80,9 @@ class Newton:
                 self._run(descent, point)
             except Certified as found:
                 return found.solution
-        raise descent.failure()
+            except ConvergenceError:
+                pass
+            return solve_around_best(self, descent)
 
     def _run(self, descent: Descent, point: Array) -> None:
         objective = descent.objective

@@ -138,6 +138,11 @@ class Draw:
         rows = MemoryRows(self.X, self.y, self.member.row_map, weights=counts)
         return EmpiricalObjective(rows, loss or self.member.loss, alpha, divisor=n)
 
+    def objective_of_records(self, alpha: float, loss: Any = None) -> EmpiricalObjective:
+        """Return `objective` over the n records one by one, which a release compares with its certificate."""
+        rows = MemoryRows(*self.expanded(), self.member.row_map)
+        return EmpiricalObjective(rows, loss or self.member.loss, alpha)
+
     def expanded(self) -> tuple[Array, Array]:
         """Return the n records one by one, for estimators."""
         chosen = np.repeat(np.arange(POPULATION), self.counts.astype(int))

@@ -153,15 +153,16 @@ def released(
     certificate = default_model(draw.member, epsilon, delta, seed).certify(draw.n, draw.member.d)
     name, bounds, radius = certificate.mechanism, certificate.bounds, draw.member.radius
     if name in ("objective", "output"):
-        # The same release on counts, which spares a pass over all copies of a record.
-        objective = draw.objective(bounds.alpha, bounds.loss)
         if name == "output":
+            # The same release on counts, which spares a pass over all copies of a record.
+            objective = draw.objective(bounds.alpha, bounds.loss)
             term = certificate.noise["release"]
             size = float(term.get("std", term.get("scale")))
             shifts = laplace_or_gaussian(noise[0], size, delta == 0, noise[1])
             points = OutputPerturbation().minimise(objective, certificate) + shifts
         else:
             mechanism = resolve_mechanism(name, "reproduction")
+            objective = draw.objective_of_records(bounds.alpha, bounds.loss)
             seeds = [1000 * seed + repeat for repeat in range(RELEASES[True])]
             points = np.array([mechanism.release(objective, certificate, s) for s in seeds])
         return project(points, radius), f"auto: {name}"
