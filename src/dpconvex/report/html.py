@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
 from .content import (
@@ -90,7 +91,8 @@ def render_report(model: Any, ledger: Any = None) -> str:
         factor=_factor(guarantee),
         failure=float(getattr(guarantee, "delta_bound", 0.0)),
         attack=attack,
-        tradeoff_plot=_tradeoff_plot(guarantee, attack.accuracy),
+        tradeoff_plot=_tradeoff_plot(certificate, attack.accuracy),
+        groups=_groups(certificate),
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
         facts=_facts(certificate),
@@ -161,7 +163,21 @@ def _equivalents(guarantee: Guarantee) -> list[tuple[str, str]]:
     return [(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in (1e-3, 1e-6, 1e-9)]
 
 
-def _tradeoff_plot(guarantee: Guarantee, accuracy: float) -> str:
+def _groups(certificate: Certificate) -> list[tuple[int, str]]:
+    """Return what several records of one person are promised together."""
+    rows = []
+    for size in (1, 2, 5, 10):
+        try:
+            rows.append((size, promise(certificate.for_group(size))))
+        except ValueError:  # delta would be 1
+            rows.append((size, "nothing"))
+    return rows
+
+
+def _tradeoff_plot(certificate: Certificate, accuracy: float) -> str:
+    guarantee = certificate.guarantee
+    joins = certificate.neighbors == "add_or_remove_one"
+    claim = "in the data" if joins else "the second version"
     # Denser at both ends, where the curves bend.
     x = np.sin(np.linspace(0, math.pi / 2, 121)) ** 2
     if not isinstance(guarantee, GaussianDP):  # the corner of the two straight lines
@@ -177,8 +193,8 @@ def _tradeoff_plot(guarantee: Guarantee, accuracy: float) -> str:
             Curve("no attack on this release lies below", x.tolist(), claimed.tolist()),
             Curve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True),
         ],
-        Axis("false alarms: says “in the data” when it is not", 0, 1, form="{:.0%}".format),
-        Axis("misses: says “not in the data” when it is", 0, 1, form="{:.0%}".format),
+        Axis(f"false alarms: says “{claim}” wrongly", 0, 1, form="{:.0%}".format),
+        Axis(f"misses: does not say “{claim}” where it is so", 0, 1, form="{:.0%}".format),
     )
 
 
