@@ -259,6 +259,16 @@ def test_the_number_of_rows_is_compared_only_where_it_is_public():
         OutputPerturbation().release(without, certificate, Silent())
 
 
+@pytest.mark.parametrize("setting", ["linear", "structured", "pairs"])
+def test_a_linear_term_that_no_certificate_knows_is_refused(setting):
+    given = SETTINGS[setting]
+    certificate = OutputPerturbation().certify(given.bounds, BUDGET)
+    objective = given.build(given.bounds)
+    objective = objective.with_linear(np.full(objective.dim, 0.5))
+    with pytest.raises(ValueError, match="has linear_term=True"):
+        OutputPerturbation().release(objective, certificate, Silent())
+
+
 def test_weights_of_ones_own_are_refused():
     certificate = OutputPerturbation().certify(LINEAR, BUDGET)
     objective = linear(LINEAR, weights=np.full(N, 5.0))

@@ -139,6 +139,7 @@ class EmpiricalObjective:
             "objective": "mean of losses",
             "loss": self.loss,
             "alpha": self.alpha,
+            "linear_term": bool(self.linear.any()),
             "divisor": self.divisor,
             **rows_facts(self.rows),
         }

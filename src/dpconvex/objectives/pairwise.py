@@ -107,6 +107,7 @@ class PairwiseObjective:
             "objective": "mean over pairs",
             "loss": self.loss,
             "alpha": self.alpha,
+            "linear_term": bool(self.linear.any()),
             "n_features": self.dim,
             "min_positive": self.least[0],
             "min_negative": self.least[1],

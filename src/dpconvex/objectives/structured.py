@@ -191,6 +191,7 @@ class StructuredObjective:
             "objective": "mean of losses of residual vectors",
             "loss": self.loss,
             "alpha": self.alpha,
+            "linear_term": bool(self.linear.any()),
             "divisor": self.divisor,
             "n_features": self.dim,
             "operator_norm": self.records.operator_norm,

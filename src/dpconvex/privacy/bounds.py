@@ -234,6 +234,7 @@ class LinearBounds(Bounds):
             "objective": "mean of losses",
             "loss": self.loss,
             "alpha": self.alpha,
+            "linear_term": False,
             "divisor": self.n_samples,
             **self.row_facts,
         }

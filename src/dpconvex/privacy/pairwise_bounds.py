@@ -110,6 +110,7 @@ class PairwiseBounds(Bounds):
             "objective": "mean over pairs",
             "loss": self.loss,
             "alpha": self.alpha,
+            "linear_term": False,
             "n_features": self.n_features,
             "min_positive": self.min_positive,
             "min_negative": self.min_negative,

@@ -142,6 +142,7 @@ class RobustBounds(Bounds):
     def objective_facts(self) -> dict[str, Any]:
         """Return what the objective of a release must be like: its ``public_facts``."""
         facts = {**self.record.objective_facts(), "objective": "mean of losses of moved rows"}
+        del facts["linear_term"]  # these objectives have none
         if self.cost is not None:
             return {
                 **facts,

@@ -89,6 +89,7 @@ class StructuredBounds(Bounds):
             "objective": "mean of losses of residual vectors",
             "loss": self.loss,
             "alpha": self.alpha,
+            "linear_term": False,
             "divisor": self.n_samples,
             "n_features": self.n_features,
             "operator_norm": self.operator_norm,

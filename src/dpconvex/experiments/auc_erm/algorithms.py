@@ -133,6 +133,7 @@ def sound(
 
     Like the printed Algorithm 2, a penalty too small for the curvature is raised until half of epsilon is left.
     """
+    bounds = replace(bounds, n_samples=objective.n_rows)  # a fold has fewer rows than the whole
     guarantee: Guarantee = ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
     mechanism: Any = OutputPerturbation() if algorithm == 1 else PairwiseObjectivePerturbation()
     if algorithm == 2:
