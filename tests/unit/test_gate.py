@@ -19,7 +19,7 @@ from dpconvex.privacy.noise import (
 )
 from dpconvex.privacy.terms import NoiseTerm
 
-CAP = 2**61
+CAP = 2.0**1000
 
 
 def ideal(words, ratio):
@@ -184,12 +184,22 @@ def test_scales_that_have_no_grid_are_refused(scale):
 
 def test_values_are_rounded_to_the_nearest_cell_whatever_they_are():
     values = [0.0, 0.49999999999999994, 0.5, -0.5, 1.5, -2.6, 1e300, -math.inf, math.nan, 5e-324]
-    assert on_grid(values, 1.0).tolist() == [0, 0, 0, 0, 2, -3, CAP, -CAP, 0, 0]
+    assert on_grid(values, 1.0).tolist() == [0, 0, 0, 0, 2, -3, 1e300, -CAP, 0, 0]
     for exponent in (-900, 900):
         assert on_grid(math.ldexp(3.2, exponent), math.ldexp(1.0, exponent)) == 3
     assert on_grid([1e300, 1e-300], 2.0**-900).tolist() == [CAP, 0]
-    released = NoiseSource().add_gaussian([math.inf, math.nan, -1e308], 1.0)
-    assert np.isfinite(released).all()
+    for scale in (1e-280, 1.0, 1e280):
+        released = NoiseSource().add_gaussian([math.inf, math.nan, -1e308], scale)
+        assert np.isfinite(released).all()
+
+
+def test_noise_far_below_the_value_is_added_exactly_and_then_rounded():
+    """Beyond 2^53 cells the release is the exact sum of whole numbers, rounded to the nearest float64."""
+    grid, value = grid_of(1e-16), np.array([1 / 3, 12345.678, -1e10])
+    noise = (NoiseSource(2).gaussian(1e-16, 3) / grid).astype(int).tolist()
+    released = NoiseSource(2).add_gaussian(value, 1e-16)
+    for given, added, found in zip((value / grid).tolist(), noise, released.tolist(), strict=True):
+        assert found == float((round(given) + added) * Fraction(grid))
 
 
 @pytest.mark.parametrize("law", ["gaussian", "l2-laplace"])

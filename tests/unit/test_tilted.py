@@ -87,7 +87,8 @@ def test_blocks_add_up_whatever_their_exponents(monkeypatch):
     assert parts.rows.block_rows < 200
     assert parts.value(theta) == pytest.approx(value, rel=1e-13)
     assert parts.gradient(theta) == pytest.approx(gradient, rel=1e-11, abs=1e-13)
-    assert parts.hessian(theta) == pytest.approx(hessian, rel=1e-11, abs=1e-12)
+    # Against exact arithmetic both are off by 2e-12 to 4e-12: one record has most of the weight of 3000.
+    assert parts.hessian(theta) == pytest.approx(hessian, rel=1e-11, abs=1e-11)
 
 
 def test_targets_are_clipped():

@@ -13,8 +13,7 @@ from functools import lru_cache
 from .guarantees import check_number
 from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
 
-# The gate's grid is this many bits finer than the noise: far below its sensitivity, and 64-bit integers still hold
-# values 2^39 times as large as the noise.
+# The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
 GRID_BITS = 22
 
 # Scales whose grid and values are ordinary floating-point numbers.

@@ -1,9 +1,9 @@
 r"""The gate: every number that leaves a mechanism is a whole multiple of a public grid.
 
-The value is rounded to the grid ``g``, noise is drawn independently of it as whole multiples of g, and the two integers
-are added. For a value on the grid ``round(v + b) = v + round(b)``: what is released is the ideal, real-valued mechanism
-on the rounded value, rounded afterwards. Which numbers can come out does not depend on the data. (Noise in floating
-point, added in floating point, betrays the value in the last bits of the sum.)
+The value is rounded to the grid ``g``, noise is drawn independently of it as whole multiples of g, and the two whole
+numbers are added. For a value on the grid ``round(v + b) = v + round(b)``: what is released is the ideal, real-valued
+mechanism on the rounded value, rounded afterwards. Which numbers can come out does not depend on the data. (Noise in
+floating point, added in floating point, betrays the value in the last bits of the sum.)
 
 Rounding moves two neighbouring values apart by at most ``g sqrt(d)`` more; calibrations pay for it with
 :func:`~dpconvex.privacy.calibration.released_scale`.
@@ -43,20 +43,20 @@ SAMPLERS = ("auto", "exact")
 # times this of the ideal law, so (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) N FAILURE_PROBABILITY).
 FAILURE_PROBABILITY = 1e-17
 
-# Values are kept within this many grid cells of 0: integers of 64 bits cannot overflow, and cutting off moves
+# Values, and values in units of the grid, are kept within this of 0: nothing overflows, and cutting off moves
 # neighbours closer, if anything.
-_LARGEST = 2.0**61
+_LARGEST = 2.0**1000
 
 
-def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
-    """Return the nearest whole multiples of the grid, for every input: NaN counts as 0.
+def on_grid(value: ArrayLike, grid: float) -> NDArray[np.float64]:
+    """Return the nearest whole multiple of the grid as a whole number, for every input: NaN counts as 0.
 
-    Dividing by a power of 2 and rounding to an integer are exact in floating point.
+    Dividing by a power of 2 and rounding to a whole number are exact in floating point.
     """
+    bounded = np.clip(np.asarray(value, dtype=np.float64), -_LARGEST, _LARGEST)
     with np.errstate(over="ignore", under="ignore"):
-        cells = np.asarray(value, dtype=np.float64) / grid
-    cells = np.clip(np.nan_to_num(np.rint(cells), nan=0.0), -_LARGEST, _LARGEST)
-    return cells.astype(np.int64)
+        cells = np.clip(np.rint(bounded / grid), -_LARGEST, _LARGEST)
+    return np.nan_to_num(cells, nan=0.0)
 
 
 class NoiseSource:
@@ -147,10 +147,11 @@ def _times(cells: NDArray[np.int64], grid: float) -> NDArray[np.float64]:
 def _sum_on_grid(value: ArrayLike, noise: NDArray[np.float64], grid: float) -> NDArray[np.float64]:
     """Return value plus noise as multiples of the grid: the one place where they meet.
 
-    The sum of integers is exact; beyond 2^53 cells its last bits are dropped, which is post-processing.
+    Both are whole numbers of cells. Floating-point addition gives their exact sum up to 2^53 cells, and beyond it the
+    exact sum rounded to 53 bits: post-processing.
     """
     cells = on_grid(value, grid)
-    return _times(cells + on_grid(noise, grid).reshape(cells.shape), grid)
+    return (cells + on_grid(noise, grid).reshape(cells.shape)) * grid
 
 
 def _discrete_gaussian(std: float, size: int) -> NDArray[np.int64]:
