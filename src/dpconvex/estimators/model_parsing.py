@@ -20,6 +20,7 @@ __all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificat
 FORMAT = "dpconvex-model-1"
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
+_LATER = "invalid_rows"  # files without this parameter mean its default
 _FIELDS: dict[str, Any] = {
     "format": str,
     "version": str,
@@ -153,7 +154,8 @@ def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     parameters, omitted = data["parameters"], data["omitted"]
     _check_names("omitted", omitted)
-    if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
+    named = set(parameters) | set(omitted)
+    if not allowed - {_LATER} <= named <= allowed or set(parameters) & set(omitted):
         raise ModelFileError(
             f"The model file's 'parameters' and 'omitted' must name the parameters of "
             f"{data['estimator']}, each once."
@@ -186,6 +188,8 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
                     model.certify(bounds.n_samples, width, **_counts(certificate)),
                 )
             )
+            if _LATER not in found["parameters"] and model.invalid_rows == "error":
+                del expected["parameters"][_LATER]
             for plain in (found, expected):
                 del plain["digest"], plain["sampler"]  # a seed is not saved
             wrong = sorted(name for name in expected if not _same(found[name], expected[name]))
@@ -224,6 +228,7 @@ def _stated_facts(model: Any, certificate: Certificate, width: int) -> dict[str,
         **{
             name: (certificate.parameters.get(name), value)
             for name, value in facts.parameters.items()
+            if name != _LATER or name in certificate.parameters
         },
     }
     if hasattr(facts, "row_map"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn import config_context
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from dpconvex.engine.partitions import Clean
 
 from .labels import missing_labels
 
@@ -116,11 +119,16 @@ def _validating() -> Iterator[None]:
         yield
 
 
-def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return X (float32 or float64, uncopied where possible) and y after all checks of the data."""
+def read_training(
+    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
+
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` is the smallest number of rows.
+    """
     owner = type(estimator).__name__
     if is_partitioned(X) or is_partitioned(y):
-        return read_partitions(estimator, X, y, **options)
+        return read_partitions(estimator, X, y, clean, least, **options)
     _check_table(X, owner)
     _check_container("y", y, owner)
     numeric = options.get("y_numeric", False)
@@ -128,7 +136,11 @@ def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.nd
         _check_kind("y", y, owner)
     try:
         with _validating():
-            X, y = validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
+            if clean is not None:
+                return _read_marked(estimator, X, y, clean, least, numeric)
+            X, y = validate_data(
+                estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, **options
+            )
     except (ValueError, OverflowError, TypeError) as error:
         wrong = "y" if numeric and not _converts(y) else "X"
         problem = _without_values(error, owner, wrong, labels=not numeric)
@@ -138,6 +150,42 @@ def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.nd
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem
+
+
+def _read_marked(
+    estimator: Any, X: Any, y: Any, clean: Clean, least: int, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
+    owner = type(estimator).__name__
+    if y is None:
+        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+    X = validate_data(
+        estimator, X, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
+    )
+    # Without a dtype of their own, labels keep their kinds: next to text, numpy would make text of numbers.
+    if not numeric and not hasattr(y, "dtype"):
+        listed = list(y)
+        y = np.empty(len(listed), dtype=object)
+        y[:] = listed
+    column = column_or_1d(np.asarray(y))
+    check_consistent_length(X, column)
+    if numeric:
+        _check_kind("y", column, owner)
+    return X, clean(X, column)
+
+
+def numbers_or_missing(y: np.ndarray) -> np.ndarray:
+    """Return a target of numbers as float64, NaN where an object is no number."""
+    if y.dtype.kind != "O":
+        return np.asarray(y, dtype=np.float64)
+    return np.array([_number_or_missing(value) for value in y], dtype=np.float64)
+
+
+def _number_or_missing(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _converts(y: Any) -> bool:
@@ -154,7 +202,9 @@ def is_partitioned(data: Any) -> bool:
     return type(data).__module__.split(".")[0] == "dask"
 
 
-def read_partitions(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+def read_partitions(
+    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+) -> tuple[Any, Any]:
     """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
     from dpconvex.engine.dask import DaskTable
 
@@ -166,7 +216,7 @@ def read_partitions(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any
     numeric = options.get("y_numeric", False)
     if numeric:
         _check_kind("y", y, owner)
-    table = DaskTable(X, y, owner, numeric)
+    table = DaskTable(X, y, owner, numeric, clean, least)
     # A row of zeros under the same names: scikit-learn notes names and number of columns.
     example: Any = np.zeros((1, table.shape[1]))
     if columns is not None:
