@@ -19,7 +19,7 @@ from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 from .auc_plan import choose_auc_mechanism, resolve_pair_loss
 from .classification import PrivateLinearClassifier
 from .private_linear import Plan
-from .settings import ignores_invalid, optional_positive
+from .settings import optional_positive
 
 __all__ = ["DPAUCClassifier"]
 
@@ -212,11 +212,6 @@ class DPAUCClassifier(PrivateLinearClassifier):
             raise TypeError(
                 f"The 'label_private' parameter of {type(self).__name__} must be True or False. "
                 f"Got {self.label_private!r} instead."
-            )
-        if not self.label_private and ignores_invalid(self):
-            raise ValueError(
-                f"The 'label_private' parameter of {type(self).__name__} must be True with invalid_rows='ignore': an "
-                "invalid row leaves its class, so that the counts of the classes are private. Got False instead."
             )
         return bool(self.label_private)
 
