@@ -36,6 +36,7 @@ __all__ = ["DPSelect", "SelectionCertificate"]
 Array = NDArray[np.float64]
 
 _RESERVED = {"epsilon", "delta", "mu", "ledger", "random_state", "neighbors", "nominal_samples"}
+_RESERVED |= {"invalid_rows"}  # all rows are checked before they are split
 _STRATEGIES = ("auto", "exponential", "repeat")
 
 
@@ -131,11 +132,12 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """Return the candidates, checked."""
         own = self.estimator.get_params(deep=False)
         for name in sorted(_RESERVED & set(own)):
-            default = "replace_one" if name == "neighbors" else None
+            default = {"neighbors": "replace_one", "invalid_rows": "error"}.get(name)
             if own[name] != default:
                 raise ValueError(
                     f"The '{name}' parameter of the estimator of DPSelect must be left at {default!r}: DPSelect sets "
-                    "the budget of every fit. Got another value instead. Give it to DPSelect where it applies."
+                    "the budget of every fit and checks all rows. Got another value instead. Give it to DPSelect where "
+                    "it applies."
                 )
         candidates = list(ParameterGrid(self.param_grid))
         for candidate in candidates:

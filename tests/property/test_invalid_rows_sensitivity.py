@@ -183,7 +183,10 @@ def test_pairwise_gradients_and_traces(case, loss):
 def test_an_invalid_row_is_in_no_pair_and_no_count():
     bounds = PairwiseBounds(5, 2, LOSSES[0], 1.0, None, 1, 1, alpha=1.0)
     y = np.array([1.0, -1.0, np.nan, 1.0, np.nan])
-    all_of_them, valid = pairs(PLACES[:5], y, bounds), pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds)
+    all_of_them, valid = (
+        pairs(PLACES[:5], y, bounds),
+        pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds),
+    )
     assert all_of_them.counts == valid.counts == (2, 1)
     assert np.array_equal(all_of_them.gradient(SLOPES[3]), valid.gradient(SLOPES[3]))
     nothing = pairs(PLACES[:2], np.array([np.nan, np.nan]), bounds)

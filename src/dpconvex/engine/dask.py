@@ -23,6 +23,7 @@ from dpconvex.engine.partitions import (
     as_target,
     check_partition,
     delayed_parts,
+    loosen,
 )
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.schedule import (
@@ -117,8 +118,11 @@ class Mapping:
         self, pair: tuple[Any, Any], pending: Iterable[Reweight] = (), cores: int = 1
     ) -> MemoryRows:
         """Return the mapped rows of one partition as it comes from its source."""
-        X, y = as_features(pair[0]), as_target(pair[1])
-        return self.rows(X, y if self.clean is None else self.clean(X, y), None, pending, cores)
+        X, y = pair
+        if self.clean is not None:
+            X = as_features(loosen(X))
+            y = self.clean(X, as_target(y))
+        return self.rows(X, y, None, pending, cores)
 
     def rows(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ __all__ = [
     "as_target",
     "check_partition",
     "delayed_parts",
+    "loosen",
+    "numbers_or_missing",
     "valid_rows",
 ]
 
@@ -130,6 +133,35 @@ def as_target(part: Any) -> npt.NDArray[Any]:
     return _writable(values)
 
 
+def numbers_or_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return an array as float64, NaN where an object is no number."""
+    if values.dtype.kind != "O":
+        return np.asarray(values, dtype=np.float64)
+    found = [_number_or_missing(value) for value in values.ravel()]
+    return np.array(found, dtype=np.float64).reshape(values.shape)
+
+
+def _number_or_missing(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def loosen(part: Any) -> Any:
+    """Return an array or table of pandas whose objects are numbers, NaN where they are none; others as they are."""
+    if isinstance(part, np.ndarray):
+        return numbers_or_missing(part) if part.dtype.kind == "O" else part
+    if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
+        return part
+    objects = [name for name, kind in part.dtypes.items() if getattr(kind, "char", "") == "O"]
+    if objects:
+        part = part.copy(deep=False)
+        for name in objects:
+            part[name] = numbers_or_missing(part[name].to_numpy())
+    return part
+
+
 def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which rows of an array of floats hold finite numbers only."""
     # Sums find most of the trouble without a second array; rows whose sum overflows are looked at one by one.
@@ -222,7 +254,8 @@ def check_partition(
     With `clean` no value is wrong: the target is parked with NaN for invalid rows.
     """
     try:
-        X, y = as_features(pair[0]), as_target(pair[1])
+        X = as_features(pair[0] if clean is None else loosen(pair[0]))
+        y = as_target(pair[1])
         if numeric:
             if y.dtype.kind not in "biufO":
                 return PartitionFacts(0, "not numbers")

@@ -106,7 +106,8 @@ def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
 def check_label_type(y: Any, declared: np.ndarray, owner: str) -> None:
     """Raise if an array's type, which is public, is another than that of the declared labels: no row would be valid."""
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
-    if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and len(y):
+    empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
+    if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
         raise TypeError(
             f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_KINDS}. Got another kind "
             "instead. Convert one of the two."

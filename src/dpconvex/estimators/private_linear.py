@@ -16,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.engine import RowMap
-from dpconvex.engine.partitions import Clean
+from dpconvex.engine.partitions import Clean, numbers_or_missing
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds import LinearBounds
@@ -34,7 +34,7 @@ from .settings import (
     resolve_samples,
 )
 from .summary import Summary, summary_text
-from .tables import as_numbers, map_rows, numbers_or_missing, read_features, read_training
+from .tables import as_numbers, map_rows, read_features, read_training
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.engine.partitions import loosen
 from dpconvex.losses.structured import VectorLoss, positive_count
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
@@ -223,9 +224,7 @@ class StructuredModel(BaseEstimator):
         if ignored:
             matrices, targets = _without_invalid(matrices, targets)
         with unwarned():
-            records = StructuredRecords(
-                matrices, targets, bounds.operator_norm, target_limit=limit
-            )
+            records = StructuredRecords(matrices, targets, bounds.operator_norm, target_limit=limit)
         objective = StructuredObjective(
             records, bounds.loss, bounds.alpha, divisor=bounds.n_samples
         )
@@ -338,7 +337,7 @@ def _target_limit(certificate: Certificate) -> float:
 
 def _without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
     """Return records with zeros in place of every one that holds NaN or infinity: their gradient is 0 everywhere."""
-    valid = np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(targets).all(axis=1)
+    valid = np.asarray(np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(targets).all(axis=1))
     return np.where(valid[:, None, None], matrices, 0.0), np.where(valid[:, None], targets, 0.0)
 
 
@@ -355,6 +354,8 @@ def _read(
         )
     try:
         kind = np.asarray(data)
+        if not finite:
+            kind = loosen(kind)
         if kind.dtype.kind not in "fiub":
             raise TypeError(problem)
         with np.errstate(all="ignore"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
-from dpconvex.engine.partitions import Clean
+from dpconvex.engine.partitions import Clean, loosen
 
 from .labels import missing_labels
 
@@ -35,8 +34,11 @@ _SAFE = (
 )
 
 
-def _check_columns(X: Any, owner: str) -> None:
-    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown."""
+def _check_columns(X: Any, owner: str, loose: bool = False) -> None:
+    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
+
+    With ``loose`` columns of Python objects pass: what they are taken for depends on values.
+    """
     import narwhals as nw
 
     if nw.dependencies.is_polars_lazyframe(X):
@@ -51,6 +53,9 @@ def _check_columns(X: Any, owner: str) -> None:
         raise ValueError(
             f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
         ) from None
+    if loose and hasattr(X, "iloc"):
+        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
+        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
     allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
     wrong = [
         name
@@ -103,9 +108,9 @@ def _check_container(name: str, data: Any, owner: str) -> None:
         )
 
 
-def _check_table(X: Any, owner: str) -> None:
+def _check_table(X: Any, owner: str, loose: bool = False) -> None:
     _check_container("X", X, owner)
-    _check_columns(X, owner)
+    _check_columns(X, owner, loose)
     _check_kind("X", X, owner)
 
 
@@ -124,12 +129,13 @@ def read_training(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
-    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` is the smallest number of rows.
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
     """
     owner = type(estimator).__name__
     if is_partitioned(X) or is_partitioned(y):
         return read_partitions(estimator, X, y, clean, least, **options)
-    _check_table(X, owner)
+    nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
+    _check_table(X, owner, loose=clean is not None or nothing)
     _check_container("y", y, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
@@ -158,34 +164,21 @@ def _read_marked(
     """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
     owner = type(estimator).__name__
     if y is None:
-        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+        raise ValueError(
+            f"This {owner} estimator requires y to be passed, but the target y is None."
+        )
+    # Objects stay objects: next to text, numpy would make text of numbers.
+    X = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     X = validate_data(
         estimator, X, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
     )
-    # Without a dtype of their own, labels keep their kinds: next to text, numpy would make text of numbers.
-    if not numeric and not hasattr(y, "dtype"):
-        listed = list(y)
-        y = np.empty(len(listed), dtype=object)
-        y[:] = listed
+    if isinstance(y, (list, tuple)):
+        y = np.asarray(y, dtype=object)
     column = column_or_1d(np.asarray(y))
     check_consistent_length(X, column)
     if numeric:
         _check_kind("y", column, owner)
     return X, clean(X, column)
-
-
-def numbers_or_missing(y: np.ndarray) -> np.ndarray:
-    """Return a target of numbers as float64, NaN where an object is no number."""
-    if y.dtype.kind != "O":
-        return np.asarray(y, dtype=np.float64)
-    return np.array([_number_or_missing(value) for value in y], dtype=np.float64)
-
-
-def _number_or_missing(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _converts(y: Any) -> bool:
@@ -211,7 +204,7 @@ def read_partitions(
     owner = type(estimator).__name__
     columns = getattr(X, "columns", None)
     if columns is not None:
-        _check_columns(X._meta, owner)
+        _check_columns(X._meta, owner, loose=clean is not None)
     _check_kind("X", X, owner)
     numeric = options.get("y_numeric", False)
     if numeric:

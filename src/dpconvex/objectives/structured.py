@@ -125,7 +125,9 @@ class StructuredRecords:
 
 
 def _shrink(norms: Array, limit: float) -> Array:
-    with np.errstate(divide="ignore", over="ignore"):  # of a record of zeros, or of numbers near them
+    with np.errstate(
+        divide="ignore", over="ignore"
+    ):  # of a record of zeros, or of numbers near them
         return np.minimum(1.0, limit / norms)
 
 

@@ -44,9 +44,9 @@ class TiltedBounds(Bounds):
     ``F(theta) <= F(0) <= l0``. Why r: a record weighted
     by ``w <= 1`` has ``w loss(z) <= w loss(0) + w slope |z| <= l0 + L R``, and no loss is below 0. The minimum
     is taken where the loss never increases in ``y z``; elsewhere, and with ``void_rows``, 0 stands for it: a record of
-    weight 0 has the weighted loss 0 and gradient 0 everywhere. With 0 in the range the proof above holds for it word for
-    word: any record's exponent exceeds another's by at most ``t r``, so ``q <= C / (C + n - 1)``; its gradient 0 is no
-    longer than L; and ``F(theta) <= F(0) <= l0`` and ``F(theta) >= (alpha/2) ||theta||^2`` still give R.
+    weight 0 has the weighted loss 0 and gradient 0 everywhere. With 0 in the range the proof above holds for it word
+    for word: any record's exponent exceeds another's by at most ``t r``, so ``q <= C / (C + n - 1)``; its gradient 0 is
+    no longer than L; and ``F(theta) <= F(0) <= l0`` and ``F(theta) >= (alpha/2) ||theta||^2`` still give R.
 
     Parameters
     ----------
