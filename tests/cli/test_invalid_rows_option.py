@@ -73,6 +73,18 @@ def test_invalid_rows(folder, engine, more, seen):
     assert json.loads(certified.stdout) == json.loads(result.stdout)["certificate"]
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_without_any_value_counts(folder, engine, seen):
+    """Else the public number of rows told that a record was replaced by nothing."""
+    (folder / "bounds.toml").write_text(BOUNDS)
+    counts = []
+    for row in ("0.1,0.2,3", ",,", ""):
+        (folder / "data.csv").write_text("a,b,t\n" + "0.5,0.5,1\n" * 20 + row + "\n")
+        assert run(folder, "data.csv", *engine, "--invalid-rows", "ignore").exit_code == 0
+        counts.append(len(seen[-1][0]))
+    assert counts == [21, 21, 21]
+
+
 def test_the_label_set_must_be_declared(folder):
     write(folder, "data.csv", {"a": [0.1, 0.2], "b": [0.1, 0.2], "t": [0, 1]})
     result = run(folder, "data.csv", "--task", "logistic", "--invalid-rows", "ignore")

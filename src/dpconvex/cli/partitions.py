@@ -117,7 +117,7 @@ def _csv_pieces(path: Path, size: int) -> list[Piece]:
     return pieces or [Piece(str(path), start, start)]
 
 
-def _read_piece(piece: Piece, wanted: list[str]) -> Any:
+def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> Any:
     import polars as pl
 
     path = Path(piece.path)
@@ -137,7 +137,9 @@ def _read_piece(piece: Piece, wanted: list[str]) -> Any:
                 "A field of a CSV file holds a line break, which --engine dask cannot read. Use Parquet."
             )
         read = pl.read_csv(io.BytesIO(header.rstrip(b"\r\n") + b"\n" + content), infer_schema=False)
-        return read.filter(pl.any_horizontal(pl.all().is_not_null())).select(wanted)
+        if not every_line:
+            read = read.filter(pl.any_horizontal(pl.all().is_not_null()))
+        return read.select(wanted)
 
 
 # Not `columns`: Dask would take it for its own way of asking for some of them.
@@ -145,7 +147,8 @@ def load_piece(piece: Piece, layout: Columns, labels: str | None, ignored: bool 
     """Return a piece as a pandas table of encoded features and the target."""
     import pandas as pd
 
-    table = _read_piece(piece, [*layout.features, *layout.categories, layout.target])
+    wanted = [*layout.features, *layout.categories, layout.target]
+    table = _read_piece(piece, wanted, every_line=ignored)
     features, target = encode_piece(table, layout, labels, ignored)
     frame = pd.DataFrame(features, columns=layout.names)
     frame[TARGET] = target

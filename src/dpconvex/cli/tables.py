@@ -50,7 +50,8 @@ def read_training(
 
     With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
     """
-    table = _read(path, [*columns.features, *columns.categories, columns.target], least)
+    wanted = [*columns.features, *columns.categories, columns.target]
+    table = _read(path, wanted, least, every_line=ignored)
     name = columns.target
     if labels:
         target = label_column(table, name, kind, ignored)
@@ -110,8 +111,11 @@ def write_predictions(predictions: Any, path: Path) -> None:
         table.write_parquet(path)
 
 
-def open_table(path: Path) -> tuple[pl.LazyFrame, list[str]]:
-    """Return the table and the names of its columns that can be used."""
+def open_table(path: Path, every_line: bool = False) -> tuple[pl.LazyFrame, list[str]]:
+    """Return the table and the names of its columns that can be used.
+
+    With ``every_line`` lines of a CSV file that hold nothing are rows as well.
+    """
     import polars as pl
 
     kind = table_format(path)
@@ -125,8 +129,8 @@ def open_table(path: Path) -> tuple[pl.LazyFrame, list[str]]:
         options: dict[str, Any] = {"infer_schema": False, "glob": False}
         header = pl.scan_csv(path, has_header=False, n_rows=1, **options).collect()
         lazy = pl.scan_csv(path, **options)
-        # Blank lines are no rows.
-        lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
+        if not every_line:
+            lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
         found = lazy.collect_schema().names()
     names = [name or "" for name in header.row(0)] if header.height else []
     _check_header(names)
@@ -156,9 +160,9 @@ def _looks_like_number(text: str) -> bool:
     return text.strip().lower() not in ("nan", "inf", "infinity")
 
 
-def _read(path: Path, wanted: list[str], least: int = 1) -> pl.DataFrame:
+def _read(path: Path, wanted: list[str], least: int = 1, every_line: bool = False) -> pl.DataFrame:
     """Return the wanted columns; missing ones are named, because the user named them."""
-    lazy, names = open_table(path)
+    lazy, names = open_table(path, every_line)
     absent = [name for name in wanted if name not in names]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
