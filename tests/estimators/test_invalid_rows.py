@@ -277,6 +277,25 @@ def test_predictions_of_huge_rows_are_numbers(name):
             assert np.allclose(model.predict_proba(table).sum(axis=1), 1)
 
 
+def test_a_subnormal_record_goes_unmentioned():
+    """DPMedian warned of an overflow when a record's norm was near 0, with invalid_rows="error" too."""
+    A, Y = training_data("DPMedian objective")
+    A[3] = 5e-324
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mechanism in ("objective", "gradient"):
+            DPMedian(mechanism=mechanism).fit(A, Y)
+
+
+def test_selection_refuses_to_ignore():
+    """DPSelect checks all rows itself, so candidates cannot promise that the answer is unseen."""
+    from dpconvex.selection import DPSelect
+
+    estimator = DPQuantileRegressor(invalid_rows="ignore", target_bounds=(-2, 2))
+    with pytest.raises(ValueError, match="'invalid_rows' parameter of the estimator of DPSelect"):
+        DPSelect(estimator, {"quantile": [0.4, 0.5]}).certify(100, 2)
+
+
 def test_three_classes():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (30, 2)), rng.integers(0, 3, 30).astype(float)
