@@ -157,6 +157,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                     f"The '{name}' parameter of the estimator of DPSelect must be left at None: DPSelect sets "
                     "the budget of every fit. Got another value instead. Give it to DPSelect where it applies."
                 )
+        if own.get("invalid_rows", "error") != "error":
+            raise ValueError(
+                "The 'invalid_rows' parameter of the estimator of DPSelect must be left at 'error': all rows are "
+                "checked before they are split. Got another value instead."
+            )
         candidates = list(ParameterGrid(self.param_grid))
         for candidate in candidates:
             foreign = sorted(set(candidate) & (_BUDGET | _SHARED) | set(candidate) - set(own))

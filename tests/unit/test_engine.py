@@ -159,8 +159,17 @@ def test_shapes_are_checked():
         MemoryRows(np.zeros((4, 3)), np.zeros(4), row_map)
     with pytest.raises(ValueError, match="'y'"):
         MemoryRows(np.zeros((4, 2)), np.zeros(3), row_map)
-    with pytest.raises(ValueError, match="at least one row"):
-        MemoryRows(np.zeros((0, 2)), np.zeros(0), row_map)
+
+
+def test_sums_over_no_rows_are_zero():
+    rows = MemoryRows(np.zeros((0, 2)), np.zeros(0), RowMap(2, 1.0))
+    squares, sums, count = rows.sum(moments)
+    assert squares.shape == (3, 3)
+    assert not squares.any()
+    assert not sums.any()
+    assert count == 0
+    assert rows.mean_target_size == 0
+    assert len(rows.reweighted(lambda block, w: w).weights) == 0
 
 
 def moments(block, y, w):

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dpconvex.estimators.model_file import Columns
+from dpconvex.estimators.settings import ignores_invalid, least_rows
 
 from .bounds_file import BoundsFile, read_bounds
 from .errors import InputError
@@ -99,11 +100,12 @@ def fit(
         task, settings, bounds, ledger=None if ledger is None else open_ledger(ledger, dataset)
     )
     labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
+    ignored, least = ignores_invalid(model), least_rows(model.neighbors)
     if engine == "dask":
-        _fit_pieces(model, data, columns, labels, kind, scheduler, memory_limit)
+        _fit_pieces(model, data, columns, labels, kind, ignored, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
-            X, y = read_training(data, columns, labels, kind)
+            X, y = read_training(data, columns, labels, kind, ignored, least)
         with progress("Fitting"):
             model.fit(X, y.to_numpy())
     from dpconvex.estimators.model_file import save_model
@@ -177,6 +179,7 @@ def _fit_pieces(
     columns: Columns,
     labels: bool,
     kind: str | None,
+    ignored: bool,
     scheduler: str | None,
     memory_limit: str | None,
 ) -> None:
@@ -199,12 +202,17 @@ def _fit_pieces(
     )
 
     plan = plan_pieces(matching_files(data), columns, memory_bytes(memory_limit), available_cores())
+
+    def report(done: int, total: int) -> None:
+        # The first pass only: how many follow depends on the data.
+        say(f"Reading: {done} of {total} parts" if done < total else "Fitting")
+
     with (
         dask_engine(scheduler, plan.threads),
         progress("Reading") as say,
-        watching(lambda done, total: say(f"Pass over the data: {done} of {total} parts")),
+        watching(report),
     ):
-        model.fit(*read_partitions(plan, columns, labels, kind))
+        model.fit(*read_partitions(plan, columns, labels, kind, ignored))
 
 
 def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any) -> Any:

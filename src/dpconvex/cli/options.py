@@ -70,6 +70,12 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
     ),
     "neighbors": (str, "replace_one (default) or add_or_remove_one.", BUDGET),
     "nominal_samples": (int, "Public number of rows, with add_or_remove_one.", BUDGET),
+    "invalid_rows": (
+        str,
+        "error (default), which is visible, or ignore: rows with missing or infinite values or unknown labels "
+        "count as a fixed record.",
+        BUDGET,
+    ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
     "quantile": (float, "Quantile level, between 0 and 1; 0.5 by default.", MODEL),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),

@@ -114,10 +114,10 @@ def _csv_pieces(path: Path, size: int) -> list[Piece]:
             stop = min(file.tell(), end)
             pieces.append(Piece(str(path), start, stop))
             start = stop
-    return pieces
+    return pieces or [Piece(str(path), start, start)]
 
 
-def _read_piece(piece: Piece, wanted: list[str]) -> Any:
+def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> Any:
     import polars as pl
 
     path = Path(piece.path)
@@ -137,16 +137,19 @@ def _read_piece(piece: Piece, wanted: list[str]) -> Any:
                 "A field of a CSV file holds a line break, which --engine dask cannot read. Use Parquet."
             )
         read = pl.read_csv(io.BytesIO(header.rstrip(b"\r\n") + b"\n" + content), infer_schema=False)
-        return read.filter(pl.any_horizontal(pl.all().is_not_null())).select(wanted)
+        if not every_line:
+            read = read.filter(pl.any_horizontal(pl.all().is_not_null()))
+        return read.select(wanted)
 
 
 # Not `columns`: Dask would take it for its own way of asking for some of them.
-def load_piece(piece: Piece, layout: Columns, labels: str | None) -> Any:
+def load_piece(piece: Piece, layout: Columns, labels: str | None, ignored: bool = False) -> Any:
     """Return a piece as a pandas table of encoded features and the target."""
     import pandas as pd
 
-    table = _read_piece(piece, [*layout.features, *layout.categories, layout.target])
-    features, target = encode_piece(table, layout, labels)
+    wanted = [*layout.features, *layout.categories, layout.target]
+    table = _read_piece(piece, wanted, every_line=ignored)
+    features, target = encode_piece(table, layout, labels, ignored)
     frame = pd.DataFrame(features, columns=layout.names)
     frame[TARGET] = target
     return frame
@@ -162,11 +165,16 @@ def _whole_labels(piece: Piece, target: str) -> bool:
 
 
 def read_partitions(
-    plan: Plan, columns: Columns, labels: bool = False, kind: str | None = None
+    plan: Plan,
+    columns: Columns,
+    labels: bool = False,
+    kind: str | None = None,
+    ignored: bool = False,
 ) -> tuple[Any, Any]:
     """Return features and target of all pieces as a Dask dataframe and series.
 
-    Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are looked at.
+    Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are looked at. With ``ignored``
+    what cannot be read is missing instead of refused.
     """
     import dask
     import dask.dataframe as dd
@@ -178,9 +186,10 @@ def read_partitions(
         whole = dask.compute(*[look(piece, columns.target) for piece in plan.pieces])
         kind = "whole" if all(whole) else "text"
     meta = pd.DataFrame(np.empty((0, len(columns.names))), columns=columns.names)
-    meta[TARGET] = np.empty(0, dtype=np.int64 if kind == "whole" else object if kind else float)
+    dtype: Any = np.int64 if kind == "whole" and not ignored else object if kind else float
+    meta[TARGET] = np.empty(0, dtype=dtype)
     frame = dd.from_map(
-        functools.partial(load_piece, layout=columns, labels=kind),
+        functools.partial(load_piece, layout=columns, labels=kind, ignored=ignored),
         list(plan.pieces),
         meta=meta,
         enforce_metadata=False,  # float32 stays float32

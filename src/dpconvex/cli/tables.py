@@ -39,16 +39,30 @@ def read_features(path: Path, columns: Columns) -> pl.DataFrame:
 
 
 def read_training(
-    path: Path, columns: Columns, labels: bool = False, kind: str | None = None
+    path: Path,
+    columns: Columns,
+    labels: bool = False,
+    kind: str | None = None,
+    ignored: bool = False,
+    least: int = 1,
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Return features and target of a table; a target of labels is as `label_column` says."""
-    table = _read(path, [*columns.features, *columns.categories, columns.target])
+    """Return features and target of a table; a target of labels is as `label_column` says.
+
+    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
+    """
+    wanted = [*columns.features, *columns.categories, columns.target]
+    table = _read(path, wanted, least, every_line=ignored)
     name = columns.target
-    target = label_column(table, name, kind) if labels else _numbers(table, name)
-    return _encode(table, columns), target
+    if labels:
+        target = label_column(table, name, kind, ignored)
+    else:
+        target = _numbers(table, name, ignored)
+    return _encode(table, columns, ignored), target
 
 
-def encode_piece(table: pl.DataFrame, columns: Columns, labels: str | None) -> tuple[Any, Any]:
+def encode_piece(
+    table: pl.DataFrame, columns: Columns, labels: str | None, ignored: bool = False
+) -> tuple[Any, Any]:
     """Return features and target of a piece of a table as arrays, float32 where all numbers are.
 
     ``labels`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
@@ -58,14 +72,14 @@ def encode_piece(table: pl.DataFrame, columns: Columns, labels: str | None) -> t
     single = not columns.categories and all(
         table.schema[name] == pl.Float32 for name in columns.features
     )
-    encoded = _encode(table, columns)
+    encoded = _encode(table, columns, ignored)
     if single:  # nothing is lost on the way back, and half of the memory is saved
         encoded = encoded.cast(pl.Float32)
     features = encoded.to_numpy(order="c")
     if labels is None:
-        return features, _numbers(table, columns.target).to_numpy()
-    target = label_column(table, columns.target, labels).to_numpy()
-    return features, target.astype(object) if labels == "text" else target
+        return features, _numbers(table, columns.target, ignored).to_numpy()
+    target = label_column(table, columns.target, labels, ignored).to_numpy()
+    return features, target.astype(object) if labels == "text" or ignored else target
 
 
 def read_types(path: Path) -> dict[str, str]:
@@ -97,8 +111,11 @@ def write_predictions(predictions: Any, path: Path) -> None:
         table.write_parquet(path)
 
 
-def open_table(path: Path) -> tuple[pl.LazyFrame, list[str]]:
-    """Return the table and the names of its columns that can be used."""
+def open_table(path: Path, every_line: bool = False) -> tuple[pl.LazyFrame, list[str]]:
+    """Return the table and the names of its columns that can be used.
+
+    With ``every_line`` lines of a CSV file that hold nothing are rows as well.
+    """
     import polars as pl
 
     kind = table_format(path)
@@ -112,8 +129,8 @@ def open_table(path: Path) -> tuple[pl.LazyFrame, list[str]]:
         options: dict[str, Any] = {"infer_schema": False, "glob": False}
         header = pl.scan_csv(path, has_header=False, n_rows=1, **options).collect()
         lazy = pl.scan_csv(path, **options)
-        # Blank lines are no rows.
-        lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
+        if not every_line:
+            lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
         found = lazy.collect_schema().names()
     names = [name or "" for name in header.row(0)] if header.height else []
     _check_header(names)
@@ -143,24 +160,24 @@ def _looks_like_number(text: str) -> bool:
     return text.strip().lower() not in ("nan", "inf", "infinity")
 
 
-def _read(path: Path, wanted: list[str]) -> pl.DataFrame:
+def _read(path: Path, wanted: list[str], least: int = 1, every_line: bool = False) -> pl.DataFrame:
     """Return the wanted columns; missing ones are named, because the user named them."""
-    lazy, names = open_table(path)
+    lazy, names = open_table(path, every_line)
     absent = [name for name in wanted if name not in names]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         raise InputError(f"The data file has no column {absent[0]!r}{more}.")
     with without_values(path):
         table = lazy.select(wanted).collect()
-    if table.height == 0:
+    if table.height < least:
         raise InputError("The data file has no rows.")
     return table
 
 
-def _encode(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+def _encode(table: pl.DataFrame, columns: Columns, ignored: bool = False) -> pl.DataFrame:
     import polars as pl
 
-    encoded = [_numbers(table, name) for name in columns.features]
+    encoded = [_numbers(table, name, ignored) for name in columns.features]
     for name, items in columns.categories.items():
         with without_values(None):
             text = table[name].cast(pl.String).str.strip_chars()
@@ -171,8 +188,11 @@ def _encode(table: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     return pl.DataFrame(encoded)
 
 
-def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
-    """Return a column as finite floats, or raise an error that names the column only."""
+def _numbers(table: pl.DataFrame, name: str, ignored: bool = False) -> pl.Series:
+    """Return a column as finite floats, or raise an error that names the column only.
+
+    With ``ignored`` everything else is NaN.
+    """
     import polars as pl
 
     column = table[name]
@@ -182,6 +202,8 @@ def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
         if column.dtype == pl.String:
             column = column.str.strip_chars()
         numbers = column.cast(pl.Float64, strict=False).alias(name)
+        if ignored:
+            return numbers.fill_null(float("nan"))
         usable = numbers.null_count() == 0 and bool(numbers.is_finite().all())
     if not usable:
         raise InputError(
@@ -191,7 +213,9 @@ def _numbers(table: pl.DataFrame, name: str) -> pl.Series:
     return numbers
 
 
-def label_column(table: pl.DataFrame, name: str, kind: str | None = None) -> pl.Series:
+def label_column(
+    table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False
+) -> pl.Series:
     """Return a column of labels: whole numbers where all of them are, else text.
 
     Parameters
@@ -203,6 +227,8 @@ def label_column(table: pl.DataFrame, name: str, kind: str | None = None) -> pl.
     kind : {"whole", "text"}, optional
         What the labels are, where it is known; without it, numbers that are not whole are refused, because the labels
         of a target become public and measurements are no labels.
+    ignored : bool
+        Whether what is no label of this kind is missing instead of refused.
     """
     import polars as pl
 
@@ -212,6 +238,8 @@ def label_column(table: pl.DataFrame, name: str, kind: str | None = None) -> pl.
         raise InputError(f"The column {name!r} must hold labels: whole numbers or text.")
     with without_values(None):
         text = column.cast(pl.String).str.strip_chars()
+        if ignored:
+            return text if kind == "text" else _whole_or_missing(text)
         missing = text.null_count() > 0 or bool((text == "").any())
         whole = text.cast(pl.Int64, strict=False)
         numbers = text.cast(pl.Float64, strict=False)
@@ -234,6 +262,20 @@ def label_column(table: pl.DataFrame, name: str, kind: str | None = None) -> pl.
             "fits numbers, or name the labels with --classes."
         )
     return whole if whole.null_count() == 0 else text
+
+
+def _whole_or_missing(text: pl.Series) -> pl.Series:
+    """Return the whole numbers of a column of text, written with or without a decimal point, as objects."""
+    import polars as pl
+
+    whole = text.cast(pl.Int64, strict=False)
+    numbers = text.cast(pl.Float64, strict=False)
+    exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+    found = whole.zip_with(
+        whole.is_not_null(), numbers.set(~exact.fill_null(False), None).cast(pl.Int64)
+    )
+    # Not floats, which cannot hold all whole numbers, and not numpy's integers, which know nothing missing.
+    return pl.Series(text.name, found.to_list(), dtype=pl.Object)
 
 
 def _is_number(dtype: Any) -> bool:

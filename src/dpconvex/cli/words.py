@@ -89,6 +89,8 @@ def certificate_table(certificate: Certificate) -> Table:
     ]
     rows += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
     rows.append(("sampler", certificate.sampler))
+    if "invalid_rows" in certificate.parameters:
+        rows.append(("invalid rows", certificate.parameters["invalid_rows"]))
     for label, text in rows:
         table.add_row(label, escape(str(text)))
     return table

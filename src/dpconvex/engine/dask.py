@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from dpconvex.engine.memory import MemoryRows, accumulate, depth
 from dpconvex.engine.partitions import (
+    Clean,
     PartitionFacts,
     as_features,
     as_target,
     check_partition,
     delayed_parts,
+    loosen,
 )
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.schedule import (
@@ -91,8 +93,7 @@ class Source:
             rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending, cores)
         else:
             assert self.recipe is not None
-            X, y = self.recipe.compute()
-            rows = mapping.rows(X, y, None, self.pending, cores)
+            rows = mapping.source_rows(self.recipe.compute(), self.pending, cores)
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
         return rows
 
@@ -111,6 +112,17 @@ class Mapping:
     target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
     target_shift: float
     target_scale: float
+    clean: Clean | None = None
+
+    def source_rows(
+        self, pair: tuple[Any, Any], pending: Iterable[Reweight] = (), cores: int = 1
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition as it comes from its source."""
+        X, y = pair
+        if self.clean is not None:
+            X = as_features(loosen(X))
+            y = self.clean(X, as_target(y))
+        return self.rows(X, y, None, pending, cores)
 
     def rows(
         self,
@@ -120,7 +132,7 @@ class Mapping:
         pending: Iterable[Reweight] = (),
         cores: int = 1,
     ) -> MemoryRows:
-        """Return the mapped rows of one partition."""
+        """Return the mapped rows of one partition, invalid ones marked."""
         X, y = as_features(X), as_target(y)
         rows = MemoryRows(
             X,
@@ -141,7 +153,7 @@ def _run(
     call: Callable[[MemoryRows], Any], mapping: Mapping, pending: Any, pair: tuple[Any, Any]
 ) -> tuple[Any, ...]:
     """Work on one partition where Dask has it."""
-    return tuple(call(mapping.rows(*pair, None, pending)))
+    return tuple(call(mapping.source_rows(pair, pending)))
 
 
 def _run_here(
@@ -171,6 +183,10 @@ class DaskTable:
         Who asks, for error messages.
     numeric : bool, default=True
         Whether the target must be finite numbers; otherwise it holds labels.
+    clean : Clean, optional
+        Marks invalid rows, which are then void instead of refused.
+    least : int, default=1
+        Smallest number of rows, 0 or 1.
 
     Attributes
     ----------
@@ -189,7 +205,15 @@ class DaskTable:
     replace-one.
     """
 
-    def __init__(self, X: Any, y: Any, owner: str, numeric: bool = True) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        owner: str,
+        numeric: bool = True,
+        clean: Clean | None = None,
+        least: int = 1,
+    ) -> None:
         import dask
 
         pairs, width = delayed_parts(X, y, owner)
@@ -205,12 +229,18 @@ class DaskTable:
         if own is not None:
             spill = self.spill
             facts = list(
-                run_all(lambda part: check_partition(part.compute(), width, numeric, spill), own)
+                run_all(
+                    lambda part: check_partition(part.compute(), width, numeric, spill, clean),
+                    own,
+                    watched=True,
+                )
             )
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
-            facts = compute([check(pair, width, numeric, self.spill) for pair in pairs])
-        PartitionFacts.require(facts, owner)
+            tasks = [check(pair, width, numeric, self.spill, clean) for pair in pairs]
+            facts = compute(tasks, watched=True)
+        PartitionFacts.require(facts, owner, least)
+        self._clean = clean
         self.shape = (sum(fact.rows for fact in facts), width)
         self.sources = [
             Source(fact.rows, pair, recipe, fact.X, fact.y)
@@ -229,9 +259,12 @@ class DaskTable:
         target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
         target_shift: float = 0.0,
         target_scale: float = 1.0,
-    ) -> DaskRows:
+    ) -> DaskRows | MemoryRows:
         """Return sums over these rows; ``target(y)`` is applied to each partition's target first."""
-        mapping = Mapping(row_map, target, float(target_shift), float(target_scale))
+        if not self.sources:  # no rows at all fit into memory
+            return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
+        shift, scale = float(target_shift), float(target_scale)
+        mapping = Mapping(row_map, target, shift, scale, self._clean)
         return DaskRows(self.sources, mapping, self.spill)
 
 
@@ -391,7 +424,7 @@ class _Take:
 
     def __call__(self, rows: MemoryRows) -> tuple[Any, ...]:
         taken = rows.take(self.indices)
-        return taken.raw, taken.targets, taken.weights
+        return taken.raw, taken.marked_targets, taken.weights
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ class MemoryRows:
     X : array of shape (n_rows, n_features)
         Any real dtype and order; float32 and float64 are never copied as a whole when large.
     y : array of shape (n_rows,)
-        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140.
+        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks a void row: whatever
+        it holds, it is the fixed record with mapped features 0, mapped target 0 and weight 0.
     row_map : RowMap
         Public facts: how a raw row becomes a bounded row.
     target_shift, target_scale : float
@@ -102,20 +103,22 @@ class MemoryRows:
             raw = raw.astype(raw.dtype.newbyteorder("="))
         targets = np.clip(np.asarray(y, dtype=np.float64), -LARGEST, LARGEST)
         targets = np.clip((targets - target_shift) * target_scale, -LARGEST, LARGEST)
+        void = np.isnan(targets)
+        targets[void] = 0.0
         if targets.shape != (raw.shape[0],):
             raise ValueError(
                 f"The 'y' parameter of MemoryRows must have shape ({raw.shape[0]},), one target "
                 f"per row of X. Got shape {targets.shape} instead."
             )
-        if raw.shape[0] == 0:
-            raise ValueError("The 'X' parameter of MemoryRows must have at least one row.")
         self._raw = raw
+        self._void: npt.NDArray[np.bool_] | None = void if void.any() else None
         self._targets = np.ascontiguousarray(targets)
         self.row_map = row_map
         self.threads = available_cores() if threads is None else int(threads)
         self.n_rows, self.dim = raw.shape[0], row_map.dim
-        self.block_rows = min(self.n_rows, block_rows(self.dim))
-        self._blocks = -(-self.n_rows // self.block_rows)
+        # No rows at all are one empty block, over which every sum is 0.
+        self.block_rows = max(1, min(self.n_rows, block_rows(self.dim)))
+        self._blocks = max(1, -(-self.n_rows // self.block_rows))
         free = np.full(row_map.n_features, LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
@@ -138,7 +141,7 @@ class MemoryRows:
     @cached_property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets (a private number)."""
-        return float(np.abs(self._targets).mean())
+        return float(np.abs(self._targets).sum()) / max(1, self.n_rows)
 
     @property
     def own_weights(self) -> bool:
@@ -158,8 +161,8 @@ class MemoryRows:
     @staticmethod
     def additions_for(n_rows: int, dim: int) -> int:
         """Return `additions` for data of this shape."""
-        size = min(n_rows, block_rows(dim))
-        blocks = -(-n_rows // size)
+        size = max(1, min(n_rows, block_rows(dim)))
+        blocks = max(1, -(-n_rows // size))
         runs = min(blocks, RUNS)
         return size + min(blocks, CHAIN) + depth(-(-blocks // runs)) + depth(runs)
 
@@ -170,8 +173,13 @@ class MemoryRows:
 
     @property
     def targets(self) -> Array:
-        """The mapped targets."""
+        """The mapped targets; 0 for void rows."""
         return self._targets
+
+    @property
+    def marked_targets(self) -> Array:
+        """The mapped targets; NaN for void rows."""
+        return self._targets if self._void is None else np.where(self._void, np.nan, self._targets)
 
     @property
     def weights(self) -> Array:
@@ -179,6 +187,13 @@ class MemoryRows:
         if self._weights is None:
             return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
         return self._weights
+
+    def _given_weights(self, survey: Survey) -> Array | None:
+        """Return the weights of all rows, void ones 0; None stands for ones."""
+        given = survey.weights if self._weights is None else self._weights
+        if self._void is None:
+            return given
+        return np.where(self._void, 0.0, 1.0 if given is None else given)
 
     def sum(self, function: BlockFunction) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over all blocks of rows.
@@ -246,7 +261,7 @@ class MemoryRows:
         lead = int(self.row_map.fit_intercept)
         edges = np.minimum(np.arange(self._blocks + 1) * self.block_rows, self.n_rows)
         nothing = np.empty(0)
-        given = survey.weights if self._weights is None else self._weights
+        given = self._given_weights(survey)
 
         def chain(first: int, last: int) -> list[Any]:
             total = np.zeros(self.dim)
@@ -284,7 +299,7 @@ class MemoryRows:
         low, high, shift, scale = self._columns
         scaled = slopes * scale
         ones = np.ones(self.block_rows)
-        given = survey.weights if self._weights is None else self._weights
+        given = self._given_weights(survey)
 
         def parts(span: tuple[int, int]) -> Iterator[list[Any]]:
             margins = np.empty(self.block_rows)
@@ -396,7 +411,7 @@ class MemoryRows:
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows as their own `MemoryRows`."""
         taken = MemoryRows(
-            self._raw[indices], self._targets[indices], self.row_map, threads=self.threads
+            self._raw[indices], self.marked_targets[indices], self.row_map, threads=self.threads
         )
         if self._weights is not None:
             taken._weights = self._weights[indices]
@@ -459,6 +474,10 @@ class MemoryRows:
             )
             if self._weights is not None:
                 influence = self._weights[start:stop]
+            if self._void is not None:
+                void = self._void[start:stop]
+                part[void, int(self.row_map.fit_intercept) :] = 0.0
+                influence = np.where(void, 0.0, influence)
             yield part, self._targets[start:stop], influence
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,15 @@ import numpy.typing as npt
 from dpconvex.engine.spill import SpilledArray, SpillFile
 
 __all__ = [
+    "Clean",
     "PartitionFacts",
     "as_features",
     "as_target",
     "check_partition",
     "delayed_parts",
+    "loosen",
+    "numbers_or_missing",
+    "valid_rows",
 ]
 
 
@@ -128,6 +133,63 @@ def as_target(part: Any) -> npt.NDArray[Any]:
     return _writable(values)
 
 
+def numbers_or_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return an array as float64, NaN where an object is no number."""
+    if values.dtype.kind != "O":
+        return np.asarray(values, dtype=np.float64)
+    found = [_number_or_missing(value) for value in values.ravel()]
+    return np.array(found, dtype=np.float64).reshape(values.shape)
+
+
+def _number_or_missing(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def loosen(part: Any) -> Any:
+    """Return an array or table of pandas whose objects are numbers, NaN where they are none; others as they are."""
+    if isinstance(part, np.ndarray):
+        return numbers_or_missing(part) if part.dtype.kind == "O" else part
+    if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
+        return part
+    objects = [name for name, kind in part.dtypes.items() if getattr(kind, "char", "") == "O"]
+    if objects:
+        part = part.copy(deep=False)
+        for name in objects:
+            part[name] = numbers_or_missing(part[name].to_numpy())
+    return part
+
+
+def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which rows of an array of floats hold finite numbers only."""
+    # Sums find most of the trouble without a second array; rows whose sum overflows are looked at one by one.
+    with np.errstate(all="ignore"):
+        valid = np.isfinite(X.sum(axis=1))
+    suspects = np.flatnonzero(~valid)
+    valid[suspects] = np.isfinite(X[suspects]).all(axis=1)
+    return np.asarray(valid)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
+
+    Parameters
+    ----------
+    encode : callable
+        Makes floats of a target, NaN of what is no target: of numbers, or of labels the position in the label set.
+    """
+
+    encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
+
+    def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the marked targets of rows X."""
+        targets = self.encode(y)
+        return np.where(valid_rows(X) & np.isfinite(targets), targets, np.nan)
+
+
 @dataclass(frozen=True)
 class PartitionFacts:
     """What checking a partition found: counts and flags, never values.
@@ -151,12 +213,12 @@ class PartitionFacts:
     labels: npt.NDArray[Any] | None = None
 
     @staticmethod
-    def require(facts: Sequence[PartitionFacts], owner: str) -> None:
-        """Raise if any partition has a problem, or if there are no rows at all."""
+    def require(facts: Sequence[PartitionFacts], owner: str, least: int = 1) -> None:
+        """Raise if any partition has a problem, or if there are fewer rows than the least number, 0 or 1."""
         problems = {fact.problem for fact in facts if fact.problem}
         if problems:
             raise ValueError(_PROBLEMS[min(problems)].format(owner=owner))
-        if not sum(fact.rows for fact in facts):
+        if sum(fact.rows for fact in facts) < least:
             raise ValueError(
                 f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}."
             )
@@ -181,15 +243,23 @@ _PROBLEMS = {
 
 
 def check_partition(
-    pair: tuple[Any, Any], width: int, numeric: bool, spill: SpillFile | None
+    pair: tuple[Any, Any],
+    width: int,
+    numeric: bool,
+    spill: SpillFile | None,
+    clean: Clean | None = None,
 ) -> PartitionFacts:
-    """Check one partition, and park it in the spill file if there is one with room for it."""
+    """Check one partition, and park it in the spill file if there is one with room for it.
+
+    With `clean` no value is wrong: the target is parked with NaN for invalid rows.
+    """
     try:
-        X, y = as_features(pair[0]), as_target(pair[1])
+        X = as_features(pair[0] if clean is None else loosen(pair[0]))
+        y = as_target(pair[1])
         if numeric:
             if y.dtype.kind not in "biufO":
                 return PartitionFacts(0, "not numbers")
-            y = y.astype(np.float64, copy=False)
+            y = y if clean is not None else y.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
         return PartitionFacts(0, "not numbers")
     if y.shape != (len(X),):
@@ -198,6 +268,8 @@ def check_partition(
         return PartitionFacts(0)
     if X.ndim != 2 or X.shape[1] != width:
         return PartitionFacts(0, "width")
+    if clean is not None:
+        return _parked(X, clean(X, y), spill, None)
     if not _all_finite(X):
         return PartitionFacts(0, "X not finite")
     if y.dtype.kind == "f" and not _all_finite(y):
@@ -207,6 +279,16 @@ def check_partition(
     labels = None if numeric else distinct_labels(y)
     if not numeric and labels is None:
         return PartitionFacts(0, "not labels")
+    return _parked(X, y, spill, labels)
+
+
+def _parked(
+    X: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    spill: SpillFile | None,
+    labels: npt.NDArray[Any] | None,
+) -> PartitionFacts:
+    """Park a partition that passed all checks."""
     kept_X = kept_y = None
     if spill is not None:
         kept_y = spill.write(y)

@@ -24,9 +24,9 @@ _watchers: list[Callable[[int, int], None]] = []
 
 @contextmanager
 def watching(report: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``report(partitions done, partitions in all)`` during every pass over Dask data.
+    """Call ``report(partitions done, partitions in all)`` during the pass that reads and checks Dask data.
 
-    The number of passes is not told: it may depend on the data.
+    Later passes are not reported: how many there are depends on the data, and a report per pass would count them.
     """
     _watchers.append(report)
     try:
@@ -95,14 +95,17 @@ def _is_data(node: Any) -> bool:
     return type(node).__name__ == "DataNode" or not istask(node)
 
 
-def run_all(function: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[Any]:
-    """Yield ``function(job)`` in order, from the threads of this process."""
+def run_all(
+    function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False
+) -> Iterator[Any]:
+    """Yield ``function(job)`` in order, from the threads of this process; reported if `watched`."""
     # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
     found: Iterable[Any] = (
         map(function, jobs) if len(jobs) == 1 else worker_pool(threads()).map(function, jobs)
     )
     for done, result in enumerate(found, 1):
-        _tell(done, len(jobs))
+        if watched:
+            _tell(done, len(jobs))
         yield result
 
 
@@ -129,8 +132,10 @@ def _defaults() -> bool:
     return "distributed" not in sys.modules and dask.config.get("scheduler", None) is None
 
 
-def compute(tasks: list[Any]) -> list[Any]:
+def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
     """Compute all tasks with Dask's scheduler; a cluster that lost too many workers is asked again.
+
+    Partitions done are reported if `watched`.
 
     Nothing random happens in a task and nothing is charged, so that a repeated pass gives the same
     sums.
@@ -143,14 +148,15 @@ def compute(tasks: list[Any]) -> list[Any]:
 
     class Watch(Callback):
         def _posttask(self, key: Any, *_: Any) -> None:
-            if key in keys:
+            if watched and key in keys:
                 _tell(next(finished), len(keys))
 
     for attempt in range(1, ATTEMPTS + 1):
         try:
             if not in_process():
                 results = list(dask.compute(*tasks))
-                _tell(len(tasks), len(tasks))
+                if watched:
+                    _tell(len(tasks), len(tasks))
                 return results
             chosen = {"scheduler": "threads"} if _defaults() else {}
             with Watch():

@@ -64,6 +64,10 @@ class DPAUCClassifier(PrivateLinearClassifier):
     mechanism : str or Mechanism, default="auto"
         "moments", "objective", "output", "gradient" (moments followed by noisy steps) or a mechanism object. "auto"
         takes objective perturbation for pure epsilon, else moments, followed by steps where class counts allow.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
+        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
+        record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -88,6 +92,8 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
     Notes
     -----
+    With ``invalid_rows="ignore"`` an invalid row belongs to no class and counts nowhere but in n.
+
     Privacy: replace-one, the label included unless ``label_private=False``. Public are the shape of X, column names,
     the label set and all parameters; the class counts are not. The pointwise rival of pairwise learning is
     :class:`DPLogisticRegression` with ``mechanism="objective"``.
@@ -121,6 +127,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         coef_bound: float | None = None,
         classes: Any = None,
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -141,6 +148,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         self.coef_bound = coef_bound
         self.classes = classes
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -10,14 +10,23 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
+from dpconvex.engine.partitions import Clean
 from dpconvex.losses import Hinge, Logistic
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import convolve
 
 from .classification_plan import ClassifierRequest, choose_classifier_mechanism
-from .labels import against_rest, count_classes, declared_classes, expected_classes, label_set
+from .labels import (
+    LabelPositions,
+    against_rest,
+    check_label_type,
+    count_classes,
+    declared_classes,
+    expected_classes,
+    label_set,
+)
 from .private_linear import Plan, PrivateLinearModel
-from .settings import optional_positive, resolve_kernel
+from .settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from .tables import read_training
 
 # Margins are of order 1 by construction of the hinge, so its smoothing needs no scale from the data.
@@ -74,10 +83,17 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         owner = type(self).__name__
         declared = declared_classes(self.classes, owner)
-        X, y = read_training(self, X, y)
-        self.classes_ = label_set(y, declared, owner)
-        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return X, [against_rest(y, label) for label in positive]
+        if ignores_invalid(self) and declared is not None:
+            check_label_type(y, declared, owner)
+            self.classes_ = declared
+            clean = Clean(LabelPositions(tuple(declared.tolist())))
+            X, y = read_training(self, X, y, clean, least_rows(self.neighbors))
+            positive = np.arange(len(declared))  # labels are positions now
+        else:
+            X, y = read_training(self, X, y, least=least_rows(self.neighbors))
+            self.classes_ = label_set(y, declared, owner)
+            positive = self.classes_
+        return X, [against_rest(y, label) for label in positive[1 if len(positive) == 2 else 0 :]]
 
     def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
         self.coef_ = np.array([coef for coef, _ in coefficients])
@@ -147,6 +163,10 @@ class DPLogisticRegression(PrivateLinearClassifier):
     mechanism : str or Mechanism, default="auto"
         "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
         one of the first three with the smallest predicted risk.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
+        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
+        record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -195,6 +215,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
         coef_bound: float | None = None,
         classes: Any = None,
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -211,6 +232,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
         self.coef_bound = coef_bound
         self.classes = classes
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
@@ -273,6 +295,10 @@ class DPLinearSVC(PrivateLinearClassifier):
     mechanism : str or Mechanism, default="auto"
         "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
         one of the first three with the smallest predicted risk.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
+        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
+        record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -313,6 +339,7 @@ class DPLinearSVC(PrivateLinearClassifier):
         kernel: Any = "logistic",
         classes: Any = None,
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -331,6 +358,7 @@ class DPLinearSVC(PrivateLinearClassifier):
         self.kernel = kernel
         self.classes = classes
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

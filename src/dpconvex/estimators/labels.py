@@ -19,7 +19,9 @@ from dpconvex.engine.partitions import MOST_LABELS
 
 __all__ = [
     "AgainstRest",
+    "LabelPositions",
     "against_rest",
+    "check_label_type",
     "count_classes",
     "declared_classes",
     "expected_classes",
@@ -76,6 +78,8 @@ def declared_classes(classes: Any, owner: str) -> np.ndarray | None:
 
 def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
     """Return the sorted label set of a target: the declared one, which must hold all labels, or the one found."""
+    if declared is not None and y.shape[0] == 0:
+        return declared
     found = _distinct(y, owner)
     if declared is not None:
         # Numbers would be compared as text with text.
@@ -94,13 +98,26 @@ def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
         )
     if len(found) < 2:
         raise ValueError(
-            f"{owner} needs at least two classes. Got 1 class instead. Name the label set with 'classes'."
+            f"{owner} needs at least two classes. Got {len(found)} class instead. Name the label set with 'classes'."
         )
     return found
 
 
+def check_label_type(y: Any, declared: np.ndarray, owner: str) -> None:
+    """Raise if an array's type, which is public, is another than that of the declared labels: no row would be valid."""
+    kind = getattr(getattr(y, "dtype", None), "kind", "O")
+    empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
+    if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
+        raise TypeError(
+            f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_KINDS}. Got another kind "
+            "instead. Convert one of the two."
+        )
+
+
 def _distinct(y: Any, owner: str) -> np.ndarray:
     """Return the sorted distinct labels of a target, or raise if it holds something else."""
+    if y.shape[0] == 0:
+        return np.empty(0)
     if not isinstance(y, np.ndarray):  # a table of partitions, which checked each of them
         try:
             return np.asarray(y.unique())
@@ -185,10 +202,35 @@ def against_rest(y: Any, label: Any) -> Any:
 
 @dataclass(frozen=True)
 class AgainstRest:
-    """Targets +1 for one label and -1 for all others."""
+    """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays NaN."""
 
     label: Any
 
     def __call__(self, y: np.ndarray) -> np.ndarray:
         """Return the targets of an array of labels."""
-        return np.where(y == self.label, 1.0, -1.0)
+        targets = np.where(y == self.label, 1.0, -1.0)
+        if y.dtype.kind == "f":
+            targets[np.isnan(y)] = np.nan
+        return targets
+
+
+@dataclass(frozen=True)
+class LabelPositions:
+    """The position of every label in a declared set of labels of one kind; NaN for what is none of them."""
+
+    declared: tuple[Any, ...]
+
+    def __call__(self, y: np.ndarray) -> np.ndarray:
+        """Return the positions of an array of labels."""
+        text = isinstance(self.declared[0], str)
+        positions = np.full(y.shape, np.nan)
+        if y.dtype.kind == "O":
+            known = {label: place for place, label in enumerate(self.declared)}
+            allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
+            for row, label in enumerate(y):
+                if _kind(label) in allowed:
+                    positions[row] = known.get(label, np.nan)
+        elif y.dtype.kind in "biufU" and (y.dtype.kind == "U") == text:
+            for place, label in enumerate(self.declared):
+                positions[y == label] = place
+        return positions

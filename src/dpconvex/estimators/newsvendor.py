@@ -24,7 +24,7 @@ class DPNewsvendor(DPQuantileRegressor):
     underage_cost, overage_cost : float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0.
     epsilon, delta, mu, neighbors, nominal_samples, feature_bounds, target_bounds, row_norm, fit_intercept, alpha, \
-bandwidth, coef_bound, kernel, mechanism, ledger, random_state, verbose
+bandwidth, coef_bound, kernel, mechanism, invalid_rows, ledger, random_state, verbose
         As in :class:`DPQuantileRegressor`.
 
     Attributes
@@ -66,6 +66,7 @@ bandwidth, coef_bound, kernel, mechanism, ledger, random_state, verbose
         coef_bound: float | None = None,
         kernel: Any = "logistic",
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -86,6 +87,7 @@ bandwidth, coef_bound, kernel, mechanism, ledger, random_state, verbose
         self.coef_bound = coef_bound
         self.kernel = kernel
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.engine import RowMap
+from dpconvex.engine.partitions import Clean, numbers_or_missing
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds import LinearBounds
@@ -23,6 +25,9 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 
 from .settings import (
+    INVALID_ROWS,
+    ignores_invalid,
+    least_rows,
     optional_positive,
     resolve_bounds,
     resolve_guarantee,
@@ -66,6 +71,7 @@ class PublicFacts:
     target_shift: float
     target_scale: float
     parameters: dict[str, Any]
+    void_rows: bool = False
 
     def linear_bounds(self, loss: Any, alpha: float, neighbors: str) -> LinearBounds:
         """Return the bounds of a linear model with this loss and penalty."""
@@ -78,6 +84,7 @@ class PublicFacts:
             fit_intercept=self.row_map.fit_intercept,
             alpha=alpha,
             neighbors=neighbors,
+            void_rows=self.void_rows,
         )
 
 
@@ -105,6 +112,7 @@ class PrivateLinearModel(BaseEstimator):
                 f"Got {type(self.ledger).__name__} instead. Open one with "
                 "dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
             )
+        ignored = ignores_invalid(self)
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
         public_samples = resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner)
         features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
@@ -117,6 +125,7 @@ class PrivateLinearModel(BaseEstimator):
         parameters: dict[str, Any] = {
             "feature_bounds": None if features is None else [bound.tolist() for bound in features],
             "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
+            "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
         }
         if hasattr(self, "target_bounds"):
             parameters["target_bounds"] = None if target is None else [low, high]
@@ -133,6 +142,7 @@ class PrivateLinearModel(BaseEstimator):
             target_shift=(low + high) / 2,
             target_scale=2 / (high - low),
             parameters=parameters,
+            void_rows=ignored,
         )
 
     def _plan(self, n_samples: int, n_features: int) -> Plan:
@@ -178,12 +188,13 @@ class PrivateLinearModel(BaseEstimator):
     def _release(self, X: Any, y: Any) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
         X, targets = self._read(X, y)
-        plan = self._plan(*X.shape)
+        plan = self._plan(max(1, X.shape[0]), X.shape[1])  # the number counts where it is public
         certificate = plan.certificate
-        objectives = [
-            self._objective(map_rows(X, target, plan, type(self).__name__), certificate)
-            for target in targets
-        ]
+        with unwarned():
+            objectives = [
+                self._objective(map_rows(X, target, plan, type(self).__name__), certificate)
+                for target in targets
+            ]
         noise = NoiseSource(self.random_state)
         if self.verbose:
             print(f"{type(self).__name__}: {certificate.mechanism}, {certificate.guarantee!r}")
@@ -199,7 +210,8 @@ class PrivateLinearModel(BaseEstimator):
         released: list[dict[str, Any]] = [{} for _ in targets]
         coefficients = []
         for objective, record in zip(objectives, released, strict=True):
-            theta = plan.mechanism.release(objective, certificate, noise, record)
+            with unwarned():
+                theta = plan.mechanism.release(objective, certificate, noise, record)
             bound = certificate.parameters["coef_bound"]
             if bound is not None:  # a projection of what was released: no privacy cost
                 theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
@@ -217,7 +229,8 @@ class PrivateLinearModel(BaseEstimator):
 
     def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
         """Return checked rows and the target of each problem to solve; a regression has one."""
-        X, y = read_training(self, X, y, y_numeric=True)
+        clean = Clean(numbers_or_missing) if ignores_invalid(self) else None
+        X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [as_numbers(y)]
 
     def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
@@ -225,9 +238,9 @@ class PrivateLinearModel(BaseEstimator):
         ((self.coef_, self.intercept_),) = coefficients
 
     def _linear(self, X: Any) -> NDArray[np.float64]:
-        """Return ``X @ coef_ + intercept_``."""
+        """Return ``X @ coef_ + intercept_``, within the largest numbers of float64."""
         check_is_fitted(self)
-        return np.asarray(read_features(self, X) @ self.coef_.T + self.intercept_)
+        return finite_predictions(read_features(self, X), self.coef_.T, self.intercept_)
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
@@ -242,6 +255,15 @@ class PrivateLinearModel(BaseEstimator):
 
 
 @contextmanager
+def unwarned() -> Iterator[None]:
+    """Say nothing about numbers: whether one overflows, vanishes or is odd depends on the data."""
+    # In the threads of a pool numpy's own setting does not hold, but filters of warnings do.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
 def unchanged_on_failure(model: Any) -> Iterator[None]:
     """Give a model back its attributes if a fit fails: one that was fitted before stays the model it was."""
     before = dict(vars(model))
@@ -251,6 +273,21 @@ def unchanged_on_failure(model: Any) -> Iterator[None]:
         vars(model).clear()
         vars(model).update(before)
         raise
+
+
+def finite_predictions(X: Any, coef: Any, intercept: Any = 0.0) -> NDArray[np.float64]:
+    """Return ``X @ coef + intercept``; products that overflow are computed in other units, and what is too large cut.
+
+    Infinities of both signs would otherwise meet in one sum, and be no number.
+    """
+    with np.errstate(all="ignore"):
+        found = np.asarray(X @ coef + intercept, dtype=np.float64)
+        if not np.isfinite(found).all():
+            unit = 2.0**-600
+            scaled = (np.asarray(X, dtype=np.float64) * unit) @ (coef * unit) + intercept * unit**2
+            found = np.where(np.isfinite(found), found, scaled / unit / unit)
+    largest = np.finfo(np.float64).max
+    return np.clip(found, -largest, largest)
 
 
 def _compact(bound: list[float]) -> Any:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.engine.partitions import loosen
 from dpconvex.losses.structured import VectorLoss, positive_count
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
@@ -23,7 +24,16 @@ from dpconvex.privacy.structured_bounds import StructuredBounds
 from dpconvex.smoothing import Kernel, convolve_vector
 from dpconvex.theory.structured_risk import descent_choice, structured_objective_choice
 
-from .settings import optional_positive, resolve_guarantee, resolve_kernel, resolve_samples
+from .private_linear import finite_predictions, unwarned
+from .settings import (
+    INVALID_ROWS,
+    ignores_invalid,
+    least_rows,
+    optional_positive,
+    resolve_guarantee,
+    resolve_kernel,
+    resolve_samples,
+)
 from .summary import Summary, describe_noise
 
 __all__ = ["StructuredModel"]
@@ -72,6 +82,7 @@ class StructuredModel(BaseEstimator):
             parameters={
                 "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
                 "operator_norm": norm,
+                "invalid_rows": INVALID_ROWS["ignore" if ignores_invalid(self) else "error"],
             },
         )
 
@@ -197,18 +208,23 @@ class StructuredModel(BaseEstimator):
         self
         """
         owner = type(self).__name__
-        matrices = _read("A", A, 3, owner)
-        targets = _read("Y", Y, 2, owner)
+        ignored, least = ignores_invalid(self), least_rows(self.neighbors)
+        matrices = _read("A", A, 3, owner, least, finite=not ignored)
+        targets = _read("Y", Y, 2, owner, least, finite=not ignored)
         if targets.shape != matrices.shape[:2]:
             raise ValueError(
                 f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
                 f"Got {matrices.shape} and {targets.shape} instead."
             )
         n_samples, n_outputs, n_features = matrices.shape
-        mechanism, certificate = self._plan(n_samples, n_features, n_outputs)
+        # The number of records counts where it is public.
+        mechanism, certificate = self._plan(max(1, n_samples), n_features, n_outputs)
         bounds = certificate.bounds
         limit = _target_limit(certificate)
-        records = StructuredRecords(matrices, targets, bounds.operator_norm, target_limit=limit)
+        if ignored:
+            matrices, targets = _without_invalid(matrices, targets)
+        with unwarned():
+            records = StructuredRecords(matrices, targets, bounds.operator_norm, target_limit=limit)
         objective = StructuredObjective(
             records, bounds.loss, bounds.alpha, divisor=bounds.n_samples
         )
@@ -225,7 +241,8 @@ class StructuredModel(BaseEstimator):
                 neighbors=certificate.neighbors,
             )
         released: dict[str, Any] = {}
-        theta = mechanism.release(objective, certificate, noise, released)
+        with unwarned():
+            theta = mechanism.release(objective, certificate, noise, released)
         bound = certificate.parameters["coef_bound"]
         if bound is not None:  # a projection of what was released: no privacy cost
             theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
@@ -256,7 +273,7 @@ class StructuredModel(BaseEstimator):
             raise ValueError(
                 f"A has {matrices.shape[2]} features, but {owner} is expecting {self.n_features_in_} features as input."
             )
-        return matrices @ self.coef_
+        return finite_predictions(matrices, self.coef_)
 
     def score(self, A: ArrayLike, Y: ArrayLike) -> float:
         """Return minus the mean loss: larger is better."""
@@ -318,7 +335,15 @@ def _target_limit(certificate: Certificate) -> float:
     return float(bounds.target_reach(terms["objective"].largest / n))
 
 
-def _read(name: str, data: Any, axes: int, owner: str) -> Array:
+def _without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
+    """Return records with zeros in place of every one that holds NaN or infinity: their gradient is 0 everywhere."""
+    valid = np.asarray(np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(targets).all(axis=1))
+    return np.where(valid[:, None, None], matrices, 0.0), np.where(valid[:, None], targets, 0.0)
+
+
+def _read(
+    name: str, data: Any, axes: int, owner: str, least: int = 1, finite: bool = True
+) -> Array:
     """Return checked float64 data; errors never quote a value."""
     shape = {2: "(n, m)", 3: "(n, m, d)"}[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
@@ -329,13 +354,16 @@ def _read(name: str, data: Any, axes: int, owner: str) -> Array:
         )
     try:
         kind = np.asarray(data)
+        if not finite:
+            kind = loosen(kind)
         if kind.dtype.kind not in "fiub":
             raise TypeError(problem)
-        array = np.asarray(kind, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            array = np.asarray(kind, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{problem} Got another type instead.") from None
-    if array.ndim != axes or 0 in array.shape:
+    if array.ndim != axes or 0 in array.shape[1:] or len(array) < least:
         raise ValueError(f"{problem} Got shape {array.shape} instead.")
-    if not np.isfinite(array).all():
+    if finite and not np.isfinite(array).all():
         raise ValueError(f"{problem} Got NaN or infinity instead.")
     return array

@@ -56,6 +56,9 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
     mechanism : str or Mechanism, default="auto"
         How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
         "auto" takes the one of the first three with the smallest predicted risk, from public facts.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a row with NaN or infinity. "error" refuses the data, which is visible and not covered by the
+        guarantee; "ignore" counts it as a fixed public record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -107,6 +110,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         coef_bound: float | None = None,
         kernel: Any = "logistic",
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -126,6 +130,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         self.coef_bound = coef_bound
         self.kernel = kernel
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -92,6 +92,10 @@ class DPRobustClassifier(PrivateLinearClassifier):
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Records are no longer of rank one, so output perturbation it is.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
+        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
+        record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -136,6 +140,7 @@ class DPRobustClassifier(PrivateLinearClassifier):
         coef_bound: float | None = None,
         classes: Any = None,
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -156,6 +161,7 @@ class DPRobustClassifier(PrivateLinearClassifier):
         self.coef_bound = coef_bound
         self.classes = classes
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

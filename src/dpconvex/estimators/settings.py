@@ -72,6 +72,35 @@ def resolve_samples(neighbors: Any, nominal_samples: Any, n_samples: int, owner:
     return int(nominal_samples)
 
 
+# What a certificate says about rows with NaN, infinity or a label that is not in the label set.
+INVALID_ROWS = {
+    "error": "error: whether every row was valid is visible, and not covered",
+    "ignore": "ignore: an invalid row counts as a fixed public record of weight 0",
+}
+
+
+def ignores_invalid(model: Any) -> bool:
+    """Return whether invalid rows count as a fixed record; classifiers must declare their labels then."""
+    owner, value = type(model).__name__, model.invalid_rows
+    if not (isinstance(value, str) and value in INVALID_ROWS):
+        raise ValueError(
+            f"The 'invalid_rows' parameter of {owner} must be one of {list(INVALID_ROWS)}. Got {value!r} instead."
+        )
+    if value == "error":
+        return False
+    if getattr(model, "classes", ()) is None:
+        raise ValueError(
+            f"The 'classes' parameter of {owner} must list the labels with invalid_rows='ignore': a label set that is "
+            "read from the target depends on it. Got None instead. Write classes=[0, 1], for instance."
+        )
+    return True
+
+
+def least_rows(neighbors: Any) -> int:
+    """Return how many rows a fit needs: none where their number is private, and one where it is public."""
+    return 0 if isinstance(neighbors, str) and neighbors == "add_or_remove_one" else 1
+
+
 def positive(name: str, value: Any, owner: str, unit: float = 1.0, optional: bool = False) -> float:
     """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
     low, high = SMALLEST * unit, LARGEST * unit

@@ -43,6 +43,9 @@ class DPMedian(StructuredModel):
         Smoothing kernel.
     mechanism : {"auto", "objective", "gradient"} or Mechanism
         How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a record with NaN or infinity. "error" refuses the data, which is visible and not covered by the
+        guarantee; "ignore" counts it as a fixed public record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -61,6 +64,8 @@ class DPMedian(StructuredModel):
 
     Notes
     -----
+    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
+
     Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all parameters.
 
     Examples
@@ -86,6 +91,7 @@ class DPMedian(StructuredModel):
         coef_bound: float | None = None,
         kernel: Any = "gaussian",
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -101,6 +107,7 @@ class DPMedian(StructuredModel):
         self.coef_bound = coef_bound
         self.kernel = kernel
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
@@ -123,8 +130,8 @@ class DPPiecewiseLinear(StructuredModel):
         The numbers b_p; 0 by default.
     operator_norm : float, default=1.0
         Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, targets included.
-    epsilon, delta, mu, neighbors, nominal_samples, alpha, bandwidth, coef_bound, kernel, mechanism, ledger, \
-    random_state, verbose
+    epsilon, delta, mu, neighbors, nominal_samples, alpha, bandwidth, coef_bound, kernel, mechanism, \
+    invalid_rows, ledger, random_state, verbose
         As for :class:`DPMedian`.
 
     Attributes
@@ -134,6 +141,8 @@ class DPPiecewiseLinear(StructuredModel):
 
     Notes
     -----
+    An invalid record that is ignored becomes zeros, matrix and targets: its loss is the same for all coefficients.
+
     Privacy: public are the shape of A (a nominal number of records under add-or-remove-one) and all parameters.
 
     Examples
@@ -160,6 +169,7 @@ class DPPiecewiseLinear(StructuredModel):
         coef_bound: float | None = None,
         kernel: Any = "gaussian",
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -177,6 +187,7 @@ class DPPiecewiseLinear(StructuredModel):
         self.coef_bound = coef_bound
         self.kernel = kernel
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn import config_context
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from dpconvex.engine.partitions import Clean, loosen
 
 from .labels import missing_labels
 
@@ -32,8 +34,11 @@ _SAFE = (
 )
 
 
-def _check_columns(X: Any, owner: str) -> None:
-    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown."""
+def _check_columns(X: Any, owner: str, loose: bool = False) -> None:
+    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
+
+    With ``loose`` columns of Python objects pass: what they are taken for depends on values.
+    """
     import narwhals as nw
 
     if nw.dependencies.is_polars_lazyframe(X):
@@ -48,6 +53,9 @@ def _check_columns(X: Any, owner: str) -> None:
         raise ValueError(
             f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
         ) from None
+    if loose and hasattr(X, "iloc"):
+        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
+        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
     allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
     wrong = [
         name
@@ -100,9 +108,9 @@ def _check_container(name: str, data: Any, owner: str) -> None:
         )
 
 
-def _check_table(X: Any, owner: str) -> None:
+def _check_table(X: Any, owner: str, loose: bool = False) -> None:
     _check_container("X", X, owner)
-    _check_columns(X, owner)
+    _check_columns(X, owner, loose)
     _check_kind("X", X, owner)
 
 
@@ -116,19 +124,29 @@ def _validating() -> Iterator[None]:
         yield
 
 
-def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return X (float32 or float64, uncopied where possible) and y after all checks of the data."""
+def read_training(
+    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
+
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
+    """
     owner = type(estimator).__name__
     if is_partitioned(X) or is_partitioned(y):
-        return read_partitions(estimator, X, y, **options)
-    _check_table(X, owner)
+        return read_partitions(estimator, X, y, clean, least, **options)
+    nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
+    _check_table(X, owner, loose=clean is not None or nothing)
     _check_container("y", y, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
         _check_kind("y", y, owner)
     try:
         with _validating():
-            X, y = validate_data(estimator, X, y, dtype=_FLOATS, ensure_min_samples=1, **options)
+            if clean is not None:
+                return _read_marked(estimator, X, y, clean, least, numeric)
+            X, y = validate_data(
+                estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, **options
+            )
     except (ValueError, OverflowError, TypeError) as error:
         wrong = "y" if numeric and not _converts(y) else "X"
         problem = _without_values(error, owner, wrong, labels=not numeric)
@@ -138,6 +156,29 @@ def read_training(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[np.nd
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
     raise problem
+
+
+def _read_marked(
+    estimator: Any, X: Any, y: Any, clean: Clean, least: int, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
+    owner = type(estimator).__name__
+    if y is None:
+        raise ValueError(
+            f"This {owner} estimator requires y to be passed, but the target y is None."
+        )
+    # Objects stay objects: next to text, numpy would make text of numbers.
+    X = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    X = validate_data(
+        estimator, X, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
+    )
+    if isinstance(y, (list, tuple)):
+        y = np.asarray(y, dtype=object)
+    column = column_or_1d(np.asarray(y))
+    check_consistent_length(X, column)
+    if numeric:
+        _check_kind("y", column, owner)
+    return X, clean(X, column)
 
 
 def _converts(y: Any) -> bool:
@@ -154,19 +195,21 @@ def is_partitioned(data: Any) -> bool:
     return type(data).__module__.split(".")[0] == "dask"
 
 
-def read_partitions(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+def read_partitions(
+    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+) -> tuple[Any, Any]:
     """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
     from dpconvex.engine.dask import DaskTable
 
     owner = type(estimator).__name__
     columns = getattr(X, "columns", None)
     if columns is not None:
-        _check_columns(X._meta, owner)
+        _check_columns(X._meta, owner, loose=clean is not None)
     _check_kind("X", X, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
         _check_kind("y", y, owner)
-    table = DaskTable(X, y, owner, numeric)
+    table = DaskTable(X, y, owner, numeric, clean, least)
     # A row of zeros under the same names: scikit-learn notes names and number of columns.
     example: Any = np.zeros((1, table.shape[1]))
     if columns is not None:

@@ -55,6 +55,7 @@ class PrivateTiltedModel(PrivateLinearModel):
             neighbors=self.neighbors,
             tilt=at_least_zero("tilt", self.tilt, owner),
             coef_bound=facts.parameters["coef_bound"],
+            void_rows=facts.void_rows,
         )
         given = optional_positive("alpha", self.alpha, owner)
         alpha, wall, _ = tilted_penalty(bounds, facts.guarantee, parameters, given, **population)
@@ -136,6 +137,10 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Only output perturbation has a proof here.
+    invalid_rows : {"error", "ignore"}
+        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
+        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
+        record of loss 0.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -177,6 +182,7 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         coef_bound: float | None = None,
         classes: Any = None,
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -195,6 +201,7 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         self.coef_bound = coef_bound
         self.classes = classes
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
@@ -247,7 +254,7 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         Public range of the target; values beyond are clipped. (-1, 1) by default.
     epsilon, delta, mu, neighbors, nominal_samples, feature_bounds, row_norm, fit_intercept, alpha, coef_bound
         As in :class:`DPTiltedClassifier`.
-    mechanism, ledger, random_state, verbose
+    mechanism, invalid_rows, ledger, random_state, verbose
         As in :class:`DPTiltedClassifier`.
 
     Attributes
@@ -290,6 +297,7 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         alpha: float | None = None,
         coef_bound: float | None = None,
         mechanism: Any = "auto",
+        invalid_rows: str = "error",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -308,6 +316,7 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         self.alpha = alpha
         self.coef_bound = coef_bound
         self.mechanism = mechanism
+        self.invalid_rows = invalid_rows
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

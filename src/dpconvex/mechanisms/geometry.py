@@ -53,9 +53,9 @@ class Coordinates:
     stretch: float = 1.0
 
     def weights(self, block: Array, w: Array) -> Array:
-        """Return the influence weights of mapped rows, rounded to the safe side."""
+        """Return the influence weights of mapped rows, rounded to the safe side; void rows keep their 0."""
         lengths = self.lengths(block @ self.matrix.T)
-        return np.minimum(1.0, self.influence / np.maximum(lengths, 1e-300))
+        return np.where(w > 0, np.minimum(1.0, self.influence / np.maximum(lengths, 1e-300)), 0.0)
 
     def lengths(self, placed: Array) -> Array:
         """Return ``||u||`` of rows ``(1, u)``, rounded up."""

@@ -177,7 +177,7 @@ class CostlyAdversaryObjective:
         from dpconvex.solvers.minimax import SaddleProblem
 
         block, y, w = self.rows.mapped()
-        scale = np.sqrt(w / self.divisor)[:, None]
+        scale = np.sqrt(np.where(w > 0, w, 1.0) / self.divisor)[:, None]
         count, width = len(y), self.dim - self._lead
         loss, cost, lead = self.loss, self.cost, self._lead
 

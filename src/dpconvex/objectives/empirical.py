@@ -202,7 +202,7 @@ class EmpiricalObjective:
     def margin_size(self, theta: Array) -> float:
         """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
         (total,) = self._sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
-        return self.rows.mean_target_size + float(total) / self.n_rows
+        return self.rows.mean_target_size + float(total) / max(1, self.n_rows)
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""

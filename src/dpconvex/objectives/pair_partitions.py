@@ -35,7 +35,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     Parameters
     ----------
     rows : DaskRows
-        Bounded rows without constant column; targets above 0 are positive.
+        Bounded rows without constant column; targets above 0 are positive, below 0 negative, and void rows have 0.
     loss, alpha, min_positive, min_negative, linear, row_norm
         As for `PairwiseObjective`.
 
@@ -85,9 +85,16 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         return int(ahead), int(behind)
 
     def sum(self, function: Any) -> tuple[Any, ...]:
-        """Add ``function(block, y, w)`` over blocks of all rows, with labels +1 and -1 and weights of 1."""
+        """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
         changed = _Changed(self._changes)
-        return tuple(self.rows.sum(lambda block, y, w: function(changed(block), y, w)))
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            there = y != 0  # void rows belong to no class
+            if not there.all():
+                block, y, w = block[there], y[there], w[there]
+            return tuple(function(changed(block), y, w))
+
+        return tuple(self.rows.sum(part))
 
     def _change_rows(self, function: Any) -> None:
         self._changes = (*self._changes, function)
@@ -191,15 +198,14 @@ class _Changed:
 
 
 def _count(rows: MemoryRows) -> tuple[int, int]:
-    ahead = int(np.count_nonzero(rows.targets > 0))
-    return ahead, rows.n_rows - ahead
+    return int(np.count_nonzero(rows.targets > 0)), int(np.count_nonzero(rows.targets < 0))
 
 
 def _classes(rows: MemoryRows, changed: _Changed) -> tuple[Array, Array]:
     """Return the rows of both classes of a partition."""
     mapped, y, _ = rows.mapped()
     mapped = changed(mapped)
-    return mapped[y > 0], mapped[~(y > 0)]
+    return mapped[y > 0], mapped[y < 0]
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,7 @@ class _Collect:
 
     def __call__(self, block: Array, y: Array, w: Array) -> tuple[CellMoments, CellMoments]:
         scores = self.changed(block) @ self.w
-        return CellMoments.of(scores[y > 0]), CellMoments.of(scores[~(y > 0)])
+        return CellMoments.of(scores[y > 0]), CellMoments.of(scores[y < 0])
 
 
 @dataclass(frozen=True)
@@ -261,8 +267,8 @@ class _Combine:
 
     def __call__(self, block: Array, y: Array, w: Array) -> tuple[Array]:
         block = self.changed(block)
-        scores, multiples = block @ self.w, np.empty(len(block))
-        for which, slopes in ((y > 0, self.ahead), (~(y > 0), self.behind)):
+        scores, multiples = block @ self.w, np.zeros(len(block))
+        for which, slopes in ((y > 0, self.ahead), (y < 0, self.behind)):
             multiples[which] = slopes(scores[which])
         return (combine(block, multiples),)
 

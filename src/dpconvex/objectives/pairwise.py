@@ -38,7 +38,7 @@ class PairwiseObjective:
     rows : array of shape (n, d), or an engine with ``mapped()``
         Bounded rows without constant column.
     positive : array of bool, shape (n,)
-        Which rows are positive; read from the engine's targets if None.
+        Which rows are positive; read from the engine's targets if None, where void rows belong to no class.
     loss : pairwise loss
         Of the score difference.
     alpha : float
@@ -67,14 +67,16 @@ class PairwiseObjective:
         row_norm: float | None = None,
     ) -> None:
         self.row_map = getattr(rows, "row_map", None)
+        weights = None
         if hasattr(rows, "mapped"):
-            mapped, targets, _ = rows.mapped()
+            mapped, targets, weights = rows.mapped()
             positive = targets > 0 if positive is None else positive
             rows = mapped
         X = np.asarray(rows, dtype=np.float64)
         which = np.asarray(positive, dtype=bool)
-        self.positives = np.ascontiguousarray(X[which])
-        self.negatives = np.ascontiguousarray(X[~which])
+        there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
+        self.positives = np.ascontiguousarray(X[which & there])
+        self.negatives = np.ascontiguousarray(X[~which & there])
         self.loss = loss
         self.alpha = float(alpha)
         self.dim = X.shape[1]
@@ -170,12 +172,12 @@ class PairwiseObjective:
         return other
 
     def sum(self, function: Any) -> tuple[Any, ...]:
-        """Add ``function(block, y, w)`` over blocks of all rows, with labels +1 and -1 and weights of 1."""
+        """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
         step = block_rows(self.dim)
 
         def parts() -> Iterator[tuple[Any, ...]]:
             for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
-                for start in range(0, len(rows), step):
+                for start in range(0, max(1, len(rows)), step):
                     block = rows[start : start + step]
                     yield function(block, np.full(len(block), label), np.ones(len(block)))
 
@@ -224,6 +226,8 @@ class PairwiseObjective:
         return piece_sums(s, t, pieces), piece_sums(t, s, pieces, mirrored=True)
 
     def _total(self, s: Array, t: Array) -> float:
+        if s.size == 0 or t.size == 0:
+            return 0.0
         pieces = self.loss.pieces
         if pieces is None:
             return float(self.loss.scale * logistic_sums(-s, -t, "value").sum())

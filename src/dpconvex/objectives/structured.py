@@ -101,7 +101,7 @@ class StructuredRecords:
         self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
             sizes = np.abs(self.targets).max(axis=1) * np.sqrt(self.outputs)
-            self.mean_target_size = float(sizes.mean())
+            self.mean_target_size = float(sizes.sum()) / max(1, self.n_rows)
 
     @property
     def flat(self) -> Array:
@@ -134,7 +134,9 @@ class StructuredRecords:
 
 
 def _shrink(norms: Array, limit: float) -> Array:
-    with np.errstate(divide="ignore"):
+    with np.errstate(
+        divide="ignore", over="ignore"
+    ):  # of a record of zeros, or of numbers near them
         return np.minimum(1.0, limit / norms)
 
 
@@ -234,7 +236,7 @@ class StructuredObjective:
 
     def margin_size(self, theta: Array) -> float:
         """Mean size of the residuals: the scale on which F varies."""
-        return float(np.abs(self.records.residuals(theta)).mean())
+        return float(np.abs(self.records.residuals(theta)).mean()) if self.n_rows else 0.0
 
     def with_linear(self, linear: npt.ArrayLike) -> StructuredObjective:
         """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""

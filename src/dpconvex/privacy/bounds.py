@@ -132,6 +132,8 @@ class Bounds:
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as plain data."""
         facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        if not facts.get("void_rows"):  # a fact that certificates without it do not state
+            facts.pop("void_rows", None)
         return {"kind": type(self).__name__, **facts}
 
     def _check_shared(self) -> None:
@@ -149,6 +151,13 @@ def _check_count(name: str, owner: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(
             f"The '{name}' parameter of {owner} must be an integer of at least {least}. Got {value!r} instead."
+        )
+
+
+def _check_void(value: object, owner: str) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(
+            f"The 'void_rows' parameter of {owner} must be True or False. Got {value!r} instead."
         )
 
 
@@ -181,6 +190,8 @@ class LinearBounds(Bounds):
         Strength of the penalty ``(alpha/2) ||theta||^2``.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
+    void_rows : bool
+        Whether a record may have weight 0, as invalid rows that are ignored have.
 
     Examples
     --------
@@ -198,6 +209,7 @@ class LinearBounds(Bounds):
     fit_intercept: bool = True
     alpha: float = 0.0
     neighbors: str = "replace_one"
+    void_rows: bool = False
 
     def __post_init__(self) -> None:
         self._check_shared()
@@ -212,6 +224,7 @@ class LinearBounds(Bounds):
                 "The 'fit_intercept' parameter of LinearBounds must be True or False. "
                 f"Got {self.fit_intercept!r} instead."
             )
+        _check_void(self.void_rows, "LinearBounds")
 
     @property
     def dimension(self) -> int:
@@ -331,7 +344,7 @@ class LinearBounds(Bounds):
         influence : float, optional
             Influence bound U in the coordinates that are used; the rows' own by default.
         least_weight : float, optional
-            Smallest weight ``w_min`` a record can have in these coordinates.
+            Smallest weight ``w_min`` a record can have in these coordinates; 0 whatever is given with ``void_rows``.
 
         Returns
         -------
@@ -342,6 +355,8 @@ class LinearBounds(Bounds):
             influence = min(self.row_norm, self.max_norm)
         if least_weight is None:
             least_weight = min(1.0, self.row_norm / self.max_norm)
+        if self.void_rows:
+            least_weight = 0.0
         low, high = self.loss.slope_range
         middle, half = abs(low + high) / 2, (high - low) / 2
         reach = math.sqrt(self.fit_intercept + influence**2)

@@ -7,6 +7,16 @@ The objective is
 Public are n, d, the rows' bounds and lower bounds ``m+, m- >= 1`` on the class counts. The counts themselves are
 private: a replaced record may change its label, which changes the normaliser as well. Because the normaliser is never
 below ``m+ m-``, a data set with fewer records of a class than was claimed is protected all the same.
+
+A record may also belong to no class, as invalid rows that are ignored do: it is in no pair and in no count, and a
+replacement may take a record out of its class or into one, with public labels too. With ``g_i`` the mean over
+``max(n-, m-)`` of the gradients of the pairs of positive record i: taking out record k changes the gradient by
+``(mean of the other g_i - g_k) / n+`` if ``n+ > m+``, and by ``g_k / m+ <= L D / m+`` otherwise. Two pairs with the
+same negative record have gradients ``s (x_i - x_j)`` and ``s' (x_k - x_j)``, slopes within L of 0, so that the first
+is at most ``2 L D / (m+ + 1)``; where the loss is monotone, slopes share their sign, the difference is largest with
+slopes 0 or L, hence at most ``L D``, and the first at most ``L D / (m+ + 1)``. Both are within
+``gradient_sensitivity``, labels private or not, and so for the other class. The Hessian gains and loses at most
+``c D^2 / m+`` of trace, one of the two terms of ``curvature_ratio``.
 """
 
 from __future__ import annotations

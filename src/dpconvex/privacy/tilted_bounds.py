@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .bounds import _KINDS, Bounds, LinearBounds
+from .bounds import _KINDS, Bounds, LinearBounds, _check_void
 from .guarantees import check_number
 
 __all__ = ["TiltedBounds"]
@@ -43,7 +43,10 @@ class TiltedBounds(Bounds):
     Why R: a minimiser has ``alpha ||theta|| + K max(0, ||theta|| - B) = ||sum_i p_i g_i|| <= L``, and
     ``F(theta) <= F(0) <= l0``. Why r: a record weighted
     by ``w <= 1`` has ``w loss(z) <= w loss(0) + w slope |z| <= l0 + L R``, and no loss is below 0. The minimum
-    is taken where the loss never increases in ``y z``; elsewhere 0 stands for it.
+    is taken where the loss never increases in ``y z``; elsewhere, and with ``void_rows``, 0 stands for it: a record of
+    weight 0 has the weighted loss 0 and gradient 0 everywhere. With 0 in the range the proof above holds for it word
+    for word: any record's exponent exceeds another's by at most ``t r``, so ``q <= C / (C + n - 1)``; its gradient 0 is
+    no longer than L; and ``F(theta) <= F(0) <= l0`` and ``F(theta) >= (alpha/2) ||theta||^2`` still give R.
 
     Parameters
     ----------
@@ -56,6 +59,8 @@ class TiltedBounds(Bounds):
         0 is the mean of losses; towards infinity it becomes the largest loss.
     coef_bound : float, optional
         ``B``, where the wall begins; no wall by default.
+    void_rows : bool
+        Whether a record may have weight 0, as invalid rows that are ignored have.
 
     Examples
     --------
@@ -78,6 +83,7 @@ class TiltedBounds(Bounds):
     neighbors: str = "replace_one"
     tilt: float = 1.0
     coef_bound: float | None = None
+    void_rows: bool = False
 
     def __post_init__(self) -> None:
         self._check_shared()
@@ -105,6 +111,7 @@ class TiltedBounds(Bounds):
                 "The 'loss' parameter of TiltedBounds must never be negative. "
                 f"Got {type(self.loss).__name__}, which is, instead. Add a constant to it."
             )
+        _check_void(self.void_rows, "TiltedBounds")
         _ = self.record  # checks the fields that it shares
 
     @property
@@ -184,7 +191,8 @@ class TiltedBounds(Bounds):
         margin = math.hypot(self.fit_intercept, self.max_norm) * self.radius
         losses = self.loss.value(_TARGETS, _SIDES * margin)
         falls = self.loss.kind == "margin" and self.loss.slope_range[1] <= 0
-        return float(np.max(losses) - (np.min(losses) if falls else 0.0))
+        lowest = np.min(losses) if falls and not self.void_rows else 0.0
+        return float(np.max(losses) - lowest)
 
     @property
     def largest_weight(self) -> float:

@@ -235,7 +235,8 @@ def _effect_plot(model: Any, spread: Uncertainty | None) -> str | None:
     if bounds is None or len(coef) > 1 or coef.shape[1] > _MOST_BARS:
         return None
     width = bounds[1] - bounds[0]
-    values = coef[0] * width
+    with np.errstate(over="ignore"):  # a stranger's file; infinite effects are not drawn
+        values = coef[0] * width
     exact = spread is not None and spread.exact
     spreads = (spread.coef * width).tolist() if spread is not None and exact else None
     names = feature_names(model)

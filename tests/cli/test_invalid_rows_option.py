@@ -1,0 +1,136 @@
+"""--invalid-rows ignore, tables without rows, and progress that counts nothing private."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dpconvex.cli import fit as fit_command
+from dpconvex.cli import partitions
+from dpconvex.estimators.private_linear import PrivateLinearModel
+
+BOUNDS = "[features]\na = [-1, 1]\nb = [-1, 1]\n\n[target]\nt = [0, 4]\n"
+ENGINES = [["--engine", "memory"], ["--engine", "dask"]]
+LABELS = ["--task", "logistic", "--classes", "0,1"]
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """What fits were given."""
+    found = []
+    release = PrivateLinearModel._release
+
+    def noted(self, X, y):
+        found.append((X.compute(), y.compute()) if hasattr(X, "compute") else (X, y))
+        release(self, X, y)
+
+    monkeypatch.setattr(PrivateLinearModel, "_release", noted)
+    return found
+
+
+def write(folder, name, columns):
+    (folder / "bounds.toml").write_text(BOUNDS)
+    table = pl.DataFrame(columns)
+    if name.endswith("csv"):
+        table.write_csv(folder / name)
+    else:
+        table.write_parquet(folder / name)
+
+
+def run(folder, name, *more):
+    return folder.run(
+        *("fit", name, "--feature-bounds", "bounds.toml", "--out", "out.json", "--json", *more)
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("more", [[], LABELS])
+def test_invalid_rows(folder, engine, more, seen):
+    rng = np.random.default_rng(0)
+    a = [f"{value:.3f}" for value in rng.uniform(-1, 1, 60)]
+    target = [str(value) for value in rng.integers(0, 2, 60)]
+    write(folder, "valid.csv", {"a": a, "b": a, "t": target})
+    a[3], a[4], a[5], a[6] = "", "inf", "text", "1e999"
+    target[8], target[9], target[10] = "", "2.5", "nothing"
+    write(folder, "invalid.csv", {"a": a, "b": a, "t": target})
+    assert run(folder, "valid.csv", *engine, *more).exit_code == 0
+    plain = run(folder, "invalid.csv", *engine, *more)
+    assert plain.exit_code == 2
+    result = run(folder, "invalid.csv", *engine, *more, "--invalid-rows", "ignore")
+    assert result.exit_code == 0, result.output
+    stated = json.loads(result.stdout)["certificate"]["parameters"]["invalid_rows"]
+    assert stated.startswith("ignore")
+    X, y = seen[-1]
+    assert len(X) == len(y) == 60
+    assert folder.run("verify", "out.json").exit_code == 0
+    certified = folder.run(
+        *("certify", "--n-samples", 60, "--feature-bounds", "bounds.toml", "--json"),
+        *("--invalid-rows", "ignore", *more),
+    )
+    assert json.loads(certified.stdout) == json.loads(result.stdout)["certificate"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_without_any_value_counts(folder, engine, seen):
+    """Else the public number of rows told that a record was replaced by nothing."""
+    (folder / "bounds.toml").write_text(BOUNDS)
+    counts = []
+    for row in ("0.1,0.2,3", ",,", ""):
+        (folder / "data.csv").write_text("a,b,t\n" + "0.5,0.5,1\n" * 20 + row + "\n")
+        assert run(folder, "data.csv", *engine, "--invalid-rows", "ignore").exit_code == 0
+        counts.append(len(seen[-1][0]))
+    assert counts == [21, 21, 21]
+
+
+def test_the_label_set_must_be_declared(folder):
+    write(folder, "data.csv", {"a": [0.1, 0.2], "b": [0.1, 0.2], "t": [0, 1]})
+    result = run(folder, "data.csv", "--task", "logistic", "--invalid-rows", "ignore")
+    assert result.exit_code == 2
+    assert "'classes'" in result.stderr
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("more", [[], LABELS])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ignored", ["error", "ignore"])
+def test_no_rows(folder, engine, more, ending, ignored):
+    name = f"data.{ending}"
+    nothing = pl.Series([], dtype=pl.Float64)
+    labels = nothing.cast(pl.Int64) if more else nothing
+    write(folder, name, {"a": nothing, "b": nothing, "t": labels})
+    private = ["--neighbors", "add_or_remove_one", "--nominal-samples", "50"]
+    more = [*engine, *more, "--invalid-rows", ignored]
+    result = run(folder, name, *more, *private)
+    assert result.exit_code == 0, result.output
+    assert run(folder, name, *more).exit_code == 2
+
+
+def test_progress_does_not_count_passes(folder, monkeypatch):
+    """Two tables of one shape on which the solver needs different numbers of passes look alike."""
+    said = []
+
+    class Screen:
+        def __enter__(self):
+            return said[-1].append
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(fit_command, "progress", lambda message: Screen())
+    monkeypatch.setattr(partitions, "FEWEST_BYTES", 200)
+    monkeypatch.setattr(partitions, "COPIES", 1 << 24)
+    rng = np.random.default_rng(0)
+    a = rng.uniform(-1, 1, 200).round(3)
+    for target in (np.full(200, 1.5), np.where(a > 0, 9e5, -9e5).round(3)):
+        said.append([])
+        write(folder, "data.csv", {"a": a, "b": -a, "t": target})
+        options = ["--engine", "dask", "--mechanism", "output"]
+        assert run(folder, "data.csv", *options).exit_code == 0
+    steps = [message.split()[1] for message in said[0] if message.startswith("Reading")]
+    assert steps == [str(part) for part in range(1, len(steps) + 1)]
+    assert [message for message in said[0] if message == "Fitting"] == ["Fitting"]
+    assert {message.split(":")[0] for message in said[1]} == {"Reading", "Fitting"}
+    assert said[1].count("Fitting") == 1

@@ -1,0 +1,103 @@
+"""Every estimator with every mechanism it offers, small enough to be fitted hundreds of times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPMedian,
+    DPNewsvendor,
+    DPPiecewiseLinear,
+    DPQuantileRegressor,
+    DPRobustClassifier,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+)
+from dpconvex.mechanisms import NoisySGD
+from dpconvex.mechanisms.gradient import NoisyGradientDescent
+from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
+
+SUMS = {
+    "objective": {"mechanism": "objective"},
+    "output": {"mechanism": "output"},
+    "gradient": {"mechanism": "gradient"},
+    "plain gradient": {"mechanism": NoisyGradientDescent(geometry="given", steps=5)},
+}
+RECORDS = {
+    "sgd": {"mechanism": NoisySGD(steps=50)},
+    "phased-erm": {"mechanism": "phased-erm"},
+    "phased-sgd": {"mechanism": "phased-sgd"},
+}
+LABELS = [0, 1]
+
+
+def _regression(kind, choices, **more):
+    return {
+        f"{kind.__name__} {name}": lambda choice=choice: kind(
+            epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(-2, 2), **choice, **more
+        )
+        for name, choice in choices.items()
+    }
+
+
+def _classification(kind, choices, **more):
+    return {
+        f"{kind.__name__} {name}": lambda choice=choice: kind(
+            epsilon=1.0, feature_bounds=(-1, 1), classes=LABELS, **choice, **more
+        )
+        for name, choice in choices.items()
+    }
+
+
+def _matrices(kind):
+    return {
+        f"{kind.__name__} objective": lambda: kind(epsilon=1.0, mechanism="objective"),
+        f"{kind.__name__} gradient": lambda: kind(
+            epsilon=1.0, mechanism=StructuredGradientDescent(steps=5)
+        ),
+    }
+
+
+REGRESSIONS = {
+    **_regression(DPQuantileRegressor, {**SUMS, **RECORDS}, quantile=0.7),
+    **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
+    **_regression(DPTiltedRegressor, {"output": {}}),
+}
+CLASSIFICATIONS = {
+    **_classification(DPLogisticRegression, {**SUMS, **RECORDS}),
+    **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
+    **_classification(DPTiltedClassifier, {"output": {}}),
+    **_classification(
+        DPRobustClassifier,
+        {"l2": {}, "linf": {"norm": "linf"}, "cost": {"cost": 300.0, "alpha": 0.05}},
+    ),
+}
+AUCS = _classification(
+    DPAUCClassifier,
+    {
+        "moments": {"mechanism": "moments"},
+        "objective": {"mechanism": "objective", "min_positive": 5, "min_negative": 5},
+        "pure": {"mechanism": "objective", "delta": 0, "alpha": 50.0},
+        "output": {"mechanism": "output", "loss": "hinge"},
+        "squared": {"mechanism": "output", "loss": "squared"},
+        "gradient": {"mechanism": "gradient"},
+    },
+)
+MATRICES = {**_matrices(DPMedian), **_matrices(DPPiecewiseLinear)}
+TABLES = {**REGRESSIONS, **CLASSIFICATIONS, **AUCS}
+ALL = {**TABLES, **MATRICES}
+
+
+def training_data(name, rows=24, columns=2, seed=0):
+    """Return features and target that the estimator of this name takes."""
+    rng = np.random.default_rng(seed)
+    if name in MATRICES:
+        return rng.uniform(-1, 1, (rows, 2, columns)), rng.uniform(-1, 1, (rows, 2))
+    X = rng.uniform(-1, 1, (rows, columns))
+    noise = rng.normal(0, 0.3, rows)
+    if name in REGRESSIONS:
+        return X, X.sum(axis=1) + noise
+    return X, (X.sum(axis=1) + noise > 0).astype(np.int64)

@@ -1,0 +1,345 @@
+"""With invalid_rows="ignore" nothing but the paid release depends on values; without rows a private number fits."""
+
+import warnings
+
+import numpy as np
+import pytest
+from all_fits import (
+    ALL,
+    AUCS,
+    CLASSIFICATIONS,
+    LABELS,
+    MATRICES,
+    REGRESSIONS,
+    TABLES,
+    training_data,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex import (
+    DPLogisticRegression,
+    DPMedian,
+    DPQuantileRegressor,
+    DPTiltedClassifier,
+    load_model,
+    save_model,
+)
+from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.estimators import private_linear
+from dpconvex.objectives.slopes import WeightedSlope
+
+PROFILE = settings(max_examples=25, derandomize=True, deadline=None)
+ODD = [np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e300, 1e140, 5e-324, -5e-324, 1e-160, 0.0, 0.4]
+# Estimators whose relation may be add-or-remove-one.
+PRIVATE_NUMBER = [
+    name
+    for name in [*REGRESSIONS, *CLASSIFICATIONS, *MATRICES]
+    if not any(word in name for word in ("Tilted", "cost", "sgd", "phased"))
+]
+
+
+def fitted(name, X, y, **more):
+    return ALL[name]().set_params(invalid_rows="ignore", random_state=3, **more).fit(X, y)
+
+
+def same(first, second):
+    assert np.array_equal(first.coef_, second.coef_)
+    assert np.array_equal(first.intercept_, second.intercept_)
+    assert first.certificate_ == second.certificate_
+
+
+def spoiled(name, X, y, how):
+    """Return data whose rows 2, 5 and 11 are invalid in one of several ways."""
+    X, y = X.copy(), np.array(y, dtype=float)
+    for row, value in zip((2, 5, 11), (np.nan, np.inf, -np.inf), strict=True):
+        if how == "features":
+            X[row].flat[0] = value
+        elif how == "target":
+            y[row] = value
+        else:
+            X[row], y[row] = value, np.nan
+    if how == "target" and name in TABLES and name not in REGRESSIONS:
+        y[[2, 5]] = 7, 0.5  # labels that were not declared
+        X[5] = 1e308
+    return X, y
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_invalid_rows_act_as_the_fixed_record(name, monkeypatch):
+    X, y = training_data(name)
+    first = fitted(name, *spoiled(name, X, y, "features"))
+    for how in ("target", "both"):
+        same(first, fitted(name, *spoiled(name, X, y, how)))
+    invalid = [2, 5, 11]
+    if name in MATRICES:  # zeros are a record like any other
+        X[invalid], y[invalid] = 0.0, 0.0
+        same(first, fitted(name, X, y))
+        return
+
+    def fixed(X, target, plan, owner):
+        """Features and target in the middle of their bounds, and weight 0, as documented."""
+        X, target = X.copy(), target.copy()
+        X[invalid], target[invalid] = plan.row_map.shift, plan.target_shift
+        rows = MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
+        weights = rows.weights
+        weights[invalid] = 0.0
+        return MemoryRows(
+            X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights
+        )
+
+    monkeypatch.setattr(private_linear, "map_rows", fixed)
+    same(first, fitted(name, X, y))
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(data=st.data())
+@PROFILE
+def test_no_exception_and_no_warning_depends_on_values(name, data):
+    X, y = training_data(name, rows=9)
+    seed = data.draw(st.integers(0, 2**31))
+    share = data.draw(st.sampled_from([0.05, 0.4, 1.0]))
+    values = data.draw(st.lists(st.one_of(st.sampled_from(ODD), st.floats()), min_size=1))
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random(X.shape) < share, rng.choice(values, X.shape), X)
+    if name in CLASSIFICATIONS or name in AUCS:
+        values = [0, 1, 2, 0.5, np.nan, np.inf, -1e300]
+    y = np.where(rng.random(y.shape) < share, rng.choice(values, y.shape), y)
+    more = {}
+    if name in TABLES and data.draw(st.booleans()):
+        more["feature_bounds"] = None
+    if name in PRIVATE_NUMBER and data.draw(st.booleans()):
+        more = {**more, "neighbors": "add_or_remove_one", "nominal_samples": 20}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fitted(name, X, y, **more)
+        prediction = model.predict(training_data(name, rows=3)[0])
+    assert np.isfinite(model.coef_).all()
+    assert len(prediction) == 3
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_rows_may_be_invalid(name):
+    X, y = training_data(name)
+    model = fitted(name, np.full_like(X, np.nan), y)
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("ignored", ["error", "ignore"])
+@pytest.mark.parametrize("name", PRIVATE_NUMBER)
+def test_no_rows_fit_where_their_number_is_private(name, ignored):
+    """One row fitted and none raised: whether the only record was there could be seen."""
+    X, y = training_data(name, columns=3)
+    model = ALL[name]().set_params(
+        neighbors="add_or_remove_one", nominal_samples=20, invalid_rows=ignored
+    )
+    none, one = model.fit(X[:0], y[:0]).certificate_, model.fit(X[:1], y[:1]).certificate_
+    assert none == one == model.certify(99, 3, *([2] if name in MATRICES else []))
+
+
+def test_frames_without_rows():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    model = DPQuantileRegressor(
+        neighbors="add_or_remove_one", nominal_samples=20, feature_bounds=(0, 1), random_state=0
+    )
+    expected = model.fit(np.empty((0, 2)), np.empty(0)).coef_
+    for frame in (
+        pd.DataFrame({"a": [], "b": []}),
+        pd.DataFrame(columns=["a", "b"]),  # of objects
+        pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Float64, "b": pl.Int8}),
+    ):
+        for target in (frame["a"], np.empty(0), []):
+            assert np.array_equal(model.fit(frame, target).coef_, expected)
+
+
+def test_poisson_batches_of_no_rows():
+    from dpconvex.mechanisms import NoisySGD
+
+    model = DPQuantileRegressor(
+        mechanism=NoisySGD(steps=50, sampling="poisson"),
+        neighbors="add_or_remove_one",
+        nominal_samples=20,
+        feature_bounds=(0, 1),
+    )
+    assert np.isfinite(model.fit(np.empty((0, 2)), np.empty(0)).coef_).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_rows_are_refused_where_their_number_is_public(name):
+    X, y = training_data(name)
+    for ignored in ("error", "ignore"):
+        with pytest.raises(ValueError, match=r"0 sample|shape"):
+            ALL[name]().set_params(invalid_rows=ignored).fit(X[:0], y[:0])
+
+
+@pytest.mark.parametrize("name", ["DPQuantileRegressor output", "DPLogisticRegression gradient"])
+def test_frames_and_lists(name):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    X, y = training_data(name)
+    X[3, 1], X[4, 0] = np.nan, np.inf
+    y = y.astype(object)
+    y[5] = None
+    expected = fitted(name, X, y)
+    missing = [[None if value != value else value for value in row] for row in X.tolist()]
+    same(expected, fitted(name, missing, list(y)))
+    names = ["a", "b"]
+    for frame, target in (
+        (pd.DataFrame(X, columns=names), pd.Series(y)),
+        (pd.DataFrame(X, columns=names).convert_dtypes(), pd.Series(y).convert_dtypes()),
+        (pd.DataFrame(missing, columns=names).astype(object), pd.Series(y)),
+        (pl.DataFrame(missing, schema=names, orient="row"), pl.Series(y.tolist())),
+    ):
+        model = fitted(name, frame, target)
+        same(expected, model)
+        assert list(model.feature_names_in_) == names
+
+
+def test_labels_of_text():
+    X, _ = training_data("DPLogisticRegression output")
+    y = np.array(["no", "yes"] * 12, dtype=object)
+    model = DPLogisticRegression(
+        classes=["no", "yes"], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0
+    )
+    expected = model.fit(X[2:], y[2:])
+    coef = expected.coef_
+    for wrong in (None, np.nan, 1, "maybe", [1, 2], b"no"):
+        spoilt = np.empty(24, dtype=object)
+        spoilt[:] = y
+        spoilt[0], spoilt[1] = wrong, "other"
+        found = model.fit(X, spoilt)
+        assert found.classes_.tolist() == ["no", "yes"]
+        # Two invalid rows count in n and nowhere else, so other numbers come out than without them.
+        assert not np.array_equal(found.coef_, coef)
+    with pytest.raises(TypeError, match="kind of its 'classes'"):
+        model.fit(X, np.zeros(24))
+
+
+def test_settings_are_checked():
+    X, y = training_data("DPLogisticRegression output")
+    with pytest.raises(ValueError, match="'invalid_rows' parameter of DPQuantileRegressor"):
+        DPQuantileRegressor(invalid_rows="drop").certify(10, 2)
+    with pytest.raises(ValueError, match="'invalid_rows' parameter of DPMedian"):
+        DPMedian(invalid_rows=None).certify(10, 2)
+    undeclared = DPLogisticRegression(invalid_rows="ignore")
+    for call in (lambda: undeclared.certify(10, 2), lambda: undeclared.fit(X, y)):
+        with pytest.raises(ValueError, match="'classes' parameter of DPLogisticRegression must"):
+            call()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_certificate_says_which(name):
+    for ignored, said in (("error", "visible"), ("ignore", "fixed public record")):
+        model = ALL[name]().set_params(invalid_rows=ignored)
+        certificate = model.certify(24, 2, *([2] if name in MATRICES else []))
+        assert said in certificate.parameters["invalid_rows"]
+        certificate.verify()
+        if name in REGRESSIONS or "Logistic" in name:
+            assert certificate.bounds.void_rows == (ignored == "ignore")
+            assert ("void_rows" in certificate.bounds.to_dict()) == (ignored == "ignore")
+
+
+def test_model_files(tmp_path):
+    import json
+
+    X, y = training_data("DPTiltedClassifier output")
+    for ignored in ("error", "ignore"):
+        model = DPTiltedClassifier(
+            classes=LABELS, feature_bounds=(-1, 1), invalid_rows=ignored, random_state=0
+        )
+        save_model(model.fit(X, y), tmp_path / "model.json")
+        assert load_model(tmp_path / "model.json").invalid_rows == ignored
+    # A file from before the parameter was there means its default.
+    save_model(model.set_params(invalid_rows="error").fit(X, y), tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_text())
+    del content["parameters"]["invalid_rows"]
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    assert load_model(tmp_path / "old.json").invalid_rows == "error"
+
+
+@pytest.mark.parametrize("name", [*REGRESSIONS, *CLASSIFICATIONS, *AUCS])
+def test_predictions_of_huge_rows_are_numbers(name):
+    """Infinities of both signs met in one sum: probabilities were NaN."""
+    X, y = training_data(name)
+    model = ALL[name]().set_params(random_state=0).fit(X, y)
+    model.coef_ = np.array([[1e5, -2e5]]).reshape(model.coef_.shape)
+    huge = np.array([[1.7e308, 1.7e308], [1.7e308, -1.7e308], [5e-324, 0.0], [1.0, 1.0]])
+    for table in (huge, np.clip(huge, -3e38, 3e38).astype(np.float32)):
+        predicted = model.predict(table)
+        if name in REGRESSIONS:
+            assert np.isfinite(predicted).all()
+            assert predicted[0] < 0 < predicted[1]
+            continue
+        decisions = model.decision_function(table)
+        assert np.isfinite(decisions).all()
+        assert decisions[0] < 0 < decisions[1]
+        assert predicted[:2].tolist() == [0, 1]
+        if hasattr(model, "predict_proba"):
+            assert np.allclose(model.predict_proba(table).sum(axis=1), 1)
+
+
+def test_a_subnormal_record_goes_unmentioned():
+    """DPMedian warned of an overflow when a record's norm was near 0, with invalid_rows="error" too."""
+    A, Y = training_data("DPMedian objective")
+    A[3] = 5e-324
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mechanism in ("objective", "gradient"):
+            DPMedian(mechanism=mechanism).fit(A, Y)
+
+
+def test_selection_refuses_to_ignore():
+    """DPSelect checks all rows itself, so candidates cannot promise that the answer is unseen."""
+    from dpconvex.selection import DPSelect
+
+    estimator = DPQuantileRegressor(invalid_rows="ignore", target_bounds=(-2, 2))
+    with pytest.raises(ValueError, match="'invalid_rows' parameter of the estimator of DPSelect"):
+        DPSelect(estimator, {"quantile": [0.4, 0.5]}).certify(100, 2)
+
+
+def test_three_classes():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (30, 2)), rng.integers(0, 3, 30).astype(float)
+    y[4] = 9
+    model = DPLogisticRegression(
+        classes=[0, 1, 2], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0
+    )
+    assert model.fit(X, y).coef_.shape == (3, 2)
+    X[4] = np.nan
+    assert np.array_equal(model.coef_, model.fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("influence", ["weight", "shorten"])
+def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
+    """Kept blocks, blocks that are mapped anew, and both compiled kernels."""
+    rng = np.random.default_rng(0)
+    X, y = np.asarray(rng.normal(size=(500, 3)) * 2, order=order), rng.choice([-1.0, 1.0], 500)
+    void = rng.random(500) < 0.3
+    bounds = {"low": -3.0, "high": 3.0} if influence == "weight" else {}
+    row_map = RowMap(3, 1.5, influence=influence, **bounds)
+    theta = rng.normal(size=4)
+    from dpconvex.losses import Logistic
+
+    slope = WeightedSlope(Logistic())
+    marked = np.where(void, np.nan, y)
+    spoilt = X.copy(order="K")
+    spoilt[void] = rng.choice([np.nan, np.inf, -np.inf, 1e308, 0.0], (int(void.sum()), 3))
+
+    def gradients(rows):
+        (compiled,) = rows.combine(theta, slope)
+        (blocks,) = rows.combine(theta, lambda y, z, w: slope(y, z, w))
+        (summed,) = rows.sum(lambda x, y, w: (slope(y, x @ theta, w)[0] @ x,))
+        return compiled, blocks, summed
+
+    expected = gradients(MemoryRows(X[~void], y[~void], row_map))[2]
+    for kept in (memory.CACHE_BYTES, 0):
+        monkeypatch.setattr(memory, "CACHE_BYTES", kept)
+        monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 12)
+        rows = MemoryRows(spoilt, marked, row_map)
+        assert rows.n_rows == 500
+        for found in (*gradients(rows), *gradients(rows.reweighted(lambda x, w: w))):
+            assert np.allclose(found, expected, rtol=1e-12, atol=1e-12)
+        block, targets, weights = rows.take(np.arange(100, 300)).mapped()
+        assert np.array_equal(weights == 0, void[100:300])
+        assert not block[weights == 0, 1:].any()
+        assert not targets[weights == 0].any()

@@ -1,0 +1,237 @@
+"""Records of weight 0, as invalid rows that are ignored are, never beat a claimed sensitivity.
+
+NaN as a target marks such a record. Each bound that had to change is shown to be beaten without the change.
+"""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import test_gradient_sensitivity as coupled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_auc_sensitivity import _ORDER, LOSSES, PLACES, SLOPES, Replay, Silence
+from test_gradient_sensitivity import matrices_are_released_whole, problems  # noqa: F401
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Logistic, PairLogistic, Pinball
+from dpconvex.mechanisms import (
+    Moments,
+    NoisyGradientDescent,
+    OutputPerturbation,
+    PairwiseGradientDescent,
+    PairwiseObjectivePerturbation,
+    moments,
+)
+from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
+from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
+from dpconvex.privacy.robust_bounds import RobustBounds
+
+PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
+
+
+@given(problem=problems(), void=st.sampled_from([(0,), (1,), (-1,), (0, -1), (1, -1)]))
+@PROFILE
+def test_coupled_descent_spends_at_most_the_budget(problem, void):
+    """Sums, counts and moments of data sets in which a record becomes invalid, or another one is."""
+    loss, X, y, mu, public = problem
+    n, d = len(y) - 1, X.shape[1]
+    row_map, bounds, _ = coupled.facts(loss, n, d, mu, **public)
+    bounds = replace(bounds, void_rows=True)
+    mechanism = NoisyGradientDescent(geometry=public["how"])
+    certificate = mechanism.certify(bounds, GaussianDP(mu), {"gradient": mechanism.settings()})
+    y = y.copy()
+    y[list(void)] = np.nan
+    rows = [0, n, *range(2, n)] if public["neighbors"] == "replace_one" else slice(None)
+    ratios, spent = coupled.differences(
+        (X[:-1], y[:-1]), (X[rows], y[rows]), bounds, row_map, certificate
+    )
+    assert max(ratios.values()) <= 1 + 1e-9
+    assert spent <= mu * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("length", [0.05, 0.3, 1.0, 3.0])
+def test_the_constant_part_of_a_record_that_becomes_invalid(length):
+    """Two valid records share the constant column; an invalid one has none, which short rows do not make up for."""
+    row_map = RowMap(1, length, low=(-length,), high=(length,), influence="weight")
+    plain = LinearBounds(2, 1, Pinball(0.9), length, length)
+    low, high = plain.loss.slope_range
+
+    def constant(first):
+        rows = MemoryRows([[length], [0.0]], [first, 1.0], row_map, threads=1)
+        (total,) = rows.combine(np.zeros(2), lambda y, z, w: (w,))
+        return (low + high) / 2 * total
+
+    moved = float(np.linalg.norm(constant(1.0) - constant(np.nan)))
+    assert moved <= replace(plain, void_rows=True).split_sensitivity()[1]
+    beaten = moved > plain.split_sensitivity()[1]
+    assert beaten == (length < 1 / math.sqrt(3))
+
+
+def tilted_minimiser(X, y, row_map, certificate):
+    bounds = certificate.bounds
+    objective = TiltedObjective(
+        MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha, bounds.tilt
+    )
+    return OutputPerturbation().minimise(objective, certificate)
+
+
+@PROFILE
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 6),
+    st.sampled_from([0.3, 2.0, 20.0]),
+    st.sampled_from([0.0, 1.0, 8.0]),
+    st.sampled_from([0.5, 2.0]),
+)
+def test_tilted_minimisers_with_invalid_rows(seed, n, alpha, tilt, row_norm):
+    rng = np.random.default_rng(seed)
+    row_map = RowMap.from_bounds(1, (-1.0, 1.0), row_norm)
+    facts = (n, 1, Logistic(), row_norm, row_map.max_norm)
+    bounds = TiltedBounds(*facts, alpha=alpha, tilt=tilt, void_rows=True)
+    certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
+    X = rng.choice([-1.0, 0.0, 1.0], (n + 1, 1))
+    y = rng.choice([-1.0, 1.0, np.nan], n + 1)
+    first = tilted_minimiser(X[:-1], y[:-1], row_map, certificate)
+    second = tilted_minimiser(X[1:], y[1:], row_map, certificate)
+    assert np.linalg.norm(first - second) <= certificate.noise["release"]["std"] * (1 + 1e-9)
+
+
+def test_a_tilted_range_without_zero_is_beaten():
+    """One valid record among invalid ones: its loss exceeds theirs, 0, by far more than losses of records differ."""
+    n, alpha, tilt = 1000, 50.0, 10.0
+    row_map = RowMap.from_bounds(1, (-1.0, 1.0), 1.0)
+    plain = TiltedBounds(n, 1, Logistic(), 1.0, 1.0, alpha=alpha, tilt=tilt)
+    bounds = replace(plain, void_rows=True)
+    certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
+    X, y = np.ones((n, 1)), np.full(n, np.nan)
+    found = []
+    for label in (-1.0, 1.0):
+        y[0] = label
+        found.append(tilted_minimiser(X, y, row_map, certificate))
+    moved = np.linalg.norm(found[0] - found[1])
+    assert moved > 50 * plain.minimiser_sensitivity()
+    assert 0.4 * bounds.minimiser_sensitivity() < moved <= bounds.minimiser_sensitivity()
+
+
+@PROFILE
+@given(st.integers(0, 10_000), st.sampled_from(["l2", "linf"]), st.sampled_from([0.2, 1.0, 3.0]))
+def test_robust_gradients_with_an_invalid_row(seed, norm, row_norm):
+    rng = np.random.default_rng(seed)
+    row_map = RowMap.from_bounds(2, (-1.0, 1.0), row_norm)
+    bounds = RobustBounds(
+        2, 2, Logistic(), row_norm, row_map.max_norm, alpha=0.1, radius=0.5, norm=norm
+    )
+    X, theta = rng.choice([-1.0, 0.5, 1.0], (3, 2)), rng.normal(size=3) * 5
+    y = np.array([1.0, rng.choice([-1.0, 1.0]), np.nan])
+    sums = [
+        2 * AdversarialObjective(
+            MemoryRows(X[rows], y[rows], row_map, threads=1), Logistic(), 0.0, 0.5, norm
+        ).gradient(theta)
+        for rows in ([0, 1], [0, 2])
+    ]  # fmt: skip
+    assert np.linalg.norm(sums[0] - sums[1]) <= bounds.gradient_sum_sensitivity() * (1 + 1e-9)
+
+
+KINDS = (1.0, -1.0, np.nan)  # positive, negative, and in no class
+
+
+def of_three_kinds(X, y, flips=True):
+    """Yield every data set in which one record is replaced, invalid ones included on both sides."""
+    for i, place, label in itertools.product(range(len(X)), PLACES[::2], KINDS):
+        if not flips and label * y[i] < 0:
+            continue
+        other, labels = X.copy(), y.copy()
+        other[i], labels[i] = place, label
+        yield other, labels
+
+
+def pairs(X, y, bounds):
+    rows = MemoryRows(X, y, RowMap(2, 1.0, fit_intercept=False), threads=1)
+    least = (bounds.min_positive, bounds.min_negative)
+    return PairwiseObjective(rows, None, bounds.loss, bounds.alpha, *least, row_norm=1.0)
+
+
+@st.composite
+def three_kinds(draw, most=6):
+    n = draw(st.integers(1, most))
+    X = PLACES[[draw(st.integers(0, len(PLACES) - 1)) for _ in range(n)]]
+    y = np.array([draw(st.sampled_from(KINDS)) for _ in range(n)])
+    return X, y, (draw(st.integers(1, 4)), draw(st.integers(1, 4))), draw(st.booleans())
+
+
+@PROFILE
+@given(three_kinds(), st.sampled_from(LOSSES))
+def test_pairwise_gradients_and_traces(case, loss):
+    X, y, least, label_private = case
+    bounds = PairwiseBounds(len(X), 2, loss, 1.0, None, *least, label_private, alpha=1.0)
+    here = pairs(X, y, bounds)
+    trace = bounds.curvature_ratio * bounds.alpha * (1 + 1e-9) + 1e-9
+    for other in of_three_kinds(X, y, label_private):
+        there = pairs(*other, bounds)
+        for w in SLOPES:
+            moved = np.linalg.norm(here.gradient(w) - there.gradient(w))
+            assert moved <= bounds.gradient_sensitivity * (1 + 1e-9)
+        change = np.linalg.eigvalsh(here.hessian(SLOPES[3]) - there.hessian(SLOPES[3]))
+        assert np.maximum(change, 0).sum() <= trace
+        assert np.maximum(-change, 0).sum() <= trace
+
+
+def test_an_invalid_row_is_in_no_pair_and_no_count():
+    bounds = PairwiseBounds(5, 2, LOSSES[0], 1.0, None, 1, 1, alpha=1.0)
+    y = np.array([1.0, -1.0, np.nan, 1.0, np.nan])
+    all_of_them, valid = (
+        pairs(PLACES[:5], y, bounds),
+        pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds),
+    )
+    assert all_of_them.counts == valid.counts == (2, 1)
+    assert np.array_equal(all_of_them.gradient(SLOPES[3]), valid.gradient(SLOPES[3]))
+    nothing = pairs(PLACES[:2], np.array([np.nan, np.nan]), bounds)
+    assert nothing.value(SLOPES[3]) == 0.5 * float(SLOPES[3] @ SLOPES[3])
+
+
+@pytest.mark.parametrize("mechanism", [Moments(), PairwiseGradientDescent(3)], ids=lambda m: m.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_pairwise_release_keeps_to_its_sensitivity(mechanism, seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n = 9
+    X = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-2, 0, size=(n, 1))
+    X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    y = rng.choice(KINDS, n)
+    bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3)
+    certificate = mechanism.certify(bounds, GaussianDP(3.0))
+    replay = Replay()
+    summing, slope = moments.PairRows.sum, PairwiseObjective.gradient
+    monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
+    monkeypatch.setattr(
+        PairwiseObjective, "gradient", lambda self, w: replay.see((slope(self, w),))[0]
+    )
+    mechanism.release(pairs(X, y, bounds), certificate, Silence())
+    replay.restart()
+    order = _ORDER + ["gradients"] * (len(replay.first) - len(_ORDER))
+    for other in of_three_kinds(X, y):
+        mechanism.release(pairs(*other, bounds), certificate, Silence())
+        for name, first, now in zip(order, replay.first, replay.now, strict=True):
+            moved = float(np.linalg.norm(first[0] - now[0]))
+            assert moved <= certificate.noise[name]["sensitivity"] * (1 + 1e-9)
+        replay.restart()
+
+
+def test_counts_of_row_lengths_change_by_at_most_one(monkeypatch):
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(9, 2)) / 5, rng.choice(KINDS, 9)
+    bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
+    mechanism = PairwiseObjectivePerturbation()
+    certificate = mechanism.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
+    replay, summing = Replay(), moments.PairRows.sum
+    monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
+    mechanism.release(pairs(X, y, bounds), certificate, 0)
+    replay.restart()
+    for other in of_three_kinds(X, y):
+        mechanism.release(pairs(*other, bounds), certificate, 0)
+        for first, now in zip(replay.first, replay.now, strict=True):
+            assert abs(float(first[0] - now[0])) <= 1
+        replay.restart()
