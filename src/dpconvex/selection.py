@@ -26,7 +26,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.estimators.labels import declared_classes, label_set
 from dpconvex.estimators.private_linear import unchanged_on_failure
-from dpconvex.estimators.settings import optional_positive, resolve_guarantee, resolve_samples
+from dpconvex.estimators.settings import (
+    least_rows,
+    optional_positive,
+    resolve_guarantee,
+    resolve_samples,
+)
 from dpconvex.estimators.tables import is_partitioned, read_training
 from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, check_number
@@ -354,10 +359,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 "DPSelect needs rows in memory, because it splits them. Got a Dask collection instead. Use "
                 "X.compute() and y.compute()."
             )
+        least = least_rows(probe.neighbors)
         if not is_classifier(probe):
-            rows, target = read_training(probe, X, y, y_numeric=True)
+            rows, target = read_training(probe, X, y, least=least, y_numeric=True)
             return rows, np.asarray(target, dtype=np.float64), None
-        rows, target = read_training(probe, X, y)
+        rows, target = read_training(probe, X, y, least=least)
         return rows, target, label_set(target, declared_classes(probe.classes, owner), owner)
 
     def _held_out(

@@ -171,10 +171,7 @@ def test_a_private_number_of_rows():
 def test_few_rows_under_a_private_number_of_rows():
     """Whatever falls into a part, even nothing: a failure would tell how many rows there are."""
     model = regressor(neighbors="add_or_remove_one", nominal_samples=50, alpha=1.0, mu=1.0)
-    try:
-        model.fit(np.empty((0, 2)), np.empty(0))
-    except ValueError:
-        pytest.skip("a fit without rows is refused by the estimators themselves")
+    model.fit(np.empty((0, 2)), np.empty(0))
     X, y = sample(3)
     for seed in range(30):
         search = DPSelect(model.set_params(alpha=None, mu=None), ALPHAS, mu=1.0, random_state=seed)
@@ -254,7 +251,7 @@ FORGERIES_OF_BOTH = [
     {"neighbors": "add_or_remove_one"},
     {"neighbors": "replace_one_keeping_label"},
     {"neighbors": "nobody"},
-    {"sampler": "exact"},
+    {"sampler": "floating-point"},
     {"label_set": "secret"},
     {"score": None},
     {"fits": ()},
@@ -294,12 +291,17 @@ def test_more_noise_than_today_verifies():
 def test_the_area_under_the_curve_as_a_score():
     X, y = labelled(800)
     model = DPLogisticRegression(feature_bounds=(0, 1), mechanism="output")
-    search = DPSelect(model, {"alpha": [0.05, 1e4]}, mu=5.0, scoring=AUCScore(60, 60))
+    widths = [(0, 1), (0, 1e9)]  # bounds so wide that the second ranks at random
+    grid = {"feature_bounds": widths, "alpha": [0.05]}
+    search = DPSelect(model, grid, mu=5.0, scoring=AUCScore(60, 60))
     certificate = search.certify(800, 2)
     assert certificate.score == AUCScoreBounds(60, 60)
     certificate.verify()
-    # Noise of 1e4 / n on the coefficients ranks at random; the first wins by 30 units of sensitivity.
-    assert search.set_params(random_state=0).fit(X, y).best_params_ == {"alpha": 0.05}
+    chosen = [
+        search.set_params(random_state=seed).fit(X, y).best_params_["feature_bounds"]
+        for seed in range(9)
+    ]
+    assert chosen.count((0, 1)) >= 6
     with pytest.raises(ValueError, match="two classes only"):
         search.certify(800, 2, 3)
     with pytest.raises(TypeError, match="'decision_function'"):
@@ -307,15 +309,15 @@ def test_the_area_under_the_curve_as_a_score():
 
 
 def test_a_score_of_your_own():
-    X, y = sample(400)
+    X, y = sample(4000)
     model = DPSelect(
         regressor(),
-        {"alpha": [0.01, 100.0]},
+        {"alpha": [0.1, 100.0]},
         mu=5.0,
         scoring=RowScore(lambda target, response: -abs(target - response), low=-5, high=0),
         random_state=0,
     )
-    assert model.fit(X, y).best_params_ == {"alpha": 0.01}
+    assert model.fit(X, y).best_params_ == {"alpha": 0.1}
     assert (model.certificate_.score.low, model.certificate_.score.high) == (-5, 0)
     labels = np.where(y > 4.5, "yes", "no")
     proper = RowScore(lambda target, row: row[int(target == "yes")], response="predict_proba")

@@ -252,10 +252,13 @@ class DPLogisticRegression(PrivateLinearClassifier):
         -------
         array of shape (n_samples, n_classes)
         """
-        positive = expit(self.decision_function(X))
+        margins = self.decision_function(X)
+        positive = expit(margins)
         if positive.ndim == 1:
             return np.column_stack([1 - positive, positive])
         positive = np.maximum(positive, 1e-300)
+        # Large margins all round to 1: the class that is predicted stays the likeliest.
+        positive[np.arange(len(margins)), margins.argmax(axis=1)] *= 1 + 2.0**-50
         return positive / positive.sum(axis=1, keepdims=True)
 
 

@@ -166,7 +166,8 @@ class OutputPerturbation:
     solver does, errors included, depends on private data: an error is caught and the default solver takes over, so
     try your own solver on public data with :class:`dpconvex.solvers.BlackBox` first. Targets that no admissible
     prediction can come near are pulled in to a public limit, which keeps the sums exact enough to certify the
-    minimiser. A clamped record has another loss of the same slope and curvature, so nothing depends on whether the limit is felt.
+    minimiser. A clamped record has another loss of the same slope and curvature, so nothing depends on whether the
+    limit is felt.
 
     Examples
     --------
