@@ -21,13 +21,13 @@ from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificate import (
     Calibration,
     Certificate,
-    CertificateError,
     Proof,
     calibrates,
     proves,
 )
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total
 
 from .gradient import total_mu
@@ -69,13 +69,10 @@ def moment_noise(n_features: int, mu: float, share: float = 1.0) -> dict[str, No
 def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
     """Return the moments' terms of a certificate after a check of their sensitivities."""
     sizes = _sizes(certificate.bounds.n_features)
-    terms = []
-    for name, (_, sensitivity, releases) in PHASES.items():
-        term = certificate.term(name, _ROUNDING * sensitivity, sizes[name])
-        if term.releases < releases:
-            raise CertificateError(f"The certificate states too few releases of '{name}'.")
-        terms.append(term)
-    return terms
+    return [
+        certificate.term(name, _ROUNDING * sensitivity, sizes[name], "sum", releases)
+        for name, (_, sensitivity, releases) in PHASES.items()
+    ]
 
 
 @calibrates("moments")
@@ -93,6 +90,7 @@ def calibrate_moments(
 @proves("moments")
 def prove_moments(certificate: Certificate) -> Proof:
     """Compose the stated counts, sums and second moments."""
+    certificate.check_bounds(PairwiseBounds)
     certificate.check_terms(*PHASES)
     theorem = "Gaussian DP composition of released counts and moments, replace-one"
     return Proof(gaussian_total(stated_moments(certificate)), theorem)
