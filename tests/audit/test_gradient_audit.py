@@ -43,7 +43,7 @@ def problem(loss, neighbors="replace_one", geometry="given", claim=None, steps=2
 def with_noise(certificate, factor):
     """A certificate that announces more or less noise than it should."""
     noise = {
-        name: {**term, "std": factor * term["std"]} for name, term in certificate.noise.items()
+        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
     }
     return replace(certificate, noise=noise)
 

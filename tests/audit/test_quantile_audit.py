@@ -48,10 +48,7 @@ def estimator(**settings):
 def quieter(certificate, factor):
     """Return the certificate with all noise scaled, which its claim no longer covers."""
     noise = {
-        name: {
-            key: value * factor if key in ("std", "scale") else value for key, value in term.items()
-        }
-        for name, term in certificate.noise.items()
+        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
     }
     return replace(certificate, noise=noise)
 

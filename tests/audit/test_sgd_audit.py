@@ -4,6 +4,8 @@ Few records and few steps, where one record matters most. A correct claim is ref
 attack.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,8 +35,10 @@ def pair(neighbors, n=2):
 def attack(mechanism, claim, neighbors="replace_one", factor=1.0, runs=5000, n=2):
     bounds = LinearBounds(n, 1, LOSS, 1.0, 1.0, fit_intercept=False, neighbors=neighbors)
     certificate = mechanism.certify(bounds, claim, seeded=True)
-    for term in certificate.noise.values():
-        term["std"] *= factor
+    noise = {
+        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
+    }
+    certificate = replace(certificate, noise=noise)
 
     def sampler(objective):
         def sample(count, rng):

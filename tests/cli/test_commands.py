@@ -99,11 +99,11 @@ def test_verify_takes_models_and_certificates(fitted):
 @pytest.mark.parametrize("as_json", [False, True])
 def test_verify_refuses_too_little_noise(fitted, as_json):
     content = json.loads((fitted / "model.json").read_text())
-    next(iter(content["certificate"]["noise"].values()))["std"] *= 0.99
+    next(iter(content["certificate"]["noise"].values()))["scale"] *= 0.99
     (fitted / "model.json").write_text(json.dumps(content))
     result = fitted.run("verify", "model.json", *(["--json"] if as_json else []))
     assert result.exit_code == 4
-    assert "'noise' does not follow" in (result.stdout if as_json else result.stderr)
+    assert "noise does not suffice" in (result.stdout if as_json else result.stderr)
     assert fitted.run("predict", "model.json", "sales.csv", "--out", "p.csv").exit_code == 4
 
 

@@ -243,7 +243,8 @@ def test_found_row_lengths_keep_to_their_sensitivity(monkeypatch):
     spent = 6 / noise["lengths"]["scale"]
     spent += bounds.gradient_sensitivity / noise["objective"]["scale"] + ratio
     spent += 2 * certificate.solver_tolerance / bounds.alpha / noise["release"]["scale"]
-    assert spent == pytest.approx(1.0)
+    assert spent == pytest.approx(1.0, abs=1e-3)
+    assert spent <= 1.0  # the rest pays for rounding to the grid
 
 
 def test_rows_in_units_of_the_found_length_are_no_longer_than_one():

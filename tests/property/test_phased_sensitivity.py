@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD
+from dpconvex.mechanisms.phased import phases_of
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve, moreau
@@ -28,8 +29,10 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
     certificate = mechanism.certify(bounds, GaussianDP(1.0))
     term = certificate.noise["phase 1"]
     objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha)
-    point = mechanism._solve(objective, certificate, term, np.arange(len(X)), start)
-    return point, term["sensitivity"]
+    (phase,) = phases_of(bounds.n_samples, certificate.parameters[mechanism.name])
+    chosen = np.arange(len(X))
+    point = mechanism._solve(objective, certificate, phase, term.tolerance, chosen, start)
+    return point, term.sensitivity
 
 
 @st.composite

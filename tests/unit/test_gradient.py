@@ -15,6 +15,7 @@ from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
+from dpconvex.privacy.terms import NoiseTerm
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge()]
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -34,9 +35,6 @@ class Recorder(NoiseSource):
     def l2_laplace(self, scale, size):
         raise AssertionError("not announced")
 
-    def add_gaussian(self, value, std):
-        raise AssertionError("not announced")
-
 
 def facts(loss, n, d=3, neighbors="replace_one", intercept=True, row_norm=None):
     row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm, fit_intercept=intercept)
@@ -50,10 +48,12 @@ def objective_of(X, y, row_map, bounds):
 
 
 def spent(certificate):
-    """``sqrt(sum of releases (sensitivity / std)^2)``."""
-    return math.sqrt(
-        sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values())
-    )
+    """``sqrt(sum of releases ((sensitivity + grid sqrt(d)) / std)^2)``, the rounding to the grid included."""
+    total = 0.0
+    for term in certificate.noise.values():
+        moved = term.sensitivity + term.grid * math.sqrt(term.dimension)
+        total += term.releases * (moved / term.scale) ** 2
+    return math.sqrt(total)
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -68,7 +68,7 @@ def test_phases_compose_to_mu(loss, neighbors, geometry, n):
         )
         mu = spent(certificate)
         if isinstance(guarantee, GaussianDP):
-            assert mu == pytest.approx(0.7, rel=1e-12)
+            assert 0.7 * (1 - 1e-5) < mu <= 0.7  # a grid may be narrower than was paid for
         else:
             assert GaussianDP(mu * (1 - 1e-9)).delta(1.0) <= 1e-6
             assert GaussianDP(mu * 1.001).delta(1.0) > 1e-6
@@ -103,9 +103,9 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, geometry, mu):
 def test_problems_share_the_budget():
     _, bounds = facts(Logistic(), 1000)
     mechanism = NoisyGradientDescent()
-    parameters = {"gradient": mechanism.settings(), "problems": 4}
+    parameters = {"gradient": mechanism.settings(), "problems": 4, "n_classes": 4}
     certificate = mechanism.certify(bounds, GaussianDP(1.0), parameters)
-    assert spent(certificate) == pytest.approx(0.5, rel=1e-12)
+    assert 0.5 * (1 - 1e-5) < spent(certificate) <= 0.5
 
 
 def test_more_data_buy_more_effort():
@@ -114,15 +114,16 @@ def test_more_data_buy_more_effort():
         plan_gradient(facts(Pinball(0.9), n)[1], 0.5, NoisyGradientDescent().settings())
         for n in (100, 500, 2_000, 100_000)
     ]
-    assert [plan.course.rounds for plan in plans] == [0, 1, 1, 2]
-    assert [plan.finds_scale for plan in plans] == [False, False, True, True]
-    errors = [plan.relative_error for plan in plans]
+    courses = [plan.course for plan in plans]
+    assert [course.rounds for course in courses] == [0, 1, 1, 2]
+    assert [course.finds_scale for course in courses] == [False, False, True, True]
+    errors = [course.relative_error for course in courses]
     assert errors == sorted(errors, reverse=True)
-    assert [math.isfinite(plan.radius) for plan in plans] == [True, True, False, False]
+    assert [course.radius is None for course in courses] == [False, False, True, True]
     given = plan_gradient(
         facts(Pinball(0.9), 100_000)[1], 0.5, NoisyGradientDescent().settings(bandwidth=0.1)
     )
-    assert not given.finds_scale
+    assert not given.course.finds_scale
 
 
 @pytest.mark.parametrize("guarantee", [PureDP(1.0), GaussianDP(0.0), ApproxDP(1.0, 0.0)])
@@ -244,6 +245,7 @@ def test_private_median_brackets_the_median(middle):
     y = middle * 2.0 ** np.random.default_rng(0).normal(size=501)
     rows = MemoryRows(np.zeros((501, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
     noise = Counted(0)
-    found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, 1.0, 501, noise)
+    counts = NoiseTerm("gaussian", 1.0, 1.0, 1, "count", SEARCH_STEPS)
+    found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, counts, 501, noise)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert noise.calls == SEARCH_STEPS

@@ -30,6 +30,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_scale,
 )
+from dpconvex.privacy.calibration import grid_of
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import AcceleratedGradient, Newton, Solution, Subgradient, certify_point
 
@@ -65,18 +66,23 @@ def test_noise_follows_the_formulas(neighbors, records):
     certificate, term = noise(GaussianDP(0.7))
     assert certificate.sampler == "exact"
     assert certificate.solver_tolerance == pytest.approx(tolerance)
-    assert term == {
+    assert dict(term) == {
         "distribution": "gaussian",
-        "std": pytest.approx(sensitivity / 0.7, rel=1e-6),
-        "added_to": "coefficients",
+        "scale": pytest.approx(sensitivity / 0.7, rel=1e-6),
+        "sensitivity": pytest.approx(sensitivity, rel=1e-12),
         "dimension": 3,
+        "added_to": "coefficients",
+        "releases": 1,
+        "tolerance": certificate.solver_tolerance,
+        "grid": grid_of(term.scale),
     }
-    assert term["std"] >= sensitivity / 0.7  # the gate's rounding is paid for
+    assert term["std"] >= (sensitivity + term.grid * math.sqrt(3)) / 0.7  # rounding is paid for
     _, term = noise(ApproxDP(1.0, 1e-5))
     assert term["std"] == pytest.approx(gaussian_scale(1.0, 1e-5, sensitivity), rel=2e-6)
     certificate, term = noise(PureDP(2.0))
-    assert certificate.sampler == "floating-point"
-    assert term["scale"] == pytest.approx(sensitivity / 2.0, rel=1e-12)
+    assert certificate.sampler == "exact"
+    assert term["scale"] == pytest.approx(sensitivity / 2.0, rel=1e-6)
+    assert term["scale"] >= (sensitivity + term.grid * math.sqrt(3)) / 2.0
     assert noise(ApproxDP(2.0, 0.0))[1] == term
 
 
@@ -89,7 +95,7 @@ def test_certificates_survive_json_and_notice_edits():
         assert again == certificate
         assert again.parameters == {"note": 1, "solver_gap": 1e-3, "release_radius": 3.0}
         for field, old, new in (
-            ("noise", '"std": ', '"std": 0.5'),
+            ("noise", '"scale": ', '"scale": 0.5'),
             ("gap", '"solver_gap": 0.001', '"solver_gap": 0.0001'),
             ("radius", '"release_radius": 3.0', '"release_radius": 9.0'),
         ):

@@ -10,6 +10,7 @@ from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
+from dpconvex.mechanisms.phased import phases_of
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP, gaussian_scale
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -31,18 +32,20 @@ def test_every_phase_spends_the_whole_budget():
         for i, term in enumerate(certificate.noise.values(), start=1):
             step = 0.1 / 4**i
             exact = factor * facts().lipschitz * step * gaussian_scale(1.0, 1e-5)
-            assert term["records"] == 1024 // 2**i
             assert term["std"] == pytest.approx(exact, rel=1e-3)
             assert term["std"] >= exact
-        assert sum(term["records"] for term in certificate.noise.values()) <= 1024
+        phases = phases_of(1024, certificate.parameters[method.name])
+        assert [phase.records for phase in phases] == [1024 // 2**i for i in range(1, 6)]
+        assert [phase.step for phase in phases] == pytest.approx([0.1 / 4**i for i in range(1, 6)])
 
 
 def test_tolerance_is_part_of_the_sensitivity():
     """``L step_i + t step_i n_i``."""
     certificate = PhasedERM(step_size=0.1, phases=3).certify(facts(), GaussianDP(1.0))
-    for term in certificate.noise.values():
-        step = term["step_size"]
-        expected = facts().lipschitz * step + term["tolerance"] * step * term["records"]
+    phases = phases_of(1024, certificate.parameters["phased-erm"])
+    for term, phase in zip(certificate.noise.values(), phases, strict=True):
+        step = phase.step
+        expected = facts().lipschitz * step + term["tolerance"] * step * phase.records
         assert term["sensitivity"] == pytest.approx(expected, rel=1e-12)
         assert term["tolerance"] > 0
 
@@ -114,12 +117,18 @@ def test_published_constants(method, preset):
 
 
 def test_tampering_is_noticed():
-    certificate = PhasedSGD().certify(facts(), ApproxDP(1.0, 1e-6))
+    certificate = PhasedSGD(step_size=0.1).certify(facts(), ApproxDP(1.0, 1e-6))
     again = Certificate.from_json(certificate.to_json())
     again.verify()
-    for field, value in (("step_size", 0.01), ("decay", 3.0), ("phases", 2)):
+    for field, value, problem in (
+        ("step_size", 0.11, "hides a sensitivity"),
+        ("decay", 3.0, "hides a sensitivity"),
+        ("phases", 2, "must have the terms"),
+        ("assignment", "by target", "random permutation"),
+        ("step_size", 0.09, "edited"),
+    ):
         settings = {**again.parameters["phased-sgd"], field: value}
-        with pytest.raises(ValueError, match=r"does not follow|edited"):
+        with pytest.raises(ValueError, match=problem):
             replace(again, parameters={"phased-sgd": settings}).verify()
 
 
@@ -199,5 +208,5 @@ def test_exact_sampler_is_used_without_a_seed():
     certificate = mechanism.certify(bounds, GaussianDP(1.0))
     assert certificate.sampler == "exact"
     theta = mechanism.release(EmpiricalObjective(rows, SMOOTH, 0.0), certificate)
-    grid = 2.0 ** (math.floor(math.log2(certificate.noise["phase 1"]["std"])) - 40)
+    grid = certificate.noise["phase 1"].grid
     assert (theta / grid == np.round(theta / grid)).all()

@@ -29,6 +29,7 @@ from dpconvex.experiments.quantile_sco.true_privacy import (
     privacy_lines,
     sizes,
 )
+from dpconvex.mechanisms.phased import phases_of
 from dpconvex.privacy import ApproxDP, gaussian_scale
 from dpconvex.privacy.sampling import sampled_epsilon
 
@@ -211,14 +212,16 @@ def test_sound_noise_is_certified(name):
         square = 2 * lipschitz**2 / 32 + 3 * std**2 / 32**2 + smoothing
         assert penalty == pytest.approx(math.sqrt(square) / 25, rel=1e-9)
     elif name.startswith("Phased"):
-        moved = lipschitz * (1 if name == "Phased-ERM" else 2) * noise["phase 1"]["step_size"]
+        (settings,) = certificate.parameters.values()
+        step = phases_of(32, settings)[0].step
+        moved = lipschitz * (1 if name == "Phased-ERM" else 2) * step
         needed = gaussian_scale(1.0, DELTA, moved)
         assert needed <= noise["phase 1"]["std"] < 1.01 * needed
     else:
-        term = noise["gradients"]
+        term, rate = noise["gradients"], certificate.parameters["sgd"]["batch_size"] / 32
         multiplier = term["std"] / (2 * lipschitz)
         accounted = sampled_epsilon(
-            "fixed", "replace_one", term["sampling_rate"], term["releases"], multiplier, DELTA
+            "fixed", "replace_one", rate, term["releases"], multiplier, DELTA
         )
         assert 0.99 < accounted <= 1.0
         assert term["releases"] == (2 if name == "Moreau" else 32**2)

@@ -247,9 +247,15 @@ def test_tampering_is_noticed():
     certificate.verify()
     again = Certificate.from_json(certificate.to_json())
     again.verify()
-    for field, value in (("steps", 51), ("sampling", "poisson"), ("batch_size", 3)):
+    for field, value, problem in (
+        ("steps", 51, "but the mechanism has 51"),
+        ("sampling", "poisson", "'theorem'"),
+        ("sampling", "shuffled", "must be one of"),
+        ("batch_size", 5, "does not suffice"),
+        ("step_size", 0.5, "edited"),
+    ):
         edited = replace(again, parameters={"sgd": {**again.parameters["sgd"], field: value}})
-        with pytest.raises(ValueError, match=r"does not follow|edited"):
+        with pytest.raises(ValueError, match=problem):
             edited.verify()
 
 

@@ -10,14 +10,15 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
-from dpconvex.mechanisms.pairwise import LONGEST
+from dpconvex.losses import PairHinge
+from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 
 from .auc_plan import choose_auc_mechanism, resolve_pair_loss
 from .classification import PrivateLinearClassifier
-from .private_linear import Plan
+from .private_linear import Plan, PublicFacts
 from .settings import optional_positive
 
 __all__ = ["DPAUCClassifier"]
@@ -152,6 +153,29 @@ class DPAUCClassifier(PrivateLinearClassifier):
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        owner, bounds = type(self).__name__, certificate.bounds
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        loss = resolve_pair_loss(self.loss, bandwidth, owner)
+        row_map = replace(facts.row_map, influence="shorten")
+        found = {"row_norm": bounds.row_norm, "diameter": bounds.distance}
+        if LONGEST in certificate.parameters:  # the bounds are in units of a released length then
+            found = {name: certificate.parameters[name] for name in (LONGEST, WIDEST)}
+        sizes = min(row_map.row_norm, row_map.max_norm), _diameter(row_map)
+        # How far the hinge's kink is rounded by default may change.
+        free = isinstance(loss, PairHinge) and self.loss == "hinge" and bandwidth is None
+        return {
+            "kind of bounds": (type(bounds), PairwiseBounds),
+            "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, loss),
+            "min_positive": (bounds.min_positive, self._count("min_positive", facts.n_samples)),
+            "min_negative": (bounds.min_negative, self._count("min_negative", facts.n_samples)),
+            "label_private": (bounds.label_private, self._label_private()),
+            **{
+                name: (value, size)
+                for (name, value), size in zip(found.items(), sizes, strict=True)
+            },
+        }
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__

@@ -12,8 +12,9 @@ from sklearn.utils import Tags
 
 from dpconvex.engine.partitions import Clean
 from dpconvex.losses import Hinge, Logistic
+from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import Certificate
-from dpconvex.smoothing import convolve
+from dpconvex.smoothing import ConvolvedLoss, convolve
 
 from .classification_plan import ClassifierRequest, choose_classifier_mechanism
 from .labels import (
@@ -25,7 +26,7 @@ from .labels import (
     expected_classes,
     label_set,
 )
-from .private_linear import Plan, PrivateLinearModel
+from .private_linear import Plan, PrivateLinearModel, PublicFacts
 from .settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from .tables import read_training
 
@@ -39,6 +40,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     def _losses(self) -> tuple[Any, Any, float | None, Any]:
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
         raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        loss = certificate.bounds.loss
+        return {
+            "kind of bounds": (type(certificate.bounds), LinearBounds),
+            "loss": (loss.loss if isinstance(loss, ConvolvedLoss) else loss, self._losses()[1]),
+        }
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__

@@ -217,9 +217,13 @@ def _stated_facts(
     for item in fields(bounds):
         if item.name in given and item.name not in ("loss", "coef_bound", "row_norm"):
             pairs[item.name] = (getattr(bounds, item.name), given[item.name])
-    if isinstance(given.get("mechanism", "auto"), str) and given.get("mechanism", "auto") != "auto":
+    mechanism = data["parameters"].get("mechanism", "auto")
+    if mechanism != "auto":
         named = certificate.mechanism.removeprefix("auc-").removeprefix("structured-")
-        pairs["mechanism"] = (named, given["mechanism"])
+        pairs["mechanism"] = (named, mechanism)
+    if hasattr(model, "_stated"):
+        own = model._stated(certificate, facts)
+        pairs.update({name: pair for name, pair in own.items() if name not in data["omitted"]})
     if hasattr(facts, "row_map"):
         pairs["fit_intercept"] = (
             getattr(bounds, "fit_intercept", False),

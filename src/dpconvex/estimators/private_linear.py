@@ -94,6 +94,10 @@ class PrivateLinearModel(BaseEstimator):
     coef_: NDArray[np.float64]
     intercept_: Any
 
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
+        return {}
+
     def _public_facts(self, n_samples: int, n_features: int) -> PublicFacts:
         """Check the settings that every estimator has; raises before data are read or budget is spent."""
         owner = type(self).__name__

@@ -11,8 +11,11 @@ from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 
 from dpconvex.losses import Pinball
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.certificate import Certificate
+from dpconvex.smoothing import ConvolvedLoss
 
-from .private_linear import Plan, PrivateLinearModel
+from .private_linear import Plan, PrivateLinearModel, PublicFacts
 from .quantile_plan import QuantileRequest, choose_quantile_mechanism
 from .settings import optional_positive, quantile_level, resolve_kernel
 
@@ -138,6 +141,23 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
     def _level(self) -> float:
         """Return the quantile level to fit, checked."""
         return quantile_level(self.quantile, type(self).__name__)
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        kernel, level = resolve_kernel(self.kernel, type(self).__name__), self._level()
+        loss, parameters = certificate.bounds.loss, certificate.parameters
+        # Smoothing moves quantiles, so the level that is smoothed may be another one.
+        smooth = isinstance(loss, ConvolvedLoss)
+        base = loss.loss if smooth else loss
+        stated = {
+            "kind of bounds": (type(certificate.bounds), LinearBounds),
+            "loss": (type(base), Pinball) if smooth else (base, Pinball(level)),
+            "quantile": (parameters.get("quantile"), level),
+            "kernel": (loss.kernel if smooth else kernel, kernel),
+        }
+        bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
+        if bandwidth is not None:
+            stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
+        return stated
 
     def _plan(self, n_samples: int, n_features: int) -> Plan:
         owner = type(self).__name__

@@ -18,7 +18,7 @@ from dpconvex.theory import robust_penalty
 from .classification import PrivateLinearClassifier
 from .labels import count_classes
 from .output_only import only_output, resolve_loss
-from .private_linear import Plan
+from .private_linear import Plan, PublicFacts
 from .settings import at_least_zero, optional_positive
 from .tilted import MARGIN_LOSSES
 
@@ -165,6 +165,15 @@ class DPRobustClassifier(PrivateLinearClassifier):
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
+        bounds = certificate.bounds
+        return {
+            "kind of bounds": (type(bounds), RobustBounds),
+            "loss": (bounds.loss, loss),
+            "cost": (bounds.cost, self.cost),
+        }
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__

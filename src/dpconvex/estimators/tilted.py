@@ -206,6 +206,13 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
+        return {
+            "kind of bounds": (type(certificate.bounds), TiltedBounds),
+            "loss": (certificate.bounds.loss, loss),
+        }
+
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
         loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", owner)
@@ -320,6 +327,13 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        loss = resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
+        return {
+            "kind of bounds": (type(certificate.bounds), TiltedBounds),
+            "loss": (certificate.bounds.loss, loss),
+        }
 
     def _plan(self, n_samples: int, n_features: int) -> Plan:
         loss = resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)

@@ -41,7 +41,7 @@ from .gradient_plan import (
     plan_gradient,
 )
 from .mechanism import check_objective
-from .search import private_median
+from .search import SEARCH_STEPS, private_median
 from .symmetric import entries
 
 Array = NDArray[np.float64]
@@ -49,6 +49,7 @@ Schedule = Callable[[int], Any]
 
 _WIDE, _ROUGH = 0.5, 0.1  # bandwidths of the rough fit, in units of half the target's range
 _FIRST = 0.4  # first bandwidth of the annealed fit
+GEOMETRIES = ("private", "given")
 NARROW = 0.05  # final bandwidth where no scale is known
 BANDWIDTH_SHARE = 0.15  # of the residual scale
 _SMALLEST_SCALE = 2.0**-9
@@ -88,20 +89,33 @@ def calibrate_gradient(
 @proves("gradient")
 def prove_gradient(certificate: Certificate) -> Proof:
     """Compose the stated sums: their sensitivities follow from the bounds and the stated reach of a record."""
+    certificate.check_bounds(LinearBounds, several=True)
     bounds, course = certificate.bounds, Course.from_dict(certificate.parameters["course"])
+    settings, noise = certificate.parameters["gradient"], certificate.noise
+    certificate.check_terms(*course.phases)
+    steps = settings["steps"]
+    if steps is not None and type(steps) is not int:
+        raise CertificateError("The certificate's number of steps must be an integer or null.")
+    if settings["geometry"] not in GEOMETRIES or (
+        settings["geometry"] == "given" and course.rounds > 0
+    ):
+        raise CertificateError("The certificate's geometry is not that of its course.")
     moving, constant = descent_sensitivities(bounds, course.rounds > 0, course.reach)
     size = bounds.dimension
-    releases = {
-        "lengths": (bounds.count_sensitivity(), 1),
-        "moments": (bounds.moment_sensitivity(), entries(size)),
-        "rough gradients": (moving, size),
-        "residuals": (bounds.count_sensitivity(), 1),
-        "constant part": (constant, size),
-        "gradients": (moving, size),
+    rough = noise["rough gradients"].releases if course.finds_scale else 0
+    releases: dict[str, tuple[float, int, int]] = {
+        "lengths": (bounds.count_sensitivity(), 1, course.rounds * SEARCH_STEPS),
+        "moments": (bounds.moment_sensitivity(), entries(size), course.rounds),
+        "rough gradients": (moving, size, rough),
+        "residuals": (bounds.count_sensitivity(), 1, SEARCH_STEPS),
+        "constant part": (constant, size, 1),
+        "gradients": (moving, size, noise["gradients"].releases if steps is None else steps),
     }
-    if tuple(certificate.noise) != course.phases or "gradients" not in course.phases:
-        raise CertificateError("The certificate's noise is not that of the phases it states.")
-    terms = [certificate.term(name, *releases[name]) for name in certificate.noise]
+    terms = [
+        certificate.term(name, moved, numbers, "sum", count)
+        for name, (moved, numbers, count) in releases.items()
+        if name in noise
+    ]
     relation = bounds.neighbors.replace("_", "-")
     theorem = f"Gaussian DP composition of released sums, {relation}"
     return Proof(together(gaussian_total(terms), certificate.problems), theorem)
@@ -136,7 +150,7 @@ class NoisyGradientDescent:
                 "The 'steps' parameter of NoisyGradientDescent must be None or a positive integer. "
                 f"Got {self.steps!r} instead."
             )
-        if self.geometry not in ("private", "given"):
+        if self.geometry not in GEOMETRIES:
             raise ValueError(
                 "The 'geometry' parameter of NoisyGradientDescent must be 'private' or 'given'. "
                 f"Got {self.geometry!r} instead."

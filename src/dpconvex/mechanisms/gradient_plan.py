@@ -143,11 +143,21 @@ class Course:
             or type(course.finds_scale) is not bool
         ):
             raise ValueError("The stated rounds of geometry must be an integer of at least 0.")
-        for name in ("reach", "relative_error"):
-            check_number(name, "Course", getattr(course, name), "a number above 0", 0, math.inf)
-        if ("lengths" in course.phases) != (course.rounds > 0):
+        for name in ("reach", "relative_error", "radius"):
+            value = getattr(course, name)
+            if name != "radius" or value is not None:
+                check_number(name, "Course", value, "a number above 0", 0, math.inf, low_open=True)
+        paid = {
+            "gradients": True,
+            "lengths": course.rounds > 0,
+            "moments": course.rounds > 0,
+            "rough gradients": course.finds_scale,
+            "residuals": course.finds_scale,
+        }
+        wrong = [name for name, used in paid.items() if (name in course.phases) != used]
+        if wrong or not set(course.phases) <= {*paid, "constant part"}:
             raise ValueError(
-                "Private geometry must be paid for where it is stated, and only there."
+                f"What a run uses must be paid for where it is stated, and only there: {wrong}."
             )
         return course
 

@@ -22,7 +22,6 @@ from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificate import (
     Calibration,
     Certificate,
-    CertificateError,
     Proof,
     calibrates,
     proves,
@@ -82,13 +81,11 @@ def moment_noise(bounds: PairwiseBounds, mu: float, share: float = 1.0) -> dict[
 def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
     """Return the moments' terms of a certificate after a check of their sensitivities."""
     bounds = certificate.bounds
-    sizes, terms = _sizes(bounds.n_features), []
-    for name, (_, _, releases) in PHASES.items():
-        term = certificate.term(name, _moved(bounds, name), sizes[name])
-        if term.releases < releases:
-            raise CertificateError(f"The certificate states too few releases of '{name}'.")
-        terms.append(term)
-    return terms
+    sizes = _sizes(bounds.n_features)
+    return [
+        certificate.term(name, _moved(bounds, name), sizes[name], "sum", releases)
+        for name, (_, _, releases) in PHASES.items()
+    ]
 
 
 @calibrates("moments")
@@ -106,6 +103,7 @@ def calibrate_moments(
 @proves("moments")
 def prove_moments(certificate: Certificate) -> Proof:
     """Compose the stated counts, sums and second moments."""
+    certificate.check_bounds(PairwiseBounds)
     certificate.check_terms(*PHASES)
     theorem = "Gaussian DP composition of released counts and moments, replace-one"
     return Proof(gaussian_total(stated_moments(certificate)), theorem)

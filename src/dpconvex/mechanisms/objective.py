@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.bounds import Bounds
+from dpconvex.privacy.bounds import Bounds, LinearBounds
 from dpconvex.privacy.calibration import (
     gaussian_mu,
     objective_perturbation_delta,
@@ -26,6 +26,8 @@ from dpconvex.privacy.calibration import (
 from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem, together
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.robust_bounds import RobustBounds
+from dpconvex.privacy.structured_bounds import StructuredBounds
 from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
 
 from .mechanism import check_objective
@@ -47,6 +49,11 @@ def check_smooth(bounds: Bounds) -> None:
         raise ValueError(
             f"ObjectivePerturbation needs a loss of bounded slope, but {loss} has lipschitz=inf. "
             "Use Huber(width) in its place."
+        )
+    if getattr(bounds, "cost", None) is not None:
+        raise ValueError(
+            "ObjectivePerturbation needs slopes that are bounded everywhere, but with a cost they are known only where "
+            "minimisers without noise lie. Use a radius or OutputPerturbation()."
         )
     if not bounds.alpha > 0:
         raise ValueError(
@@ -109,8 +116,7 @@ def inexactness(bounds: Bounds, tilt: NoiseTerm, divisor: int, tolerance: float)
     ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g differs by
     at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
     """
-    grid = tilt.grid or 0.0
-    rounding = grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.largest
+    rounding = tilt.drawn_grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.largest
     return 2 * (tolerance + rounding / divisor) / bounds.alpha
 
 
@@ -128,12 +134,14 @@ def release_term(
 def prove_objective(certificate: Certificate) -> Proof:
     """Add what the tilt costs, by its theorem, and what the release noise costs; over all problems."""
     bounds, problems = certificate.bounds, certificate.problems
+    certificate.check_bounds(LinearBounds, RobustBounds, StructuredBounds, several=True)
     check_smooth(bounds)
     certificate.check_terms("objective", "release")
     tolerance = certificate.check_tolerance()
-    tilt = certificate.term("objective", bounds.gradient_sum_sensitivity(), bounds.dimension)
+    size = bounds.dimension
+    tilt = certificate.term("objective", bounds.gradient_sum_sensitivity(), size, "sum")
     moved = inexactness(bounds, tilt, bounds.n_samples, tolerance)
-    release = certificate.term("release", moved, bounds.dimension)
+    release = certificate.term("release", moved, size, "coefficients", tolerance=tolerance)
     relation = bounds.neighbors.replace("_", "-")
     facts = (bounds.curvature_ratio, bounds.rank, bounds.neighbors)
     if tilt.distribution == "gaussian":

@@ -75,6 +75,14 @@ def _checked_gap(bounds: Any, gap: Any) -> float:
     return gap
 
 
+def _checked_radius(radius: Any) -> float | None:
+    """Return None or a radius to project on, or raise."""
+    if radius is None:
+        return None
+    allowed = "None or a finite number above 0"
+    return check_number("radius", "OutputPerturbation", radius, allowed, 0, math.inf, low_open=True)
+
+
 def _smallest_gap(bounds: Any) -> float:
     """Return a gap that float64 can certify whatever the data: a public number.
 
@@ -123,6 +131,7 @@ def calibrate_output(
 def prove_output(certificate: Certificate) -> Proof:
     """Compose the releases of the minimisers, each as sensitive as the stated tolerance makes it."""
     bounds, gap = certificate.bounds, certificate.parameters.get(GAP)
+    certificate.check_bounds(Bounds, several=True)
     check_strongly_convex(bounds)
     certificate.check_terms("release")
     tolerance = certificate.check_tolerance()
@@ -133,7 +142,14 @@ def prove_output(certificate: Certificate) -> Proof:
         tolerance = max(tolerance, math.sqrt(2 * bounds.alpha * _checked_gap(bounds, gap)))
     elif not math.isfinite(bounds.smoothness):
         solved = "certified gradient norm on a Moreau envelope"
-    release = certificate.term("release", bounds.minimiser_sensitivity(tolerance), bounds.dimension)
+    _checked_radius(certificate.parameters.get(RADIUS))
+    release = certificate.term(
+        "release",
+        bounds.minimiser_sensitivity(tolerance),
+        bounds.dimension,
+        "coefficients",
+        tolerance=certificate.solver_tolerance,
+    )
     gaussian = release.distribution == "gaussian"
     proven = gaussian_total([release]) if gaussian else pure_total([release])
     law, relation = "Gaussian" if gaussian else "l2-Laplace", bounds.relation.replace("_", "-")
@@ -175,8 +191,8 @@ class OutputPerturbation:
     >>> from dpconvex.privacy import GaussianDP, LinearBounds
     >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.01)
     >>> certificate = OutputPerturbation().certify(bounds, GaussianDP(0.5))
-    >>> round(certificate.noise["release"]["std"], 6)
-    0.565685
+    >>> round(certificate.noise["release"]["std"], 5)
+    0.56569
     """
 
     solver: Any = None
@@ -199,10 +215,7 @@ class OutputPerturbation:
         if self.gap is not None:
             chosen[GAP] = self.gap
         if self.radius is not None:
-            allowed = "None or a finite number above 0"
-            chosen[RADIUS] = check_number(
-                "radius", "OutputPerturbation", self.radius, allowed, 0, math.inf, low_open=True
-            )
+            chosen[RADIUS] = _checked_radius(self.radius)
         loss = getattr(bounds, "loss", None)
         if not math.isfinite(bounds.smoothness) and getattr(loss, "kinks", None) is None:
             raise TypeError(

@@ -19,12 +19,11 @@ from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificate import (
     Calibration,
     Certificate,
-    CertificateError,
     Proof,
     calibrates,
     proves,
 )
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_number
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.pairwise_bounds import (
     PairwiseBounds,
@@ -46,6 +45,26 @@ LONGEST, WIDEST = "longest_row", "widest_pair"
 _SEARCH_SHARE = 0.1
 
 
+def _check_loss(bounds: PairwiseBounds) -> None:
+    """Raise unless the proof applies: a smooth loss whose slope is bounded everywhere, and a penalty."""
+    check_smooth(bounds)
+    if not math.isfinite(float(bounds.loss.lipschitz)):
+        raise ValueError(
+            f"Objective perturbation of pairs needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
+            "lipschitz=inf. Use the moments mechanism, output perturbation, or the logistic or hinge loss."
+        )
+
+
+def _check_units(bounds: PairwiseBounds, parameters: Mapping[str, Any]) -> None:
+    """Raise unless the bounds are those of rows in units of a length that is found first: up to 2 apart."""
+    longest, widest = (
+        check_number(name, "auc-objective", parameters[name], "above 0", 0, math.inf, low_open=True)
+        for name in (LONGEST, WIDEST)
+    )
+    if not (bounds.distance >= 2 and widest <= 2 * longest * (1 + 1e-9)):
+        raise ValueError("Rows in units of a released length can lie 2 apart.")
+
+
 @calibrates("auc-objective")
 def calibrate_pairwise_objective(
     bounds: PairwiseBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
@@ -56,12 +75,7 @@ def calibrate_pairwise_objective(
     those of :class:`~dpconvex.privacy.pairwise_bounds.PairwiseBounds`. Where a typical length of rows is found first,
     10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
     """
-    check_smooth(bounds)
-    if not math.isfinite(float(bounds.loss.lipschitz)):
-        raise ValueError(
-            f"Objective perturbation of pairs needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
-            "lipschitz=inf. Use the moments mechanism, output perturbation, or the logistic or hinge loss."
-        )
+    _check_loss(bounds)
     facts = (bounds.gradient_sensitivity, bounds.curvature_ratio)
     search = _SEARCH_SHARE if LONGEST in parameters else 0.0
     dimension, keep = bounds.dimension, 1 - RELEASE_SHARE - search
@@ -94,17 +108,18 @@ def calibrate_pairwise_objective(
 @proves("auc-objective")
 def prove_pairwise_objective(certificate: Certificate) -> Proof:
     """Add what the search for a length, the tilt and the release noise cost."""
-    bounds = certificate.bounds
-    check_smooth(bounds)
+    bounds, size = certificate.bounds, certificate.bounds.dimension
+    certificate.check_bounds(PairwiseBounds)
+    _check_loss(bounds)
     search = ("lengths",) if LONGEST in certificate.parameters else ()
+    if search:
+        _check_units(bounds, certificate.parameters)
     certificate.check_terms("objective", "release", *search)
     tolerance = certificate.check_tolerance()
-    tilt = certificate.term("objective", bounds.gradient_sensitivity, bounds.dimension)
+    tilt = certificate.term("objective", bounds.gradient_sensitivity, size, "mean")
     moved = inexactness(bounds, tilt, 1, tolerance)
-    release = certificate.term("release", moved, bounds.dimension)
-    counts = [certificate.term(name, 1.0, 1) for name in search]
-    if any(term.releases < SEARCH_STEPS for term in counts):
-        raise CertificateError("The certificate states too few counts for its search.")
+    release = certificate.term("release", moved, size, "coefficients", tolerance=tolerance)
+    counts = [certificate.term(name, 1.0, 1, "count", SEARCH_STEPS) for name in search]
     relation, kappa = bounds.relation.replace("_", "-"), bounds.curvature_ratio
     if tilt.distribution == "gaussian":
         if not isinstance(certificate.guarantee, ApproxDP):
@@ -123,8 +138,7 @@ def prove_pairwise_objective(certificate: Certificate) -> Proof:
             f"Gaussian objective perturbation of pairs, {relation}, Rényi profile in trace form"
         )
         return Proof(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), theorem)
-    dimension = bounds.dimension
-    tilted = bounds.gradient_sensitivity / tilt.scale + dimension * math.log1p(kappa / dimension)
+    tilted = bounds.gradient_sensitivity / tilt.scale + size * math.log1p(kappa / size)
     proven = PureDP(tilted + pure_total([release, *counts]).epsilon_bound)
     return Proof(proven, f"l2-Laplace objective perturbation of pairs, {relation}, trace form")
 

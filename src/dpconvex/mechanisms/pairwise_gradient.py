@@ -76,11 +76,13 @@ def _sensitivity(bounds: PairwiseBounds) -> float:
 def prove_pairwise_gradient(certificate: Certificate) -> Proof:
     """Compose the stated moments and gradients."""
     bounds = certificate.bounds
-    moments = stated_moments(certificate)
+    certificate.check_bounds(PairwiseBounds)
     certificate.check_terms(*PHASES, "gradients")
-    term = certificate.term("gradients", _sensitivity(bounds), bounds.n_features)
-    if term.releases != certificate.parameters["gradient"]["steps"]:
-        raise CertificateError("The certificate's noise is for another number of steps.")
+    steps = certificate.parameters["gradient"]["steps"]
+    if type(steps) is not int:
+        raise CertificateError("The certificate's number of steps must be an integer.")
+    moments = stated_moments(certificate)
+    term = certificate.term("gradients", _sensitivity(bounds), bounds.n_features, "mean", steps)
     theorem = "Gaussian DP composition of released moments and gradients, replace-one"
     return Proof(gaussian_total([*moments, term]), theorem)
 

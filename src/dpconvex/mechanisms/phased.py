@@ -45,6 +45,7 @@ Array = NDArray[np.float64]
 _UNIT = 2.0**-53
 _RADIUS = 100.0  # released points are projected on this ball by default: far beyond sensible mapped coefficients
 _FEWEST = 8  # records in the last phase by default
+_ASSIGNMENT = "random permutation"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,17 @@ class Phase:
 
     records: int
     step: float
+
+
+def phase_names(phases: list[Phase]) -> list[str]:
+    """Return what the phases' noise terms are called."""
+    return [f"phase {i}" for i in range(1, len(phases) + 1)]
+
+
+def _checked_radius(radius: Any, owner: str) -> float:
+    return check_number(
+        "radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True
+    )
 
 
 def phases_of(n_samples: int, settings: Mapping[str, Any]) -> list[Phase]:
@@ -114,9 +126,9 @@ class _Phased:
             "phases": int(count),
             "step_size": check_number("step_size", owner, step, positive, 0, math.inf, low_open=True),
             "decay": check_number("decay", owner, self.decay, "a finite number of at least 1", 1, math.inf),
-            "radius": check_number("radius", owner, self.radius, positive, 0, math.inf, low_open=True),
+            "radius": _checked_radius(self.radius, owner),
             "noise": self.noise,
-            "assignment": "random permutation",
+            "assignment": _ASSIGNMENT,
         }  # fmt: skip
 
     def certify(
@@ -145,7 +157,8 @@ class _Phased:
         order = noise.generator.permutation(objective.rows.n_rows)
         point, start = np.zeros(certificate.bounds.dimension), 0
         phases = phases_of(certificate.bounds.n_samples, certificate.parameters[self.name])
-        for phase, term in zip(phases, certificate.noise.values(), strict=True):
+        for phase, name in zip(phases, phase_names(phases), strict=True):
+            term = certificate.noise[name]
             chosen = order[start : start + phase.records]
             start += phase.records
             exact = self._solve(objective, certificate, phase, term.tolerance, chosen, point)
@@ -189,11 +202,12 @@ def _terms(
     """Return the noise of phases with the given sensitivities and tolerances."""
     mu = total_mu(guarantee, owner)
     noise = {}
-    for i, (phase, sensitivity, tolerance) in enumerate(parts, start=1):
+    names = phase_names([part[0] for part in parts])
+    for name, (phase, sensitivity, tolerance) in zip(names, parts, strict=True):
         std = released_scale(mu, sensitivity, bounds.dimension)
         if settings["noise"] == "published":
             std = _published(bounds, guarantee, phase, std, owner)
-        noise[f"phase {i}"] = NoiseTerm(
+        noise[name] = NoiseTerm(
             "gaussian", std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
         )
     return noise
@@ -204,15 +218,19 @@ def _disjoint(
 ) -> GaussianDP:
     """Return what disjoint phases give: the largest ``mu`` of any of them, over all problems."""
     bounds, settings = certificate.bounds, certificate.parameters[name]
+    certificate.check_bounds(LinearBounds, several=True)
     _check(bounds, owner)
+    _checked_radius(settings["radius"], owner)
+    if settings["assignment"] != _ASSIGNMENT:
+        raise CertificateError(f"Records must be assigned to phases by a {_ASSIGNMENT}.")
     phases = phases_of(bounds.n_samples, settings)
-    names = [f"phase {i}" for i in range(1, len(phases) + 1)]
-    if list(certificate.noise) != names:
-        raise CertificateError("The certificate's noise is not that of the phases it states.")
+    names = phase_names(phases)
+    certificate.check_terms(*names)
     largest = 0.0
     for label, phase in zip(names, phases, strict=True):
-        moved = sensitivity(phase, certificate.noise[label].tolerance)
-        term = certificate.term(label, moved, bounds.dimension)
+        tolerance = certificate.noise[label].tolerance
+        moved = sensitivity(phase, tolerance)
+        term = certificate.term(label, moved, bounds.dimension, "coefficients", tolerance=tolerance)
         largest = max(largest, gaussian_total([term]).mu)
     return GaussianDP(largest * math.sqrt(certificate.problems))
 
@@ -402,9 +420,7 @@ def _pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: 
             f"Got {settings['step_size']!r} instead. Use a smaller step or a wider bandwidth."
         )
     # Every step rounds by at most a few units of the largest coefficient it can meet, in both runs.
-    radius = check_number(
-        "radius", "PhasedSGD", settings["radius"], "a number above 0", 0, math.inf, low_open=True
-    )
+    radius = _checked_radius(settings["radius"], "PhasedSGD")
     reach = radius + phase.records * phase.step * bounds.lipschitz
     rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * reach
     return 2 * bounds.lipschitz * phase.step + rounding
@@ -414,12 +430,13 @@ def _pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: 
 def prove_phased_sgd(certificate: Certificate) -> Proof:
     """Return what the phases give, each with the sensitivity of one contractive pass."""
     bounds, settings = certificate.bounds, certificate.parameters["phased-sgd"]
-    proven = _disjoint(
-        certificate,
-        "phased-sgd",
-        "PhasedSGD",
-        lambda phase, tolerance: _pass_sensitivity(bounds, settings, phase),
-    )
+
+    def moved(phase: Phase, tolerance: float) -> float:
+        if tolerance:
+            raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
+        return _pass_sensitivity(bounds, settings, phase)
+
+    proven = _disjoint(certificate, "phased-sgd", "PhasedSGD", moved)
     return Proof(proven, "Gaussian noise on one contractive pass per disjoint phase, replace-one")
 
 

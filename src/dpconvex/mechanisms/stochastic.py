@@ -116,17 +116,19 @@ def calibrate_sgd(
 def prove_sgd(certificate: Certificate) -> Proof:
     """Account for the stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
+    certificate.check_bounds(LinearBounds, several=True)
     certificate.check_terms("gradients")
-    term = certificate.term("gradients", bounds.gradient_sum_sensitivity(), bounds.dimension)
     steps = _check_count("steps", settings["steps"])
+    moved = bounds.gradient_sum_sensitivity()
+    term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
     size = _check_count("batch_size", settings["batch_size"], bounds.n_samples)
     sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
-    if term.releases != steps or term.distribution != "gaussian":
-        raise CertificateError("The certificate's noise is not that of its steps.")
+    if term.distribution != "gaussian":
+        raise CertificateError("The certificate's noise is not Gaussian.")
     claim, problems = _check_guarantee(certificate.guarantee), certificate.problems
     each = claim.delta_bound / problems
     rate = size / bounds.n_samples
-    multiplier = term.scale / bounds.gradient_sum_sensitivity()
+    multiplier = term.scale / moved
     epsilon = sampled_epsilon(sampling, bounds.neighbors, rate, steps, multiplier, each)
     relation = bounds.neighbors.replace("_", "-")
     drawn = "uniform batches without replacement" if sampling == "fixed" else "Poisson batches"

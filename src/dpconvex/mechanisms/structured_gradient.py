@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import (
-    Calibration,
-    Certificate,
-    CertificateError,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
 from dpconvex.privacy.guarantees import Guarantee, check_number
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.structured_bounds import StructuredBounds
@@ -92,10 +85,10 @@ def _moved(bounds: StructuredBounds) -> float:
 def prove_structured_gradient(certificate: Certificate) -> Proof:
     """Compose the stated sums of gradients."""
     bounds = certificate.bounds
+    certificate.check_bounds(StructuredBounds)
     certificate.check_terms("gradients")
-    term = certificate.term("gradients", _moved(bounds), bounds.dimension)
-    if term.releases != _checked(certificate.parameters["descent"])[0]:
-        raise CertificateError("The certificate's noise is for another number of steps.")
+    steps, _ = _checked(certificate.parameters["descent"])
+    term = certificate.term("gradients", _moved(bounds), bounds.dimension, "sum", steps)
     relation = bounds.neighbors.replace("_", "-")
     return Proof(gaussian_total([term]), f"Gaussian DP composition of released sums, {relation}")
 

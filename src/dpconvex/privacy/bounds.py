@@ -147,10 +147,42 @@ class Bounds:
         _check_count("n_samples", owner, self.n_samples, 1)
 
 
+# Beyond, a float64 cannot tell a number of records from its neighbour.
+_MOST = 2**53
+
+
 def _check_count(name: str, owner: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not least <= value < _MOST:  # type: ignore[operator]
+        shown = repr(value) if len(repr(value)) < 40 else "a longer value"
         raise ValueError(
-            f"The '{name}' parameter of {owner} must be an integer of at least {least}. Got {value!r} instead."
+            f"The '{name}' parameter of {owner} must be an integer of at least {least}, below 2^53. "
+            f"Got {shown} instead."
+        )
+
+
+def check_never_negative(loss: Any, owner: str) -> None:
+    """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
+    if not hasattr(loss, "value"):
+        raise TypeError(
+            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
+            f"Got {type(loss).__name__} instead."
+        )
+    base = loss
+    while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
+        base = base.loss
+    kinks = getattr(base, "kinks", None)
+    if kinks is not None:
+        # A convex function is least at a knot, unless it falls forever.
+        falls = kinks.slopes[0] > 0 or kinks.slopes[-1] < 0
+        negative = falls or min(kinks.heights) < 0
+    else:
+        margins = np.linspace(-50.0, 50.0, 2001)
+        negative = min(float(np.min(loss.value(y, margins))) for y in (-1.0, 0.5, 1.0)) < 0
+    if negative:
+        raise ValueError(
+            f"The 'loss' parameter of {owner} must never be negative. "
+            f"Got {type(loss).__name__}, which is, instead. Add a constant to it."
         )
 
 
@@ -214,6 +246,11 @@ class LinearBounds(Bounds):
     def __post_init__(self) -> None:
         self._check_shared()
         _check_count("n_features", "LinearBounds", self.n_features, 1)
+        if getattr(self.loss, "kind", None) not in ("residual", "margin"):
+            raise TypeError(
+                "The 'loss' parameter of LinearBounds must be a loss of one margin, of kind 'residual' or 'margin'. "
+                f"Got {type(self.loss).__name__} instead."
+            )
         for name in ("row_norm", "max_norm"):
             allowed = "a finite number above 0"
             check_number(

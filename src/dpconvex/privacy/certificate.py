@@ -218,8 +218,9 @@ class Certificate:
         Examples
         --------
         >>> from dpconvex import DPLogisticRegression
-        >>> DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).for_group(2)
-        ApproxDP(epsilon=2.0, delta=8.23e-07)
+        >>> two = DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).for_group(2)
+        >>> two.epsilon_bound, f"{two.delta_bound:.2g}"
+        (2.0, '3.2e-06')
         """
         return for_group(self.guarantee, self._proof().guarantee, size)
 
@@ -244,6 +245,11 @@ class Certificate:
             raise CertificateError(
                 f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
             )
+        for name, term in self.noise.items():
+            if (term.drawn_grid > 0) != (proof.sampler == EXACT):
+                raise CertificateError(
+                    f"The noise of '{name}' must have a grid where it is drawn exactly, and only there."
+                )
         return proof
 
     @property
@@ -261,8 +267,26 @@ class Certificate:
             )
         return count
 
-    def term(self, name: str, sensitivity: float, dimension: int) -> NoiseTerm:
-        """Return a stated release after a check that its sensitivity and size are what the facts imply.
+    def check_bounds(self, *kinds: type, several: bool = False) -> None:
+        """Raise unless the mechanism's proof covers these bounds, and several problems where it does not say so."""
+        if not isinstance(self.bounds, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise CertificateError(
+                f"Mechanism {self.mechanism!r} needs {names}. Got {type(self.bounds).__name__} instead."
+            )
+        if self.problems > 1 and not several:
+            raise CertificateError(f"Mechanism {self.mechanism!r} solves one problem only.")
+
+    def term(
+        self,
+        name: str,
+        sensitivity: float,
+        dimension: int,
+        added_to: str,
+        releases: int = 1,
+        tolerance: float = 0.0,
+    ) -> NoiseTerm:
+        """Return a stated release after a check that everything it states is what the facts imply.
 
         Parameters
         ----------
@@ -272,12 +296,25 @@ class Certificate:
             As computed from the stated facts; the term may state more, never less.
         dimension : int
             Numbers per vector.
+        added_to : str
+            What the vector is.
+        releases : int
+            How many there are.
+        tolerance : float
+            Certified gradient norm that the sensitivity pays for.
         """
         stated = self.noise[name]
-        if stated.dimension != dimension:
-            raise CertificateError(
-                f"The noise of '{name}' is for {stated.dimension} numbers, but {dimension} were released."
-            )
+        facts = {
+            "dimension": dimension,
+            "added_to": added_to,
+            "releases": releases,
+            "tolerance": tolerance,
+        }
+        for fact, value in facts.items():
+            if stated[fact] != value:
+                raise CertificateError(
+                    f"The noise of '{name}' states {fact}={stated[fact]!r}, but the mechanism has {value!r}."
+                )
         if not stated.sensitivity >= sensitivity * (1 - 1e-9):
             raise CertificateError(
                 f"The noise of '{name}' hides a sensitivity of {stated.sensitivity:.6g}, but the public facts imply "
@@ -331,7 +368,7 @@ class Certificate:
         """
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # among them numbers of too many digits
             raise CertificateError("A certificate must be valid JSON.") from error
         names = {f.name for f in fields(cls)}
         if not isinstance(data, dict) or not isinstance(data.get("format"), str):
@@ -356,7 +393,7 @@ class Certificate:
             data["guarantee"] = guarantee_from_dict(data["guarantee"])
             data["bounds"] = bounds_from_dict(data["bounds"])
             data["noise"] = {name: NoiseTerm(**term) for name, term in data["noise"].items()}
-        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
             raise CertificateError(
                 f"A certificate's guarantee, bounds or noise are malformed: {error}"
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 
@@ -43,6 +44,7 @@ class DeclaredLoss:
         return -self.lipschitz, self.lipschitz
 
 
+@cache
 def _known() -> dict[str, type]:
     """Return the loss and kernel classes that may be named in a description."""
     import dpconvex.losses as losses

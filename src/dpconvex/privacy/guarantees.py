@@ -285,8 +285,9 @@ def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
 
     Examples
     --------
-    >>> for_group(ApproxDP(1.0, 1e-6), ApproxDP(1.0, 1e-6), 3)
-    ApproxDP(epsilon=3.0, delta=1.1107337927389695e-05)
+    >>> three = for_group(ApproxDP(1.0, 1e-6), ApproxDP(1.0, 1e-6), 3)
+    >>> three.epsilon_bound, round(1e6 * three.delta_bound, 6)
+    (3.0, 11.107338)
     """
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
         raise ValueError(

@@ -99,6 +99,11 @@ class PairwiseBounds(Bounds):
                 "Pairwise objectives have no sensitivity bound under 'add_or_remove_one': their normaliser depends on "
                 "the class counts. Use neighbors='replace_one'."
             )
+        if not hasattr(self.loss, "monotone"):
+            raise TypeError(
+                "The 'loss' parameter of PairwiseBounds must be a loss of score differences such as PairLogistic(). "
+                f"Got {type(self.loss).__name__} instead."
+            )
         for name in ("n_features", "min_positive", "min_negative"):
             _check_count(name, owner, getattr(self, name), 1)
         check_number(
@@ -146,8 +151,11 @@ class PairwiseBounds(Bounds):
     @property
     def slope(self) -> float:
         """``L``: of the loss, or on the ball that holds the minimisers."""
+        from dpconvex.losses.pairwise import PairSquared, PairSquaredHinge
+
         slope = float(self.loss.lipschitz)
-        if math.isfinite(slope) or not self.alpha > 0:
+        known = isinstance(self.loss, (PairSquared, PairSquaredHinge))
+        if math.isfinite(slope) or not known or not self.alpha > 0:
             return slope
         return 2 * (1 + self.distance * math.sqrt(2 / self.alpha))
 

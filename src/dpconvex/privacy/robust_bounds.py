@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .bounds import _KINDS, Bounds, LinearBounds
+from .bounds import _KINDS, Bounds, LinearBounds, check_never_negative
 from .guarantees import check_number
 
 __all__ = ["NORMS", "RobustBounds"]
@@ -104,6 +104,7 @@ class RobustBounds(Bounds):
     def _check_cost(self, cost: float) -> None:
         allowed = "None or a finite number above 0"
         check_number("cost", "RobustBounds", cost, allowed, 0, math.inf, low_open=True)
+        check_never_negative(self.loss, "RobustBounds")
         if self.norm != "l2":
             raise ValueError(
                 f"The 'norm' parameter of RobustBounds must be 'l2' with a cost. Got {self.norm!r} instead."

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .bounds import _KINDS, Bounds, LinearBounds, _check_void
+from .bounds import _KINDS, Bounds, LinearBounds, _check_void, check_never_negative
 from .guarantees import check_number
 
 __all__ = ["TiltedBounds"]
@@ -100,17 +100,7 @@ class TiltedBounds(Bounds):
             check_number(
                 "coef_bound", "TiltedBounds", self.coef_bound, allowed, 0, math.inf, low_open=True
             )
-        if not hasattr(self.loss, "value"):
-            raise TypeError(
-                "The 'loss' parameter of TiltedBounds must be one of dpconvex.losses, whose values are known. "
-                f"Got {type(self.loss).__name__} instead."
-            )
-        margins = np.linspace(-50.0, 50.0, 2001)
-        if min(float(np.min(self.loss.value(y, margins))) for y in (-1.0, 0.5, 1.0)) < 0:
-            raise ValueError(
-                "The 'loss' parameter of TiltedBounds must never be negative. "
-                f"Got {type(self.loss).__name__}, which is, instead. Add a constant to it."
-            )
+        check_never_negative(self.loss, "TiltedBounds")
         _check_void(self.void_rows, "TiltedBounds")
         _ = self.record  # checks the fields that it shares
 

@@ -134,7 +134,7 @@ class _ProductOrRadialKernel(Kernel):
         """``sup pdf = pdf(0)``."""
         if self.dim == 1:
             return self._peak
-        return float(np.exp(self._log_density(np.zeros(self.dim))))
+        return float(np.exp(self._log_density(np.zeros(1))))  # 0 has norm 0 in any dimension
 
 
 @dataclass(frozen=True)
