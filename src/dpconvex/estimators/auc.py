@@ -162,7 +162,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         found = {"row_norm": bounds.row_norm, "diameter": bounds.distance}
         if LONGEST in certificate.parameters:  # the bounds are in units of a released length then
             found = {name: certificate.parameters[name] for name in (LONGEST, WIDEST)}
-        sizes = min(row_map.row_norm, row_map.max_norm), _diameter(row_map)
+        sizes = min(row_map.row_norm, row_map.max_norm), row_map.diameter
         # How far the hinge's kink is rounded by default may change.
         free = isinstance(loss, PairHinge) and self.loss == "hinge" and bandwidth is None
         return {
