@@ -175,6 +175,9 @@ class DPLogisticRegression(PrivateLinearClassifier):
         What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
         is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
         record of loss 0.
+    sampler : {"auto", "exact"}
+        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
+        20 microseconds a number.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -224,6 +227,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
         classes: Any = None,
         mechanism: Any = "auto",
         invalid_rows: str = "error",
+        sampler: str = "auto",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -241,6 +245,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
         self.classes = classes
         self.mechanism = mechanism
         self.invalid_rows = invalid_rows
+        self.sampler = sampler
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
@@ -310,6 +315,9 @@ class DPLinearSVC(PrivateLinearClassifier):
         What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
         is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
         record of loss 0.
+    sampler : {"auto", "exact"}
+        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
+        20 microseconds a number.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -351,6 +359,7 @@ class DPLinearSVC(PrivateLinearClassifier):
         classes: Any = None,
         mechanism: Any = "auto",
         invalid_rows: str = "error",
+        sampler: str = "auto",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -370,6 +379,7 @@ class DPLinearSVC(PrivateLinearClassifier):
         self.classes = classes
         self.mechanism = mechanism
         self.invalid_rows = invalid_rows
+        self.sampler = sampler
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -24,7 +24,7 @@ class DPNewsvendor(DPQuantileRegressor):
     underage_cost, overage_cost : float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0.
     epsilon, delta, mu, neighbors, nominal_samples, feature_bounds, target_bounds, row_norm, fit_intercept, alpha, \
-bandwidth, coef_bound, kernel, mechanism, invalid_rows, ledger, random_state, verbose
+bandwidth, coef_bound, kernel, mechanism, invalid_rows, sampler, ledger, random_state, verbose
         As in :class:`DPQuantileRegressor`.
 
     Attributes
@@ -67,6 +67,7 @@ bandwidth, coef_bound, kernel, mechanism, invalid_rows, ledger, random_state, ve
         kernel: Any = "logistic",
         mechanism: Any = "auto",
         invalid_rows: str = "error",
+        sampler: str = "auto",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -88,6 +89,7 @@ bandwidth, coef_bound, kernel, mechanism, invalid_rows, ledger, random_state, ve
         self.kernel = kernel
         self.mechanism = mechanism
         self.invalid_rows = invalid_rows
+        self.sampler = sampler
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

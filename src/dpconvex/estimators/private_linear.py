@@ -22,12 +22,12 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import NoiseSource
 
 from .settings import (
     INVALID_ROWS,
     ignores_invalid,
     least_rows,
+    noise_source,
     optional_positive,
     resolve_bounds,
     resolve_guarantee,
@@ -199,7 +199,7 @@ class PrivateLinearModel(BaseEstimator):
                 self._objective(map_rows(X, target, plan, type(self).__name__), certificate)
                 for target in targets
             ]
-        noise = NoiseSource(self.random_state)
+        noise = noise_source(self, certificate)
         if self.verbose:
             print(f"{type(self).__name__}: {certificate.mechanism}, {certificate.guarantee!r}")
         if self.ledger is not None:

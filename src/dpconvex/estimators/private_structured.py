@@ -19,7 +19,6 @@ from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
-from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.structured_bounds import StructuredBounds
 from dpconvex.smoothing import Kernel, convolve_vector
 from dpconvex.theory.structured_risk import descent_choice, structured_objective_choice
@@ -29,6 +28,7 @@ from .settings import (
     INVALID_ROWS,
     ignores_invalid,
     least_rows,
+    noise_source,
     optional_positive,
     resolve_guarantee,
     resolve_kernel,
@@ -228,7 +228,7 @@ class StructuredModel(BaseEstimator):
         objective = StructuredObjective(
             records, bounds.loss, bounds.alpha, divisor=bounds.n_samples
         )
-        noise = NoiseSource(self.random_state)
+        noise = noise_source(self, certificate)
         if self.verbose:
             print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
         if self.ledger is not None:

@@ -62,6 +62,9 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
     invalid_rows : {"error", "ignore"}
         What becomes of a row with NaN or infinity. "error" refuses the data, which is visible and not covered by the
         guarantee; "ignore" counts it as a fixed public record of loss 0.
+    sampler : {"auto", "exact"}
+        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
+        20 microseconds a number.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -114,6 +117,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         kernel: Any = "logistic",
         mechanism: Any = "auto",
         invalid_rows: str = "error",
+        sampler: str = "auto",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -134,6 +138,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         self.kernel = kernel
         self.mechanism = mechanism
         self.invalid_rows = invalid_rows
+        self.sampler = sampler
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.smoothing import KERNELS, Kernel
 
 DEFAULT_EPSILON = 1.0
@@ -179,3 +181,15 @@ def _numbers(bound: Any) -> np.ndarray:
     if text or plain.dtype.kind not in "biufO" or isinstance(bound, np.ma.MaskedArray):
         raise TypeError("not numbers")
     return plain.astype(np.float64)
+
+
+def noise_source(model: Any, certificate: Certificate) -> NoiseSource:
+    """Return where a fit's noise comes from, or raise if its mechanism cannot be exact throughout."""
+    noise = NoiseSource(model.random_state, model.sampler)
+    if model.sampler == "exact" and certificate.sampler == FLOATING_POINT:
+        raise ValueError(
+            f"The 'sampler' parameter of {type(model).__name__} must be 'auto' with "
+            f"mechanism={certificate.mechanism!r}, whose steps are drawn in floating point. Got 'exact' instead. "
+            "Use another mechanism."
+        )
+    return noise

@@ -46,6 +46,9 @@ class DPMedian(StructuredModel):
     invalid_rows : {"error", "ignore"}
         What becomes of a record with NaN or infinity. "error" refuses the data, which is visible and not covered by the
         guarantee; "ignore" counts it as a fixed public record of loss 0.
+    sampler : {"auto", "exact"}
+        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
+        20 microseconds a number.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -92,6 +95,7 @@ class DPMedian(StructuredModel):
         kernel: Any = "gaussian",
         mechanism: Any = "auto",
         invalid_rows: str = "error",
+        sampler: str = "auto",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -108,6 +112,7 @@ class DPMedian(StructuredModel):
         self.kernel = kernel
         self.mechanism = mechanism
         self.invalid_rows = invalid_rows
+        self.sampler = sampler
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
@@ -131,7 +136,7 @@ class DPPiecewiseLinear(StructuredModel):
     operator_norm : float, default=1.0
         Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, targets included.
     epsilon, delta, mu, neighbors, nominal_samples, alpha, bandwidth, coef_bound, kernel, mechanism, \
-    invalid_rows, ledger, random_state, verbose
+    invalid_rows, sampler, ledger, random_state, verbose
         As for :class:`DPMedian`.
 
     Attributes
@@ -170,6 +175,7 @@ class DPPiecewiseLinear(StructuredModel):
         kernel: Any = "gaussian",
         mechanism: Any = "auto",
         invalid_rows: str = "error",
+        sampler: str = "auto",
         ledger: Any = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -188,6 +194,7 @@ class DPPiecewiseLinear(StructuredModel):
         self.kernel = kernel
         self.mechanism = mechanism
         self.invalid_rows = invalid_rows
+        self.sampler = sampler
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
