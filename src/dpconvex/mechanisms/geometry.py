@@ -1,9 +1,10 @@
 r"""Private geometry: coordinates in which rows are centred, white, and of known length.
 
-Noise on a gradient has the same size in every direction, so directions in which rows hardly vary drown in it. Released
-second moments give a linear map after which all directions vary alike. One round finds a typical row length by noisy
-counts, shortens rows to it, releases their first and second moments, and whitens; eigenvalues below the noise are
-raised to it. A second round in the new coordinates resolves directions that the first could not see.
+Noise on a gradient has the same size in every direction, so directions in which rows hardly vary drown in it. First
+every column is stretched to the octave in which its values lie, one noisy histogram per column. Then one round after
+the other finds a typical row length, shortens rows to it, releases their first and second moments, and whitens;
+eigenvalues below the noise are raised to it, so that what could not be seen stays short. A row's length counts the
+constant: a table of rare flags has mostly rows of zeros, and they are records like others.
 """
 
 from __future__ import annotations
@@ -17,62 +18,63 @@ from numpy.typing import NDArray
 
 from dpconvex.privacy.noise import NoiseSource
 
-from .search import private_median
+from .sketch import Sketch
 
 Array = NDArray[np.float64]
 
-_REACH = 1.3  # rows are shortened to this multiple of their median length
-_FLOOR = 1.5  # eigenvalues are raised to this multiple of the noise's spectral norm
-_OCTAVES = 8  # of row length below the largest one that are searched
+LENGTH_BINS = 32
+OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
+STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
+
+_RADIUS_LEVEL, _REACH = 0.75, 1.1  # rows are shortened to this multiple of this quantile of their lengths
+_FLOOR = 0.5  # eigenvalues are raised to this multiple of the noise's spectral norm
+_FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
+_CERTAIN = 3.0  # in units of the noise
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Rows ``(1, u)`` with ``(1, u) = matrix @ (1, x)``, weighted by ``min(1, influence / ||u||)``.
+    """Rows ``(1, u)`` with ``(1, u) = matrix @ (1, x)``.
 
     Attributes
     ----------
     matrix : array of shape (dimension, dimension)
         Public or released; keeps the constant column.
-    influence : float
-        Bound on ``||u||`` after weighting.
     lead : int
         1 with an intercept, 0 without.
-    own_weights : bool
-        Whether the rows' own weights already bound the influence (no change of direction).
-    stretch : float
-        Square root of the largest second moment that a resolved direction of ``u`` has.
+    typical : float
+        Released length of a typical row, the constant included: the unit of clips.
+    moments : array of shape (dimension,)
+        Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
     """
 
     matrix: Array
-    influence: float
     lead: int
-    own_weights: bool = False
-    stretch: float = 1.0
+    typical: float
+    moments: Array
 
-    def weights(self, block: Array, w: Array) -> Array:
-        """Return the influence weights of mapped rows, rounded to the safe side."""
-        lengths = self.lengths(block @ self.matrix.T)
-        return np.minimum(1.0, self.influence / np.maximum(lengths, 1e-300))
+    def lengths(self, block: Array) -> Array:
+        """Return ``sqrt(1 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        return _lengths(block @ self.matrix.T, self.lead)
 
-    def lengths(self, placed: Array) -> Array:
-        """Return ``||u||`` of rows ``(1, u)``, rounded up."""
-        u = placed[:, self.lead :]
-        round_up = 1 + 8 * self.matrix.shape[0] * 2.0**-52
-        return np.sqrt(np.einsum("ij,ij->i", u, u)) * round_up
+    def store_lengths(self, block: Array, w: Array) -> Array:
+        """Return the lengths in place of weights."""
+        return self.lengths(block)
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(1, u) . phi``."""
         return self.matrix.T @ phi
 
 
-def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
-    """Return coordinates from the influence bound alone: features scaled so that the bound is ``sqrt(d)``."""
-    lead = int(fit_intercept)
-    scale = math.sqrt(n_features) / row_norm
-    diagonal = np.full(n_features + lead, scale)
-    diagonal[:lead] = 1.0
-    return Coordinates(np.diag(diagonal), math.sqrt(n_features), lead, own_weights=True)
+def _lengths(placed: Array, lead: int) -> Array:
+    u = placed[:, lead:]
+    round_up = 1 + 8 * placed.shape[1] * 2.0**-52
+    return np.sqrt(1.0 + np.einsum("ij,ij->i", u, u)) * round_up
+
+
+def length_edges(dimension: int) -> Array:
+    """Return the edges of the bins of row lengths: from 1 to 16 times ``sqrt(1 + dimension)``."""
+    return np.geomspace(1.0, 16 * math.sqrt(1 + dimension), LENGTH_BINS + 1)
 
 
 def private_coordinates(
@@ -81,12 +83,10 @@ def private_coordinates(
     fit_intercept: bool,
     max_norm: float,
     rounds: int,
-    reach: float,
-    count_std: float,
-    moment_std: float,
+    stds: dict[str, float],
     noise: NoiseSource,
-) -> Coordinates:
-    """Return whitening coordinates from released counts and moments.
+) -> tuple[Coordinates, Any]:
+    """Return whitening coordinates, and the rows with their lengths in them in place of weights.
 
     Parameters
     ----------
@@ -99,78 +99,127 @@ def private_coordinates(
     max_norm : float
         Public bound on ``||x||``.
     rounds : int
-        How often to look.
-    reach : float
-        Influence bound of the result in units of ``sqrt(n_features)``.
-    count_std, moment_std : float
-        Noise on each count, and per diagonal entry of each matrix of sums.
+        How often moments are released.
+    stds : dict
+        Noise on "scales" (per count), "lengths" (per count) and "moments" (per number).
     noise : NoiseSource
         Where noise comes from.
     """
-    lead = int(fit_intercept)
-    dimension = rows.dim
-    n_features = dimension - lead
-    current = Coordinates(np.eye(dimension), math.inf, lead)
-    longest = max_norm
-    for _ in range(rounds):
-        frame = current
+    lead, dimension = int(fit_intercept), rows.dim
+    most = STRETCH_LIMIT / max(max_norm, 1.0)
+    matrix = np.eye(dimension)
+    scales = _column_scales(rows, n_samples, lead, stds["scales"], noise)
+    matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
+    current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
+    edges = length_edges(dimension)
 
-        def length(block: Array, y: Array, w: Array, frame: Coordinates = frame) -> Array:
-            return frame.lengths(block @ frame.matrix.T)
-
-        typical = private_median(
-            rows, length, longest / 2**_OCTAVES, longest, count_std, n_samples, noise
+    def lengths_of(frame: Coordinates) -> tuple[Any, Sketch]:
+        measured = rows.reweighted(frame.store_lengths)
+        sketch = Sketch.release(
+            measured.sum_targets, _stored, edges, n_samples, stds["lengths"], noise
         )
-        radius = _REACH * typical
-        sums = _moment_sums(rows, frame, radius)
-        sums = sums + _symmetric_noise(dimension, moment_std, noise)
-        matrix, stretch = _whiten(sums / n_samples, moment_std / n_samples, lead)
-        # In units of the radius: u / radius is what the moments were taken of.
-        into_radius = np.diag(np.r_[np.ones(lead), np.full(n_features, 1 / radius)])
-        current = Coordinates(matrix @ into_radius @ frame.matrix, math.inf, lead, stretch=stretch)
-        longest = 4 * math.sqrt(n_features) * stretch
-    return replace(current, influence=reach * math.sqrt(n_features))
+        return measured, sketch
+
+    for _ in range(rounds):
+        measured, sketch = lengths_of(current)
+        radius = _REACH * sketch.quantile(_RADIUS_LEVEL)
+        packed = pack(_moment_sums(measured, current, radius))
+        sums = unpack(noise.add_gaussian(packed, stds["moments"]), dimension)
+        step, moments = _whiten(
+            sums / n_samples, stds["moments"] / n_samples, radius, lead, current.matrix, most
+        )
+        current = Coordinates(step @ current.matrix, lead, 1.0, moments)
+    measured, sketch = lengths_of(current)
+    return replace(current, typical=sketch.quantile(0.5)), measured
 
 
-def _moment_sums(rows: Any, frame: Coordinates, radius: float) -> Array:
-    """Return ``sum r r^T`` of rows ``r = (1, v)``, ``v`` in units of the radius and shortened to length 1."""
-    lead = frame.lead
+def _stored(y: Array, w: Array) -> Array:
+    return w
+
+
+def _column_scales(
+    rows: Any, n_samples: int, lead: int, std: float, noise: NoiseSource
+) -> Array:
+    """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
+    columns = rows.dim - lead
+
+    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+        exponents = np.frexp(block[:, lead:])[1]  # |x| < 2^exponent; 0 has exponent 0
+        places = np.where(block[:, lead:] == 0, OCTAVES - 1, np.clip(-exponents, 0, OCTAVES - 1))
+        places += OCTAVES * np.arange(columns)
+        return (np.bincount(places.ravel(), minlength=OCTAVES * columns).astype(float),)
+
+    (counts,) = rows.sum(part)
+    counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
+    above = np.cumsum(counts[:, :-1], axis=1)
+    spread = std * np.sqrt(np.arange(1, OCTAVES))
+    enough = above > np.maximum(_CERTAIN * spread, _FEWEST * n_samples)
+    octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
+    return 2.0 ** -octave.astype(np.float64)
+
+
+def _moment_sums(measured: Any, frame: Coordinates, radius: float) -> Array:
+    """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
         shortened = block @ frame.matrix.T
-        # Lengths of the very numbers that are summed: a second product with the matrix would round differently.
-        factor = np.minimum(1.0, radius / np.maximum(frame.lengths(shortened), 1e-300)) / radius
-        shortened[:, lead:] *= factor[:, None]
+        # Lengths of the very numbers that are summed: another product with the matrix could round differently.
+        lengths = _lengths(shortened, frame.lead)
+        shortened *= np.minimum(1 / radius, 1 / lengths)[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = rows.sum(part)
+    (sums,) = measured.sum(part)
     return np.asarray(sums)
 
 
-def _symmetric_noise(size: int, std: float, noise: NoiseSource) -> Array:
-    """Return noise isotropic in Frobenius norm: ``std`` on the diagonal, ``std / sqrt(2)`` beside it."""
-    draws = noise.gaussian(std, size * size).reshape(size, size)
-    upper = np.triu(draws, 1) / math.sqrt(2)
-    return upper + upper.T + np.diag(np.diag(draws))
+def pack(matrix: Array) -> Array:
+    """Return a symmetric matrix as a vector of the same norm: the diagonal, then sqrt(2) times what is above it."""
+    above = matrix[np.triu_indices(matrix.shape[0], 1)]
+    return np.concatenate([np.diag(matrix), math.sqrt(2) * above])
 
 
-def _whiten(moments: Array, std: float, lead: int) -> tuple[Array, float]:
-    """Return the affine whitening of noisy mean moments, and how much it enlarges what it could not resolve."""
+def unpack(packed: Array, size: int) -> Array:
+    """Undo :func:`pack`."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size, 1)] = packed[size:] / math.sqrt(2)
+    return matrix + matrix.T + np.diag(packed[:size])
+
+
+def _whiten(
+    moments: Array, std: float, radius: float, lead: int, matrix: Array, most: float
+) -> tuple[Array, Array]:
+    """Return the affine whitening of noisy mean moments, and the second moments that it leaves."""
     size = moments.shape[0] - lead
-    centre = moments[0, 1:] if lead else np.zeros(size)
-    spread = moments[lead:, lead:] - np.outer(centre, centre)
-    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-    floor = max(_FLOOR * std * math.sqrt(2 * size), 1e-12)
-    raised = np.maximum(values, floor)
-    whitening = (vectors / np.sqrt(raised)) @ vectors.T
-    # Directions raised to the floor carry less than unit energy: scale so that the total is `size` again. Noise
-    # cancels in the signed sum; rows of typical length keep it above a fifth of their square in units of the floor.
-    energy = float(np.sum(values / raised))
-    energy = min(max(energy, 0.2 / floor), float(size))
-    stretch = math.sqrt(size / energy)
-    whitening *= stretch
-    matrix = np.eye(size + lead)
-    matrix[lead:, lead:] = whitening
+    # The mean squared weight over radius^2: known up to noise, and not below a third of what it is for short rows.
+    mass = 1 / radius**2
     if lead:
-        matrix[1:, 0] = -whitening @ centre
-    return matrix, stretch
+        mass = float(np.clip(moments[0, 0], mass / 3, mass))
+    centre = np.zeros(size)
+    if lead:
+        centre = moments[0, 1:] / mass
+        unsure = size * (std / mass) ** 2 / 2
+        centre *= max(0.0, 1 - unsure / max(float(centre @ centre), 1e-300))
+    spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
+    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
+    floor = _FLOOR * std / mass * math.sqrt(2 * size)
+    # No direction may be stretched beyond what the digits of a sum allow.
+    stretched = np.linalg.norm(vectors.T @ matrix[lead:, lead:], axis=1)
+    raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
+    raised = np.maximum(raised, 1e-12)
+    whitening = (vectors / np.sqrt(raised)).T
+    step = np.eye(size + lead)
+    step[lead:, lead:] = whitening
+    if lead:
+        step[1:, 0] = -whitening @ centre
+    left = np.clip(values / raised, 0.0, 1.0)
+    return step, np.concatenate([np.ones(lead), left])
+
+
+def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
+    """Return coordinates from the influence bound alone: features scaled so that the bound is ``sqrt(d)``."""
+    lead = int(fit_intercept)
+    scale = math.sqrt(n_features) / row_norm
+    diagonal = np.full(n_features + lead, scale)
+    diagonal[:lead] = 1.0
+    typical = math.sqrt(lead + n_features)
+    return Coordinates(np.diag(diagonal), lead, typical, np.ones(n_features + lead))

@@ -25,19 +25,19 @@ from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
-from .geometry import Coordinates, given_coordinates, private_coordinates
-from .gradient_plan import GradientPlan, level_of, normal_height, plan_gradient
-from .search import private_median
+from .geometry import Coordinates, given_coordinates
+from .gradient_plan import GradientPlan, plan_gradient
+from .private_descent import PrivateDescent
 
 Array = NDArray[np.float64]
 Schedule = Callable[[int], Any]
 
-_WIDE, _ROUGH = 0.5, 0.1  # bandwidths of the rough fit, in units of half the target's range
 _FIRST = 0.4  # first bandwidth of the annealed fit
 NARROW = 0.05  # final bandwidth where no scale is known
 BANDWIDTH_SHARE = 0.15  # of the residual scale
-_SMALLEST_SCALE = 2.0**-9
-_MEDIAN_TO_STD = 1.4826  # of a normal law
+# Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
+# white coordinates.
+_RADIUS = 1.0
 
 
 def total_mu(guarantee: Guarantee, owner: str) -> float:
@@ -175,68 +175,17 @@ class _Descent:
         self.released: dict[str, Any] = {}
 
     def run(self) -> Array:
-        coordinates = self._coordinates()
-        if not coordinates.own_weights:
-            self.rows = self.rows.reweighted(coordinates.weights)
+        if self.plan.rounds:
+            return PrivateDescent(self).run()
+        bounds = self.bounds
+        influence = min(bounds.row_norm, bounds.max_norm)
+        coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
         start = np.zeros(self.rows.dim)
         if self.margin or math.isfinite(self.loss.smoothness):
             phi = self._smooth_descent(coordinates, start)
-        elif self.plan.finds_scale:
-            phi = self._scaled_descent(coordinates, start)
         else:
             phi = self._annealed_descent(coordinates, start)
         return coordinates.to_rows(phi)
-
-    def _coordinates(self) -> Coordinates:
-        bounds = self.bounds
-        if not self.plan.rounds:
-            influence = min(bounds.row_norm, bounds.max_norm)
-            return given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
-        coordinates = private_coordinates(
-            self.rows,
-            self.n,
-            bounds.fit_intercept,
-            bounds.max_norm,
-            self.plan.rounds,
-            self.plan.reach,
-            self.terms["lengths"]["std"],
-            self.terms["moments"]["std"],
-            self.noise,
-        )
-        self.released["coordinates"] = coordinates.matrix
-        return coordinates
-
-    def _scaled_descent(self, coordinates: Coordinates, start: Array) -> Array:
-        """Fit a rough median, find the residual scale, then fit the wanted quantile in units of it."""
-
-        def rough_width(step: int) -> float:
-            return _WIDE * (_ROUGH / _WIDE) ** min(1.0, 2 * step / steps)
-
-        steps = self.terms["rough gradients"]["releases"]
-        phi = self._descend(
-            coordinates,
-            start,
-            "rough gradients",
-            constant=np.zeros_like(start),
-            width=rough_width,
-            rate=lambda step: 2 * rough_width(step) / self.range,
-            averaged=0.5,
-        )
-        scale = self._residual_scale(coordinates.to_rows(phi))
-        level = level_of(self.loss)
-        height = self.range * normal_height(level) / scale
-        steps = self.terms["gradients"]["releases"]
-        # The iterates wander by about progress / 2 * error^2 around their mean: progress is limited by that.
-        progress = min(max(0.2 / self.plan.relative_error**2, 4.0), 0.6 * steps)
-        return self._descend(
-            coordinates,
-            phi,
-            "gradients",
-            constant=self._constant_part(coordinates),
-            width=lambda step: BANDWIDTH_SHARE * scale,
-            rate=lambda step: progress / (steps * height),
-            averaged=2 / 3,
-        )
 
     def _annealed_descent(self, coordinates: Coordinates, start: Array) -> Array:
         """Narrow the bandwidth and move from the median to the wanted level at the same time."""
@@ -266,7 +215,7 @@ class _Descent:
             averaged=0.5,
             # A wide kernel pushes a quantile away from the median, so the level follows the bandwidth.
             pull=lambda step: narrow / width(step),
-            radius=self.plan.radius,
+            radius=_RADIUS if given is None else math.inf,
         )
 
     def _smooth_descent(self, coordinates: Coordinates, start: Array) -> Array:
@@ -276,8 +225,7 @@ class _Descent:
         curvature = (
             convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
         )
-        rates = np.full(start.size, 1 / (curvature * coordinates.stretch**2 + self.alpha))
-        rates[: coordinates.lead] = 1 / (curvature + self.alpha)
+        rates = np.full(start.size, 1 / (curvature + self.alpha))
         return self._descend(
             coordinates,
             start,
@@ -302,19 +250,7 @@ class _Descent:
         slope = self.middle if self.margin else -self.middle
         exact = slope * (coordinates.matrix @ np.asarray(total))
         std = self.terms["constant part"]["std"]
-        return (exact + self.noise.gaussian(std, exact.size)) / self.n
-
-    def _residual_scale(self, theta: Array) -> float:
-        """Return a private scale of the residuals: the median of their size, times the factor of a normal law."""
-
-        def size(block: Array, y: Array, w: Array) -> Array:
-            return np.abs(y - block @ theta)
-
-        std = self.terms["residuals"]["std"]
-        median = private_median(self.rows, size, _SMALLEST_SCALE, 1.0, std, self.n, self.noise)
-        scale = _MEDIAN_TO_STD * median
-        self.released["residual_scale"] = scale
-        return scale
+        return self.noise.add_gaussian(exact, std) / self.n
 
     def _descend(
         self,
@@ -335,7 +271,7 @@ class _Descent:
         phi, kept = start.copy(), np.zeros_like(start)
         for step in range(steps):
             gradient = self._moving_sum(coordinates, phi, width(step))
-            gradient = (gradient + self.noise.gaussian(std, phi.size)) / self.n
+            gradient = self.noise.add_gaussian(gradient, std) / self.n
             phi = phi - rate(step) * (gradient + pull(step) * constant)
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
                 penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)

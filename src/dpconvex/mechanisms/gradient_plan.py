@@ -3,6 +3,9 @@ r"""What noisy gradient descent will release, decided from public facts alone.
 Every release is a vector of sums plus Gaussian noise, so the whole run is Gaussian DP with
 ``mu^2 = sum of releases * (sensitivity / std)^2``; a phase with share ``q`` of ``mu^2`` and ``k`` releases has
 ``std = sensitivity sqrt(k / q) / mu``.
+
+Effort varies continuously with ``n mu / dimension``, the number of records per coefficient that noise leaves: shares,
+clips and progress are smooth functions of it, and what is found out costs what it is worth.
 """
 
 from __future__ import annotations
@@ -16,58 +19,21 @@ from scipy.special import ndtri
 
 from dpconvex.privacy.bounds import LinearBounds
 
-from .search import SEARCH_STEPS
+from .geometry import LENGTH_BINS, OCTAVES
 
+TARGET_BINS = 64
+MARGIN_BINS = 24
 
-@dataclass(frozen=True)
-class Effort:
-    """How much a run finds out about the data before the fit proper: more, the more the data can pay for.
-
-    Attributes
-    ----------
-    error : float
-        Largest predicted relative error for which this effort is worth its price.
-    rounds : int
-        Rounds of private geometry; 0 where noise would hide it.
-    geometry : float
-        Their share of ``mu^2``.
-    reach : float
-        Influence bound in units of ``sqrt(n_features)``.
-    rough_steps : int
-        Steps of a rough fit that finds the residual scale; 0 to do without.
-    steps : int
-        Steps of the fit proper.
-    """
-
-    error: float
-    rounds: int
-    geometry: float
-    reach: float
-    rough_steps: int
-    steps: int
-
-
-_KINKED = (
-    Effort(0.03, rounds=2, geometry=0.12, reach=1.2, rough_steps=30, steps=30),
-    Effort(0.15, rounds=1, geometry=0.12, reach=1.0, rough_steps=15, steps=15),
-    Effort(0.4, rounds=1, geometry=0.12, reach=0.8, rough_steps=0, steps=20),
-    Effort(math.inf, rounds=0, geometry=0.0, reach=1.0, rough_steps=0, steps=20),
-)
-_SMOOTH = (
-    Effort(0.2, rounds=2, geometry=0.12, reach=1.2, rough_steps=0, steps=20),
-    Effort(math.inf, rounds=1, geometry=0.15, reach=1.0, rough_steps=0, steps=20),
-)
-_STEPS_FROM_AFAR = 40  # where no released coordinates shorten the way
-# Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
-# white coordinates.
-_RADIUS = 1.0
-_ROUGH_SHARE, _SCALE_SHARE = 0.2, 0.05
-
-# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding
+# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e5, rounding
 # of the sum is worth about 1e-7 of the sensitivity.
 _ROUNDING = 1 + 1e-6
-
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
+
+TUNE = {
+    "rounds": 2, "geometry": 0.12, "scales": 0.02, "targets": 0.05, "residuals": 0.04,
+    "rough": 0.4, "rough_median": 0.25, "steps": 20, "clip": 0.5, "clip_at": 300.0, "clip_power": 0.5,
+    "m_rounds": 1, "m_steps": 30, "m_clip": 0.5, "m_clip_at": 2000.0, "m_clip_power": 0.5, "m_cal": 0.1, "m_labels": 0.02,
+}
 
 
 @dataclass(frozen=True)
@@ -106,22 +72,16 @@ class GradientPlan:
         In order of execution.
     rounds : int
         Rounds of private geometry; 0 where the rows' own influence bound gives the coordinates.
-    reach : float
-        Influence bound in units of ``sqrt(n_features)`` after private geometry.
-    finds_scale : bool
-        Whether a rough fit and a private residual scale come before the fit proper.
-    relative_error : float
-        Predicted error of the fit in units of the residual scale.
-    radius : float
-        Iterates of a noisy fit are kept within this norm.
+    clip : float
+        Bound on a record's gradient in units of a typical row, for slopes of at most 1.
+    records : float
+        ``n mu / dimension``: records per coefficient that noise leaves.
     """
 
     phases: dict[str, Phase]
     rounds: int
-    reach: float
-    finds_scale: bool
-    relative_error: float
-    radius: float = math.inf
+    clip: float
+    records: float
 
 
 def level_of(loss: Any) -> float:
@@ -137,6 +97,11 @@ def normal_height(level: float) -> float:
     return _NORMAL_PEAK * math.exp(-(float(ndtri(level)) ** 2) / 2)
 
 
+def is_kinked(loss: Any) -> bool:
+    """Whether a loss of residuals has a kink, so that its steps need a scale from the data."""
+    return bool(loss.kind == "residual" and not math.isfinite(loss.smoothness))
+
+
 def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
     """Choose phases, shares and numbers of steps from public facts.
 
@@ -149,60 +114,61 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given") and ``bandwidth`` (mapped, or None).
     """
-    private = settings["geometry"] == "private"
-    kinked = bounds.loss.kind == "residual" and not math.isfinite(bounds.loss.smoothness)
-
-    def relative_error(reach: float, share: float) -> float:
-        moving, constant = _split(bounds, private, reach)
+    if settings["geometry"] == "given":
+        return _plan_given(bounds, mu, settings)
+    records = bounds.n_samples * mu / bounds.dimension
+    kinked = is_kinked(bounds.loss)
+    t = TUNE
+    rounds = t["rounds"] if kinked else t["m_rounds"]
+    phases = _geometry_phases(bounds, rounds, t["geometry"], t["scales"])
+    left = 1.0 - t["geometry"] - t["scales"]
+    counts, numbers = bounds.histogram_sensitivity(), bounds.dimension
+    if kinked:
+        clip = t["clip"] * (1 + records / t["clip_at"]) ** t["clip_power"]
+        steps = settings["steps"] or t["steps"]
         low, high = bounds.loss.slope_range
-        noise = (moving + constant) / (mu * math.sqrt(share) * bounds.n_samples)
-        height = (high - low) * normal_height(level_of(bounds.loss))
-        return math.sqrt(bounds.dimension) * noise / height
+        moving = bounds.gradient_sensitivity(clip, (high - low) / 2) * _ROUNDING
+        whole = bounds.gradient_sensitivity(clip) * _ROUNDING
+        phases["targets"] = Phase(2, t["targets"], counts, TARGET_BINS)
+        rough = t["rough"] if level_of(bounds.loss) != 0.5 else t["rough_median"]
+        phases["rough gradients"] = Phase(steps, rough, moving, numbers)
+        phases["residuals"] = Phase(1, t["residuals"], counts, TARGET_BINS)
+        left -= rough + t["targets"] + t["residuals"]
+    else:
+        clip = t["m_clip"] * (1 + records / t["m_clip_at"]) ** t["m_clip_power"]
+        steps = settings["steps"] or t["m_steps"]
+        whole = bounds.gradient_sensitivity(clip) * _ROUNDING
+        if bounds.loss.kind == "margin":
+            phases["labels"] = Phase(1, t["m_labels"], bounds.count_sensitivity(), 1)
+            phases["margins"] = Phase(1, t["m_cal"], counts, 2 * MARGIN_BINS)
+            left -= t["m_cal"] + t["m_labels"]
+    phases["gradients"] = Phase(steps, left, whole, numbers)
+    return GradientPlan(phases, rounds, clip, records)
 
-    share = 0.63 if private else 0.75
-    expected = relative_error(1.2, share)
-    efforts = _KINKED if kinked else _SMOOTH
-    # The last one also where budgets so small that they overflow expect nothing at all.
-    effort = next((e for e in efforts if expected < e.error), efforts[-1])
-    finds_scale = effort.rough_steps > 0 and settings["bandwidth"] is None
-    rounds = effort.rounds if private else 0
+
+def _geometry_phases(
+    bounds: LinearBounds, rounds: int, share: float, scales: float
+) -> dict[str, Phase]:
+    size = bounds.dimension
+    counts = bounds.histogram_sensitivity()
+    columns = bounds.histogram_sensitivity(bounds.n_features)
+    return {
+        "scales": Phase(1, scales, columns, OCTAVES * bounds.n_features),
+        "lengths": Phase(rounds + 1, 0.1 * share, counts, LENGTH_BINS),
+        "moments": Phase(rounds, 0.9 * share, bounds.moment_sensitivity(), size * (size + 1) // 2),
+    }
+
+
+def _plan_given(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
+    """Plan for coordinates that the influence bound gives: the constant part once, then gradients."""
+    moving, constant = bounds.split_sensitivity(math.sqrt(bounds.n_features))
     phases: dict[str, Phase] = {}
     left = 1.0
-    if rounds:
-        left -= effort.geometry
-        phases["lengths"] = Phase(
-            rounds * SEARCH_STEPS, 0.15 * effort.geometry, bounds.count_sensitivity(), 1
-        )
-        phases["moments"] = Phase(
-            rounds, 0.85 * effort.geometry, bounds.moment_sensitivity(), bounds.dimension**2
-        )
-    moving, constant = _split(bounds, rounds > 0, effort.reach)
-    if finds_scale:
-        left -= _ROUGH_SHARE + _SCALE_SHARE
-        phases["rough gradients"] = Phase(
-            effort.rough_steps, _ROUGH_SHARE, moving, bounds.dimension
-        )
-        phases["residuals"] = Phase(SEARCH_STEPS, _SCALE_SHARE, bounds.count_sensitivity(), 1)
-    steps = settings["steps"]
-    if steps is None:
-        near = finds_scale or (private and bounds.loss.kind != "margin")
-        steps = effort.steps if near else _STEPS_FROM_AFAR
     if constant > 0:
         # Noise adds up over both parts: total variance is smallest with shares in proportion to sensitivity.
         split = constant / (moving + constant)
-        phases["constant part"] = Phase(1, split * left, constant, bounds.dimension)
-        left *= 1 - split
-    phases["gradients"] = Phase(steps, left, moving, bounds.dimension)
-    share = left if constant == 0 else left / (1 - constant / (moving + constant))
-    error = relative_error(effort.reach, share)
-    radius = math.inf if effort.rough_steps or settings["bandwidth"] is not None else _RADIUS
-    return GradientPlan(phases, rounds, effort.reach, finds_scale, error, radius)
-
-
-def _split(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
-    """Return the sensitivities of the moving and constant gradient parts in the coordinates of the descent."""
-    influence = math.sqrt(bounds.n_features)
-    if private:
-        moving, constant = bounds.split_sensitivity(reach * influence, least_weight=0.0)
-        return moving * _ROUNDING, constant * _ROUNDING
-    return bounds.split_sensitivity(influence)
+        phases["constant part"] = Phase(1, split, constant, bounds.dimension)
+        left -= split
+    phases["gradients"] = Phase(settings["steps"] or 40, left, moving, bounds.dimension)
+    records = bounds.n_samples * mu / bounds.dimension
+    return GradientPlan(phases, 0, math.inf, records)

@@ -320,15 +320,41 @@ class LinearBounds(Bounds):
         constant = math.sqrt(self.fit_intercept * (1 - least_weight) ** 2 + 4 * influence**2)
         return 2 * half * reach, middle * constant
 
-    def moment_sensitivity(self) -> float:
-        r"""Return the Frobenius sensitivity of ``sum_i x_i x_i^T``, ``x = (1, v)`` with ``||v|| <= 1``.
+    def gradient_sensitivity(self, clip: float, slope: float | None = None) -> float:
+        r"""Return the sensitivity of a sum of gradients whose norms are at most ``slope * clip``.
 
-        The corner ``sum 1`` is not part of the release. Replace-one: ``sqrt(2) (1 + 1)``, attained by ``v`` and
-        ``-v``; add-or-remove-one: ``sqrt(3)``. Without an intercept ``sqrt(2)`` and 1.
+        A record contributes ``s u`` with ``|s| <= slope`` and ``|s| ||u|| <= slope * clip``, whether it was weighted by
+        ``min(1, clip / ||u||)`` or its slope was limited to ``slope * clip / ||u||``: in both cases the norm of what it
+        contributes is at most ``slope * clip``, whatever its row, target or label. Two records differ by at most twice
+        that (replace-one; attained by one row with opposite slopes), one record adds at most that (add-or-remove-one).
+
+        Parameters
+        ----------
+        clip : float
+            Bound on the length of a weighted row, in the unit of the coordinates that are used.
+        slope : float, optional
+            Largest slope; by default that of the loss.
         """
-        if self.neighbors == "replace_one":
-            return math.sqrt(2) * (1 + self.fit_intercept)
-        return math.sqrt(1 + 2 * self.fit_intercept)
+        largest = float(self.loss.lipschitz) if slope is None else slope
+        records = 2 if self.neighbors == "replace_one" else 1
+        return records * largest * clip
+
+    def moment_sensitivity(self) -> float:
+        r"""Return the Frobenius sensitivity of ``sum_i v_i v_i^T`` with ``||v_i|| <= 1``.
+
+        ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (v . u)^2 <= 2``, attained by orthogonal unit vectors, so
+        ``sqrt(2)`` under replace-one; one record adds ``||v||^2 <= 1``.
+        """
+        return math.sqrt(2) if self.neighbors == "replace_one" else 1.0
+
+    def histogram_sensitivity(self, histograms: int = 1) -> float:
+        """Return the l2 sensitivity of histograms in each of which every record is in at most one bin.
+
+        Replacing a record takes 1 from a bin and adds 1 to another in each of ``k`` histograms: ``sqrt(2 k)``; adding
+        or removing one changes a single bin of each: ``sqrt(k)``.
+        """
+        bins = 2 if self.neighbors == "replace_one" else 1
+        return math.sqrt(bins * histograms)
 
     def count_sensitivity(self) -> float:
         """Return the sensitivity of a number of records: 1 under both relations."""

@@ -50,7 +50,7 @@ def predicted_gradient_excess(
     ]
     bandwidth: Any = settings["bandwidth"]
     if bandwidth is None:
-        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.finds_scale else NARROW
+        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.rounds else NARROW
     excess = predicted_excess(
         quantile,
         kernel,

@@ -310,7 +310,7 @@ class _Problem:
             )  # fmt: skip
         else:
             steps, noise = self._descent(bounds)
-            width: Any = BANDWIDTH_SHARE * scales if steps.finds_scale else NARROW
+            width: Any = BANDWIDTH_SHARE * scales if steps.rounds else NARROW
             # Private geometry makes the second moments of features 1, and leaves predictions as they are.
             facts = (bounds.dimension, 1.0 if steps.rounds else moment, scales)
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
