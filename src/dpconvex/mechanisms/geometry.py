@@ -27,9 +27,8 @@ OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
 _RADIUS_LEVEL, _REACH = 0.75, 1.1  # rows are shortened to this multiple of this quantile of their lengths
-_FLOOR = 0.5  # eigenvalues are raised to this multiple of the noise's spectral norm
 _FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
-_CERTAIN = 3.0  # in units of the noise
+_CERTAIN = 5.0  # in units of the noise
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,8 @@ def private_coordinates(
     n_samples: int,
     fit_intercept: bool,
     max_norm: float,
-    rounds: int,
+    floor: float,
+    trust: float,
     stds: dict[str, float],
     noise: NoiseSource,
 ) -> tuple[Coordinates, Any]:
@@ -98,10 +98,12 @@ def private_coordinates(
         Whether rows start with the constant 1.
     max_norm : float
         Public bound on ``||x||``.
-    rounds : int
-        How often moments are released.
+    floor : float
+        Eigenvalues are raised to this multiple of the noise's spectral norm.
+    trust : float
+        Exponent between 0 and 1 of the whitening in the second round.
     stds : dict
-        Noise on "scales" (per count), "lengths" (per count) and "moments" (per number).
+        Noise on "scales" (per count), "lengths" (per count), "moments" and "finer moments" (per number).
     noise : NoiseSource
         Where noise comes from.
     """
@@ -120,13 +122,14 @@ def private_coordinates(
         )
         return measured, sketch
 
-    for _ in range(rounds):
+    for moments_of, power in (("moments", 1.0), ("finer moments", trust)):
         measured, sketch = lengths_of(current)
         radius = _REACH * sketch.quantile(_RADIUS_LEVEL)
         packed = pack(_moment_sums(measured, current, radius))
-        sums = unpack(noise.add_gaussian(packed, stds["moments"]), dimension)
+        sums = unpack(noise.add_gaussian(packed, stds[moments_of]), dimension)
         step, moments = _whiten(
-            sums / n_samples, stds["moments"] / n_samples, radius, lead, current.matrix, most
+            sums / n_samples, stds[moments_of] / n_samples, radius, lead, current.matrix, most,
+            floor, power, current.moments,
         )
         current = Coordinates(step @ current.matrix, lead, 1.0, moments)
     measured, sketch = lengths_of(current)
@@ -186,7 +189,7 @@ def unpack(packed: Array, size: int) -> Array:
 
 
 def _whiten(
-    moments: Array, std: float, radius: float, lead: int, matrix: Array, most: float
+    moments: Array, std: float, radius: float, lead: int, matrix: Array, most: float, floor: float, trust: float, known: Array
 ) -> tuple[Array, Array]:
     """Return the affine whitening of noisy mean moments, and the second moments that it leaves."""
     size = moments.shape[0] - lead
@@ -201,17 +204,23 @@ def _whiten(
         centre *= max(0.0, 1 - unsure / max(float(centre @ centre), 1e-300))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-    floor = _FLOOR * std / mass * math.sqrt(2 * size)
+    floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
     stretched = np.linalg.norm(vectors.T @ matrix[lead:, lead:], axis=1)
     raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
     raised = np.maximum(raised, 1e-12)
-    whitening = (vectors / np.sqrt(raised)).T
+    whitening = (vectors * raised ** (-trust / 2)).T
+    centre = trust * centre
     step = np.eye(size + lead)
     step[lead:, lead:] = whitening
     if lead:
         step[1:, 0] = -whitening @ centre
-    left = np.clip(values / raised, 0.0, 1.0)
+    # Noise cancels in the signed mean of the eigenvalues that it hides.
+    hidden = values < 2 * raised.min()
+    if hidden.any():
+        values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
+    before = (vectors**2).T @ known[lead:]
+    left = np.clip((trust * values + (1 - trust) * before) * raised**-trust, 1e-3, 1.5)
     return step, np.concatenate([np.ones(lead), left])
 
 

@@ -175,7 +175,7 @@ class _Descent:
         self.released: dict[str, Any] = {}
 
     def run(self) -> Array:
-        if self.plan.rounds:
+        if self.plan.private:
             return PrivateDescent(self).run()
         bounds = self.bounds
         influence = min(bounds.row_norm, bounds.max_norm)

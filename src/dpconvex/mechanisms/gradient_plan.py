@@ -22,17 +22,20 @@ from dpconvex.privacy.bounds import LinearBounds
 from .geometry import LENGTH_BINS, OCTAVES
 
 TARGET_BINS = 64
-MARGIN_BINS = 24
+MARGIN_BINS = 16
 
 # Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e5, rounding
 # of the sum is worth about 1e-7 of the sensitivity.
 _ROUNDING = 1 + 1e-6
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
 
-TUNE = {
-    "rounds": 2, "geometry": 0.12, "scales": 0.02, "targets": 0.05, "residuals": 0.04,
-    "rough": 0.4, "rough_median": 0.25, "steps": 20, "clip": 0.5, "clip_at": 300.0, "clip_power": 0.5,
-    "m_rounds": 1, "m_steps": 30, "m_clip": 0.5, "m_clip_at": 2000.0, "m_clip_power": 0.5, "m_cal": 0.1, "m_labels": 0.02,
+CENTRE_STEPS, SCALE_STEPS, SHIFT_STEPS, RANGE_STEPS = 24, 12, 16, 8
+TUNE: dict[str, Any] = {
+    "few": 80.0, "geometry": 0.12, "scales": 0.02, "targets": 0.04, "targets_few": 0.4,
+    "residuals": 0.04, "residuals_few": 0.2, "rough": 0.45, "rough_median": 0.3,
+    "steps": 20, "clip": 0.5, "clip_at": 100.0, "clip_power": 0.5,
+    "m_geometry": 0.12, "m_steps": 30, "m_clip": 0.5, "m_clip_at": 2000.0, "m_clip_power": 0.5,
+    "m_clip_low": 10.0, "trust": 300.0, "m_trust": 300.0, "floor_low": 5.0, "m_floor_low": 40.0, "m_cal": 0.08, "m_cal_few": 0.1, "m_labels": 0.02, "m_labels_few": 0.5,
 }
 
 
@@ -70,8 +73,8 @@ class GradientPlan:
     ----------
     phases : dict of str to Phase
         In order of execution.
-    rounds : int
-        Rounds of private geometry; 0 where the rows' own influence bound gives the coordinates.
+    private : bool
+        Whether coordinates are released; otherwise the rows' own influence bound gives them.
     clip : float
         Bound on a record's gradient in units of a typical row, for slopes of at most 1.
     records : float
@@ -79,9 +82,11 @@ class GradientPlan:
     """
 
     phases: dict[str, Phase]
-    rounds: int
+    private: bool
     clip: float
     records: float
+    floor: float = 0.5
+    trust: float = 1.0
 
 
 def level_of(loss: Any) -> float:
@@ -116,46 +121,62 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     """
     if settings["geometry"] == "given":
         return _plan_given(bounds, mu, settings)
-    records = bounds.n_samples * mu / bounds.dimension
+    size = bounds.n_samples * mu
+    records = size / bounds.dimension
     kinked = is_kinked(bounds.loss)
     t = TUNE
-    rounds = t["rounds"] if kinked else t["m_rounds"]
-    phases = _geometry_phases(bounds, rounds, t["geometry"], t["scales"])
-    left = 1.0 - t["geometry"] - t["scales"]
-    counts, numbers = bounds.histogram_sensitivity(), bounds.dimension
+    few = 1 / (1 + (size / t["few"]) ** 1.5)
+    trust = 1 / (1 + t["trust" if kinked else "m_trust"] / records)
+    geometry = t["geometry" if kinked else "m_geometry"] * (1 - 0.8 * few)
+    scales = t["scales"]
+    phases = _geometry_phases(bounds, geometry, scales, trust)
+    left = 1.0 - geometry - scales
+    counts, count, numbers = bounds.histogram_sensitivity(), bounds.count_sensitivity(), bounds.dimension
     if kinked:
         clip = t["clip"] * (1 + records / t["clip_at"]) ** t["clip_power"]
         steps = settings["steps"] or t["steps"]
         low, high = bounds.loss.slope_range
         moving = bounds.gradient_sensitivity(clip, (high - low) / 2) * _ROUNDING
         whole = bounds.gradient_sensitivity(clip) * _ROUNDING
-        phases["targets"] = Phase(2, t["targets"], counts, TARGET_BINS)
-        rough = t["rough"] if level_of(bounds.loss) != 0.5 else t["rough_median"]
+        targets = t["targets"] + t["targets_few"] * few
+        residuals = t["residuals"] + t["residuals_few"] * few
+        phases["octaves"] = Phase(1, 0.2 * targets, counts, TARGET_BINS)
+        phases["targets"] = Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1)
+        phases["residuals"] = Phase(SCALE_STEPS + SHIFT_STEPS, residuals, count, 1)
+        left -= targets + residuals
+        rough = left * (t["rough"] if level_of(bounds.loss) != 0.5 else t["rough_median"])
         phases["rough gradients"] = Phase(steps, rough, moving, numbers)
-        phases["residuals"] = Phase(1, t["residuals"], counts, TARGET_BINS)
-        left -= rough + t["targets"] + t["residuals"]
+        left -= rough
     else:
         clip = t["m_clip"] * (1 + records / t["m_clip_at"]) ** t["m_clip_power"]
+        clip /= math.sqrt(1 + t["m_clip_low"] / records)
         steps = settings["steps"] or t["m_steps"]
         whole = bounds.gradient_sensitivity(clip) * _ROUNDING
         if bounds.loss.kind == "margin":
-            phases["labels"] = Phase(1, t["m_labels"], bounds.count_sensitivity(), 1)
-            phases["margins"] = Phase(1, t["m_cal"], counts, 2 * MARGIN_BINS)
-            left -= t["m_cal"] + t["m_labels"]
+            labels = t["m_labels"] + t["m_labels_few"] * few
+            margins = t["m_cal"] + t["m_cal_few"] * few
+            phases["labels"] = Phase(1, labels, count, 1)
+            phases["margin range"] = Phase(2 * RANGE_STEPS, 0.4 * margins, count, 1)
+            phases["margins"] = Phase(1, 0.6 * margins, counts, 2 * MARGIN_BINS)
+            left -= labels + margins
     phases["gradients"] = Phase(steps, left, whole, numbers)
-    return GradientPlan(phases, rounds, clip, records)
+    floor = 0.5 * math.sqrt(1 + t["floor_low" if kinked else "m_floor_low"] / records)
+    return GradientPlan(phases, True, clip, records, floor, trust)
 
 
 def _geometry_phases(
-    bounds: LinearBounds, rounds: int, share: float, scales: float
+    bounds: LinearBounds, share: float, scales: float, trust: float
 ) -> dict[str, Phase]:
+    """Plan scales, lengths and two rounds of moments, of which the second costs what it is trusted."""
     size = bounds.dimension
     counts = bounds.histogram_sensitivity()
     columns = bounds.histogram_sensitivity(bounds.n_features)
+    moments, numbers, second = bounds.moment_sensitivity(), size * (size + 1) // 2, 0.45 * trust
     return {
         "scales": Phase(1, scales, columns, OCTAVES * bounds.n_features),
-        "lengths": Phase(rounds + 1, 0.1 * share, counts, LENGTH_BINS),
-        "moments": Phase(rounds, 0.9 * share, bounds.moment_sensitivity(), size * (size + 1) // 2),
+        "lengths": Phase(3, 0.1 * share, counts, LENGTH_BINS),
+        "moments": Phase(1, (0.9 - second) * share, moments, numbers),
+        "finer moments": Phase(1, second * share, moments, numbers),
     }
 
 
@@ -171,4 +192,4 @@ def _plan_given(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) ->
         left -= split
     phases["gradients"] = Phase(settings["steps"] or 40, left, moving, bounds.dimension)
     records = bounds.n_samples * mu / bounds.dimension
-    return GradientPlan(phases, 0, math.inf, records)
+    return GradientPlan(phases, False, math.inf, records)

@@ -16,21 +16,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtr, ndtri
 
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.smoothing import convolve
 
 from .geometry import Coordinates, private_coordinates
-from .gradient_plan import MARGIN_BINS, TARGET_BINS, level_of, normal_height
+from .gradient_plan import (
+    CENTRE_STEPS,
+    MARGIN_BINS,
+    RANGE_STEPS,
+    SCALE_STEPS,
+    SHIFT_STEPS,
+    TARGET_BINS,
+    level_of,
+    normal_height,
+)
+from .search import private_quantile
 from .sketch import Sketch
 
 Array = NDArray[np.float64]
 
-_QUARTILES_TO_STD = 1.349  # of a normal law
 P = {
-    "h": 0.2, "c1": 0.8, "c2": 0.5, "k1": 0.5, "k2": 0.6, "js": 1.0, "m_progress": 300.0, "m_kept": 0.5, "m_hinge": 300.0,
-    "m_prior": 2.0,
+    "h": 0.1, "c1": 0.8, "c2": 0.5, "k1": 0.5, "k2": 0.6, "js": 1.0, "m_progress": 300.0, "m_kept": 0.5, "m_hinge": 300.0,
+    "m_prior": 0.2, "m_prior_least": 0.15, "m_claim": 1.0, "m_hopeless": 20.0, "m_steepest": 3.0, "m_curvature": 0.1, "hopeless": 2.0,
 }
 
 
@@ -43,6 +52,10 @@ def noise_gain(steps: int, contraction: Array, kept: int) -> Array:
     return np.asarray((weights**2).sum(axis=0))
 
 
+def _target_of(y: Array, w: Array) -> Array:
+    return y
+
+
 class PrivateDescent:
     """One run on data; ``run`` returns coefficients of mapped rows."""
 
@@ -53,10 +66,10 @@ class PrivateDescent:
 
     def run(self) -> Array:
         bounds = self.d.bounds
-        stds = {name: self.terms[name]["std"] for name in ("scales", "lengths", "moments")}
+        stds = {name: self.terms[name]["std"] for name in ("scales", "lengths", "moments", "finer moments")}
         self.frame, measured = private_coordinates(
-            self.d.rows, self.n, bounds.fit_intercept, bounds.max_norm, self.plan.rounds, stds,
-            self.noise,
+            self.d.rows, self.n, bounds.fit_intercept, bounds.max_norm, self.plan.floor,
+            self.plan.trust, stds, self.noise,
         )  # fmt: skip
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
@@ -88,7 +101,7 @@ class PrivateDescent:
             phi, "rough gradients", self.weighted,
             self._slope(P["h"] * scale, self.d.middle), P["c1"] / curvature, P["k1"],
         )  # fmt: skip
-        found = self._shrunk(found, phi, "rough gradients", P["c1"], P["c1"] / curvature, P["k1"])
+        found = self._shrunk(found, phi, "rough gradients", P["c1"], P["c1"] / curvature, P["k1"], scale)
         scale, shift = self._residuals(found, scale, level)
         phi = found.copy()
         phi[:lead] += shift
@@ -99,42 +112,55 @@ class PrivateDescent:
             phi, "gradients", self.weighted, self._slope(P["h"] * scale, 0.0),
             P["c2"] / curvature, P["k2"],
         )  # fmt: skip
-        return self._shrunk(final, phi, "gradients", P["c2"], P["c2"] / curvature, P["k2"])
+        return self._shrunk(final, phi, "gradients", P["c2"], P["c2"] / curvature, P["k2"], scale)
 
     def _slope(self, width: float, offset: float) -> WeightedSlope:
         return WeightedSlope(convolve(self.loss, self.d.kernel, width), offset)
 
     def _target(self) -> tuple[float, float]:
-        """Return a private median and scale of the target: octaves of its size first, then equal bins."""
+        """Return a private median and scale of the target."""
+        rows, std = self.d.rows, self.terms["targets"]["std"]
+        low, high = self._target_range()
+        centre, width = (low + high) / 2, (high - low) / 2
+        median = private_quantile(
+            rows.sum_targets, _target_of, 0.5, centre, 1.2 * width, CENTRE_STEPS, 0.82, std, self.n,
+            self.noise,
+        )  # fmt: skip
+        scale = private_quantile(
+            rows.sum_targets, lambda y, w: np.log2(np.abs(y - median) + 1e-300), 0.5,
+            math.log2(width / 4), 5.0, SCALE_STEPS, 0.8, std, self.n, self.noise,
+        )  # fmt: skip
+        return median, 1.48 * 2.0 ** min(scale, math.log2(width))
+
+    def _target_range(self) -> tuple[float, float]:
+        """Return a bracket of the targets: octaves that surely hold some, or the public range."""
         half = TARGET_BINS // 2
-        sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 12, half)])
+        sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, half)])
         edges = np.concatenate([-sizes[:0:-1], sizes])
-        std = self.terms["targets"]["std"]
-
-        def target(y: Array, w: Array) -> Array:
-            return y
-
-        total = self.d.rows.sum_targets
-        first = Sketch.release(total, target, edges, self.n, std, self.noise)
-        low, high = first.quantile(0.02), first.quantile(0.98)
-        room = 0.25 * (high - low) + 1e-9
-        edges = np.linspace(low - room, high + room, TARGET_BINS + 1)
-        second = Sketch.release(total, target, edges, self.n, std, self.noise)
-        spread = second.quantile(0.75) - second.quantile(0.25)
-        return second.quantile(0.5), max(spread / _QUARTILES_TO_STD, (high - low) / (8 * TARGET_BINS), 1e-9)
+        std = self.terms["octaves"]["std"]
+        found = Sketch.release(
+            self.d.rows.sum_targets, _target_of, edges, self.n, std, self.noise
+        )
+        sure = np.flatnonzero(found.counts > 4 * std)
+        if not sure.size or found.counts[sure].sum() < 0.5 * self.n:
+            return -1.0, 1.0
+        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
         theta = self.frame.to_rows(phi)
-        edges = 8 * scale * np.sinh(np.linspace(-6, 6, TARGET_BINS + 1)) / math.sinh(6)
-
-        def residual(block: Array, y: Array, w: Array) -> Array:
-            return y - block @ theta
-
+        predicted = self.d.rows.reweighted(lambda block, w: block @ theta)
         std = self.terms["residuals"]["std"]
-        found = Sketch.release(self.d.rows.sum, residual, edges, self.n, std, self.noise)
-        spread = (found.quantile(0.75) - found.quantile(0.25)) / _QUARTILES_TO_STD
-        return min(scale, max(spread, 0.01 * scale)), found.quantile(level)
+        size = private_quantile(
+            predicted.sum_targets, lambda y, z: np.log2(np.abs(y - z) + 1e-300), 0.5,
+            math.log2(scale / 2), 4.0, SCALE_STEPS, 0.8, std, self.n, self.noise,
+        )  # fmt: skip
+        found = min(1.48 * 2.0**size, 1.5 * scale)
+        shift = private_quantile(
+            predicted.sum_targets, lambda y, z: y - z, level, found * float(ndtri(level)),
+            2.5 * found, SHIFT_STEPS, 0.85, std, self.n, self.noise,
+        )  # fmt: skip
+        return found, shift
 
     # -- margins --------------------------------------------------------------------------------------------------
 
@@ -153,33 +179,61 @@ class PrivateDescent:
     def _calibrated(self, phi: Array) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
         lead = self.frame.lead
-        (positive,) = self.d.rows.sum_targets(lambda y, w: (np.array([np.count_nonzero(y > 0)], dtype=float),))
+        (positive,) = self.d.rows.sum_targets(_count_positive)
         std = self.terms["labels"]["std"]
         share = float(self.noise.add_gaussian(np.asarray(positive), std)[0]) / self.n
-        unsure = max(std / self.n, 0.5 / self.n)
+        unsure = max(0.5 * std / self.n, 0.5 / self.n)
         share = float(np.clip(share, unsure, 1 - unsure)) if unsure < 0.5 else 0.5
         direction = phi.copy()
         direction[:lead] = 0.0
-        spread = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-12
-        direction = direction / spread
         theta = self.frame.to_rows(direction)
-        edges = np.linspace(-4, 4, MARGIN_BINS + 1)
-        inner = edges[1:-1]
+        margins = self.d.rows.reweighted(lambda block, w: block @ theta)
+        middle, spread = self._margin_range(margins, direction)
+        edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
+        inner = middle + spread * edges[1:-1]
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-            places = np.searchsorted(inner, block @ theta) + MARGIN_BINS * (y > 0)
+        def part(y: Array, z: Array) -> tuple[Array]:
+            places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
             return (np.bincount(places, minlength=2 * MARGIN_BINS).astype(float),)
 
-        (counts,) = self.d.rows.sum(part)
+        (counts,) = margins.sum_targets(part)
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
-        middles = (edges[1:] + edges[:-1]) / 2
-        intercept, slope = calibration(counts, middles, share, self.n, std)
+        own = spread * self._signal_share(phi, "gradients")
+        intercept, slope = calibration(counts, edges, share, self.n, std, own)
         self.released["calibration"] = [float(intercept), float(slope)]
+        self.released["own_slope"] = [spread, own]
         self.released["positive_share"] = share
-        phi = slope * direction
-        phi[:lead] += intercept
+        phi = slope / spread * direction
+        if lead:
+            phi[0] = intercept - slope / spread * middle
         return phi
+
+    def _margin_range(self, margins: Any, direction: Array) -> tuple[float, float]:
+        """Return a private middle and spread of the margins."""
+        std = self.terms["margin range"]["std"]
+        guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
+        middle = private_quantile(
+            margins.sum_targets, lambda y, z: z, 0.5, 0.0, 2 * guess, RANGE_STEPS, 0.75, std, self.n,
+            self.noise,
+        )  # fmt: skip
+        size = private_quantile(
+            margins.sum_targets, lambda y, z: np.log2(np.abs(z - middle) + 1e-300), 0.5,
+            math.log2(guess / 1.5), 3.0, RANGE_STEPS, 0.75, std, self.n, self.noise,
+        )  # fmt: skip
+        return middle, 1.48 * 2.0**size
+
+    def _signal_share(self, phi: Array, phase: str) -> float:
+        """Return which share of the squared spread of the margin is not noise, as far as is known."""
+        lead, moments, term = self.frame.lead, self.frame.moments, self.terms[phase]
+        steps = term["releases"]
+        rate = P["m_progress"] / steps
+        gains = noise_gain(steps, np.minimum(rate * P["m_curvature"] * moments, 1.0), max(1, round(P["m_kept"] * steps)))
+        noise = rate * self.frame.typical * term["std"] / self.n
+        expected = float((moments * gains)[lead:].sum()) * noise**2
+        length = float(moments[lead:] @ phi[lead:] ** 2)
+        self.released["noise_share"] = expected / max(length, 1e-300)
+        return max(0.0, 1 - expected / max(length, 1e-300)) / (1 + expected / P["m_hopeless"])
 
     def _smooth(self) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
@@ -190,7 +244,7 @@ class PrivateDescent:
     # -- shared ---------------------------------------------------------------------------------------------------
 
     def _shrunk(
-        self, found: Array, start: Array, phase: str, contraction: float, rate: float, kept: float
+        self, found: Array, start: Array, phase: str, contraction: float, rate: float, kept: float, scale: float
     ) -> Array:
         """Take back what noise alone could have moved: a James-Stein factor on the way from the start."""
         lead, moments = self.frame.lead, self.frame.moments
@@ -200,14 +254,14 @@ class PrivateDescent:
         mean_weight = min(1.0, self.plan.clip)
         gains = noise_gain(steps, np.minimum(contraction * moments * mean_weight, 1.0), count)
         step_noise = rate * self.frame.typical * term["std"] / self.n
-        expected = float((moments * gains)[lead:].sum()) * step_noise**2
-        way = (found - start)[lead:]
-        length = float(moments[lead:] @ way**2)
+        expected = float((moments * gains).sum()) * step_noise**2
+        way = found - start
+        length = float(moments @ way**2)
         factor = max(0.0, 1 - P["js"] * expected / max(length, 1e-300))
-        result = found.copy()
-        result[lead:] = start[lead:] + factor * way
+        hopeless = expected / scale**2
+        factor /= 1 + P["hopeless"] * hopeless
         self.released.setdefault("kept", {})[phase] = factor
-        return result
+        return start + factor * way
 
     def _descend(
         self, start: Array, phase: str, rows: Any, slope: Any, rate: float, averaged: float
@@ -230,22 +284,29 @@ class PrivateDescent:
         return kept / (steps - first_kept)
 
 
+def _count_positive(y: Array, w: Array) -> tuple[Array]:
+    return (np.array([np.count_nonzero(y > 0)], dtype=float),)
+
+
 def calibration(
-    counts: Array, middles: Array, share: float, n_samples: int, std: float
+    counts: Array, edges: Array, share: float, n_samples: int, std: float, own: float
 ) -> tuple[float, float]:
     """Return intercept and slope of ``logit P(y = 1)`` on a margin of unit spread, from noisy counts by label.
 
     The slope solves the likelihood equation of the binned margins, the intercept is the one with which the mean
-    probability is the released share of positives. Noise pulls the slope to 0: with a prior of spread
-    ``m_prior``, it is multiplied by ``prior^2 / (prior^2 + noise^2)``.
+    probability is the released share of positives. Noise pulls the slope to what the descent itself claims.
     """
-    sizes = np.maximum(counts.sum(axis=0), 0.0)
-    sizes = sizes / max(sizes.sum(), 1.0)
+    middles = (edges[1:] + edges[:-1]) / 2
+    normal = np.diff(ndtr(np.r_[-np.inf, edges[1:-1], np.inf]))
+    total = counts.sum(axis=0) / n_samples
+    feigned = std / n_samples * math.sqrt(2 * middles.size)
+    sizes = np.maximum(total, 0.0) + feigned * normal
+    sizes = sizes / sizes.sum()
     base = float(logit(share))
 
     def intercept_for(slope: float) -> float:
         low, high = base - 60.0, base + 60.0
-        for _ in range(60):
+        for _ in range(50):
             middle = (low + high) / 2
             if float(sizes @ expit(middle + slope * middles)) > share:
                 high = middle
@@ -253,27 +314,29 @@ def calibration(
                 low = middle
         return (low + high) / 2
 
-    # sum over positives of z minus its expectation: linear in the counts, so noise does not bias it.
-    low, high = 0.0, 30.0
+    # The sum over positives of the margin minus its expectation is linear in the counts: noise does not bias it.
     moment = float(counts[1] @ middles) / n_samples
-    total = counts.sum(axis=0) / n_samples
 
     def gap(slope: float) -> float:
         chances = expit(intercept_for(slope) + slope * middles)
         return moment - float(total @ (chances * middles))
 
-    if gap(0.0) <= 0:
-        return base, 0.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        if gap(middle) > 0:
-            low = middle
-        else:
-            high = middle
-    slope = (low + high) / 2
-    chances = expit(intercept_for(slope) + slope * middles)
-    information = max(float(sizes @ (chances * (1 - chances) * middles**2)), 1e-6)
-    noise = std / n_samples * math.sqrt(float(((1 - chances) ** 2 + chances**2) @ middles**2))
-    noise /= information
-    slope *= P["m_prior"] ** 2 / (P["m_prior"] ** 2 + noise**2)
+    claimed = min(P["m_claim"] * own, P["m_steepest"])
+    prior = P["m_prior"] * claimed + P["m_prior_least"]
+    slope = claimed
+    for _ in range(30):  # damped Newton steps on the posterior
+        chances = expit(intercept_for(slope) + slope * middles)
+        weight = chances * (1 - chances)
+        mean = float(sizes @ (weight * middles)) / max(float(sizes @ weight), 1e-12)
+        information = max(float(sizes @ (weight * (middles - mean) ** 2)), 1e-9)
+        noise = std / n_samples * math.sqrt(
+            float((((1 - chances) ** 2 + chances**2) * (middles - mean) ** 2).sum())
+        )
+        precision = information**2 / noise**2
+        move = (gap(slope) / information * precision + (claimed - slope) / prior**2) / (
+            precision + 1 / prior**2
+        )
+        slope = max(0.0, slope + float(np.clip(move, -0.5, 0.5)))
+        if abs(move) < 1e-6:
+            break
     return intercept_for(slope), slope

@@ -1,4 +1,4 @@
-"""A private quantile of row statistics, by bisection on noisy counts."""
+"""Private quantiles of row statistics from noisy counts: by bisection, or by steps that noise cannot lead astray."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from dpconvex.privacy.noise import NoiseSource
 
 Statistic = Callable[[Any, Any, Any], Any]
+Total = Callable[[Callable[..., tuple[Any, ...]]], tuple[Any, ...]]
 
 SEARCH_STEPS = 6
 
@@ -53,8 +54,60 @@ def private_median(
             return (np.count_nonzero(statistic(block, y, w) < threshold),)
 
         (count,) = rows.sum(below)
-        if count + noise.gaussian(count_std, 1)[0] > n_samples / 2:
+        if noise.add_gaussian(np.array([count], dtype=float), count_std)[0] > n_samples / 2:
             top = middle
         else:
             bottom = middle
     return 2.0 ** ((bottom + top) / 2)
+
+
+def private_quantile(
+    total: Total,
+    values: Callable[..., Any],
+    level: float,
+    start: float,
+    first_step: float,
+    steps: int,
+    decay: float,
+    count_std: float,
+    n_samples: int,
+    noise: NoiseSource,
+) -> float:
+    """Return a point near a quantile of a statistic: the mean of the last steps of a descent on one number.
+
+    ``point <- point + first_step * decay^k * (level - share below point)`` with noisy shares. Unlike a bisection it
+    takes back what noise made it do, and where noise hides everything it stays near its start.
+
+    Parameters
+    ----------
+    total : callable
+        ``rows.sum`` or ``rows.sum_targets``.
+    values : callable
+        The statistic, one number per record of a block.
+    level : float
+        Which quantile.
+    start, first_step : float
+        Where to begin, and how far a share that is off by 1 moves the point at first.
+    steps : int
+        Number of counts.
+    decay : float
+        Factor between steps.
+    count_std : float
+        Noise on each count; a count changes by at most 1 between neighbours.
+    n_samples : int
+        Public number of records.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    point, kept = start, 0.0
+    last = max(1, steps // 4)
+    for step in range(steps):
+
+        def below(*block: Any, point: float = point) -> tuple[Any, ...]:
+            return (np.array([np.count_nonzero(values(*block) < point)], dtype=float),)
+
+        (count,) = total(below)
+        share = float(noise.add_gaussian(np.asarray(count), count_std)[0]) / n_samples
+        point += first_step * decay**step * (level - share)
+        kept += point * (step >= steps - last)
+    return kept / last

@@ -50,7 +50,7 @@ def predicted_gradient_excess(
     ]
     bandwidth: Any = settings["bandwidth"]
     if bandwidth is None:
-        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.rounds else NARROW
+        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.private else NARROW
     excess = predicted_excess(
         quantile,
         kernel,
@@ -58,7 +58,7 @@ def predicted_gradient_excess(
         1e-12,
         float(np.linalg.norm(noises)) / bounds.n_samples,
         bounds.dimension,
-        1.0 if plan.rounds else 1 / 16,
+        1.0 if plan.private else 1 / 16,
         RESIDUAL_SCALES,
     )
     return float(mean_excess(excess))
