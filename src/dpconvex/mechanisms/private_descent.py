@@ -39,17 +39,30 @@ Array = NDArray[np.float64]
 
 P = {
     "h": 0.1, "c1": 0.8, "c2": 0.5, "k1": 0.5, "k2": 0.6, "js": 1.0, "m_progress": 300.0, "m_kept": 0.5, "m_hinge": 300.0,
-    "m_prior": 0.2, "m_prior_least": 0.15, "m_claim": 1.0, "m_hopeless": 20.0, "m_steepest": 3.0, "m_curvature": 0.1, "hopeless": 2.0,
+    "m_prior": 0.2, "m_prior_least": 0.15, "m_claim": 1.0, "m_hopeless": 100.0, "m_wander": 10.0, "m_decay": 0.5, "decay": 0.5, "m_steepen": 4.0, "m_steepest": 3.0, "m_curvature": 0.1, "hopeless": 2.0,
 }
 
 
-def noise_gain(steps: int, contraction: Array, kept: int) -> Array:
-    """Return the variance of the mean of the last iterates of ``x <- (1 - a) x + noise`` of variance 1 per step."""
-    weights = np.zeros((steps, contraction.size))
+def decaying(steps: int, last: float) -> Array:
+    """Return factors of mean 1 that fall geometrically, the last one ``last`` times the first."""
+    factors = last ** np.linspace(0.0, 1.0, steps)
+    return np.asarray(factors / factors.mean())
+
+
+def noise_gain(rates: Array, curvature: Array, kept: float) -> Array:
+    """Return the variance of the mean of the last iterates of ``x <- x - rate (curvature x + noise)``, noise of variance 1."""
+    steps = rates.size
+    count = max(1, round(kept * steps))
+    total = np.zeros(curvature.size)
     for step in range(steps):
-        for later in range(max(step, steps - kept), steps):
-            weights[step] += (1 - contraction) ** (later - step) / kept
-    return np.asarray((weights**2).sum(axis=0))
+        moved, weight = np.full(curvature.size, rates[step]), np.zeros(curvature.size)
+        for later in range(step, steps):
+            if later > step:
+                moved = moved * np.clip(1 - rates[later] * curvature, 0.0, 1.0)
+            if later >= steps - count:
+                weight += moved / count
+        total += weight**2
+    return total
 
 
 def _target_of(y: Array, w: Array) -> Array:
@@ -99,9 +112,9 @@ class PrivateDescent:
         curvature = span * normal_height(0.5) / scale
         found = self._descend(
             phi, "rough gradients", self.weighted,
-            self._slope(P["h"] * scale, self.d.middle), P["c1"] / curvature, P["k1"],
+            self._slope(P["h"] * scale, self.d.middle), P["c1"] / curvature * decaying(steps, P["decay"]), P["k1"],
         )  # fmt: skip
-        found = self._shrunk(found, phi, "rough gradients", P["c1"], P["c1"] / curvature, P["k1"], scale)
+        found = self._shrunk(found, phi, "rough gradients", P["c1"] / curvature * decaying(steps, P["decay"]), curvature, P["k1"], scale)
         scale, shift = self._residuals(found, scale, level)
         phi = found.copy()
         phi[:lead] += shift
@@ -110,9 +123,9 @@ class PrivateDescent:
         steps = self.terms["gradients"]["releases"]
         final = self._descend(
             phi, "gradients", self.weighted, self._slope(P["h"] * scale, 0.0),
-            P["c2"] / curvature, P["k2"],
+            P["c2"] / curvature * decaying(steps, P["decay"]), P["k2"],
         )  # fmt: skip
-        return self._shrunk(final, phi, "gradients", P["c2"], P["c2"] / curvature, P["k2"], scale)
+        return self._shrunk(final, phi, "gradients", P["c2"] / curvature * decaying(steps, P["decay"]), curvature, P["k2"], scale)
 
     def _slope(self, width: float, offset: float) -> WeightedSlope:
         return WeightedSlope(convolve(self.loss, self.d.kernel, width), offset)
@@ -170,11 +183,19 @@ class PrivateDescent:
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.d.kernel, width or 0.5)
         steps = self.terms["gradients"]["releases"]
+        self.wander = self._random_walk(P["m_progress"])
+        progress = P["m_progress"] / math.sqrt(1 + self.wander / P["m_wander"])
+        rates = progress / steps * decaying(steps, P["m_decay"])
         phi = np.zeros(self.frame.matrix.shape[0])
-        phi = self._descend(
-            phi, "gradients", self.capped, ClippedSlope(loss), P["m_progress"] / steps, P["m_kept"]
-        )
+        phi = self._descend(phi, "gradients", self.capped, ClippedSlope(loss), rates, P["m_kept"])
+        self.rates = rates
         return self._calibrated(phi)
+
+    def _random_walk(self, progress: float) -> float:
+        """Return the variance of the margin if nothing but noise moved it: what the descent must be worth."""
+        term = self.terms["gradients"]
+        noise = progress * self.frame.typical * term["std"] / self.n
+        return float(self.frame.moments.sum()) * noise**2 / (3 * term["releases"])
 
     def _calibrated(self, phi: Array) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
@@ -204,9 +225,11 @@ class PrivateDescent:
         self.released["calibration"] = [float(intercept), float(slope)]
         self.released["own_slope"] = [spread, own]
         self.released["positive_share"] = share
-        phi = slope / spread * direction
+        most = P["m_steepen"] / (1 + (self.wander / P["m_hopeless"]) ** 2)
+        factor = min(slope / spread, most)
+        phi = factor * direction
         if lead:
-            phi[0] = intercept - slope / spread * middle
+            phi[0] = intercept - factor * middle
         return phi
 
     def _margin_range(self, margins: Any, direction: Array) -> tuple[float, float]:
@@ -226,35 +249,29 @@ class PrivateDescent:
     def _signal_share(self, phi: Array, phase: str) -> float:
         """Return which share of the squared spread of the margin is not noise, as far as is known."""
         lead, moments, term = self.frame.lead, self.frame.moments, self.terms[phase]
-        steps = term["releases"]
-        rate = P["m_progress"] / steps
-        gains = noise_gain(steps, np.minimum(rate * P["m_curvature"] * moments, 1.0), max(1, round(P["m_kept"] * steps)))
-        noise = rate * self.frame.typical * term["std"] / self.n
+        gains = noise_gain(self.rates, P["m_curvature"] * moments, P["m_kept"])
+        noise = self.frame.typical * term["std"] / self.n
         expected = float((moments * gains)[lead:].sum()) * noise**2
         length = float(moments[lead:] @ phi[lead:] ** 2)
-        self.released["noise_share"] = expected / max(length, 1e-300)
-        return max(0.0, 1 - expected / max(length, 1e-300)) / (1 + expected / P["m_hopeless"])
+        self.released["noise_share"] = [expected / max(length, 1e-300), self.wander]
+        return max(0.0, 1 - expected / max(length, 1e-300)) / (1 + (self.wander / P["m_hopeless"]) ** 2)
 
     def _smooth(self) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
         phi = np.zeros(self.frame.matrix.shape[0])
-        rate = 1 / (self.loss.smoothness + self.d.alpha)
-        return self._descend(phi, "gradients", self.weighted, WeightedSlope(self.loss), rate, 0.6)
+        rates = np.full(self.terms["gradients"]["releases"], 1 / (self.loss.smoothness + self.d.alpha))
+        return self._descend(phi, "gradients", self.weighted, WeightedSlope(self.loss), rates, 0.6)
 
     # -- shared ---------------------------------------------------------------------------------------------------
 
     def _shrunk(
-        self, found: Array, start: Array, phase: str, contraction: float, rate: float, kept: float, scale: float
+        self, found: Array, start: Array, phase: str, rates: Array, curvature: float, kept: float, scale: float
     ) -> Array:
         """Take back what noise alone could have moved: a James-Stein factor on the way from the start."""
         lead, moments = self.frame.lead, self.frame.moments
         term = self.terms[phase]
-        steps = term["releases"]
-        count = max(1, round(kept * steps))
-        mean_weight = min(1.0, self.plan.clip)
-        gains = noise_gain(steps, np.minimum(contraction * moments * mean_weight, 1.0), count)
-        step_noise = rate * self.frame.typical * term["std"] / self.n
-        expected = float((moments * gains).sum()) * step_noise**2
+        gains = noise_gain(rates, curvature * min(1.0, self.plan.clip) * moments, kept)
+        expected = float((moments * gains).sum()) * (self.frame.typical * term["std"] / self.n) ** 2
         way = found - start
         length = float(moments @ way**2)
         factor = max(0.0, 1 - P["js"] * expected / max(length, 1e-300))
@@ -264,21 +281,21 @@ class PrivateDescent:
         return start + factor * way
 
     def _descend(
-        self, start: Array, phase: str, rows: Any, slope: Any, rate: float, averaged: float
+        self, start: Array, phase: str, rows: Any, slope: Any, rates: Array, averaged: float
     ) -> Array:
         """Return the mean of the last iterates of noisy descent."""
         term, frame, alpha = self.terms[phase], self.frame, self.d.alpha
         steps, std = term["releases"], term["std"]
         first_kept = steps - max(1, round(averaged * steps))
         phi, kept = start.copy(), np.zeros_like(start)
-        penalty = np.eye(phi.size) + rate * alpha * (frame.matrix @ frame.matrix.T)
-        for step in range(steps):
+        square = alpha * (frame.matrix @ frame.matrix.T)
+        for step, rate in enumerate(rates):
             (total,) = rows.combine(frame.to_rows(phi), slope)
             exact = frame.matrix @ np.asarray(total) / frame.typical
             gradient = self.noise.add_gaussian(exact, std) * frame.typical / self.n
             phi = phi - rate * gradient
             if alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
-                phi = np.linalg.solve(penalty, phi)
+                phi = np.linalg.solve(np.eye(phi.size) + rate * square, phi)
             if step >= first_kept:
                 kept += phi
         return kept / (steps - first_kept)
