@@ -235,9 +235,7 @@ def default_model(table: Table, epsilon: float, seed: int) -> Any:
     shared = {"epsilon": epsilon, "delta": DELTA, "feature_bounds": table.bounds}
     if table.target is None:
         return DPLogisticRegression(random_state=seed, **shared)
-    return DPQuantileRegressor(
-        table.level, target_bounds=table.target, random_state=seed, **shared
-    )
+    return DPQuantileRegressor(table.level, target_bounds=table.target, random_state=seed, **shared)
 
 
 def public_loss(table: Table, X: Array, y: Array, X_test: Array, y_test: Array) -> float:
@@ -252,7 +250,9 @@ def public_loss(table: Table, X: Array, y: Array, X_test: Array, y_test: Array) 
     row_map = RowMap.from_bounds(X.shape[1], (rows.min(), rows.max()), 1e6)
     engine = MemoryRows(rows, y, row_map, middle, 1 / spread, threads=1)
     smooth = convolve(Pinball(table.level), LogisticKernel(), 0.01)
-    theta = Newton().solve(EmpiricalObjective(engine, smooth, 1e-7), np.zeros(engine.dim), 1e-6).point
+    theta = (
+        Newton().solve(EmpiricalObjective(engine, smooth, 1e-7), np.zeros(engine.dim), 1e-6).point
+    )
     coef, intercept = row_map.to_user_units(theta, middle, 1 / spread)
     return loss_of(table, y_test, test @ coef + intercept)
 
@@ -312,7 +312,15 @@ def previous(names: list[str], n: int, epsilon: float, runs: int) -> dict[str, f
     source = os.environ.get("DPCONVEX_PREVIOUS")
     if not source:
         return {}
-    command = [sys.executable, "-m", "benchmarks.shapes", "--rows", str(n), "--epsilon", str(epsilon)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.shapes",
+        "--rows",
+        str(n),
+        "--epsilon",
+        str(epsilon),
+    ]
     command += ["--runs", str(runs), "--json", "--tables", *names]
     environment = {**os.environ, "PYTHONPATH": source, "DPCONVEX_PREVIOUS": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
@@ -343,9 +351,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+")
     parser.add_argument("--json", action="store_true", help="losses of the default alone")
     options = parser.parse_args()
-    names = options.tables or list(
-        {"tuning": TUNING, "blind": BLIND, "all": TABLES}[options.half]
-    )
+    names = options.tables or list({"tuning": TUNING, "blind": BLIND, "all": TABLES}[options.half])
     for n in options.rows:
         for epsilon in options.epsilon:
             older = {} if options.json else previous(names, n, epsilon, options.runs)

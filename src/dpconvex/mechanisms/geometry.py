@@ -26,7 +26,10 @@ LENGTH_BINS = 32
 OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
-_RADIUS_LEVEL, _REACH = 0.75, 1.1  # rows are shortened to this multiple of this quantile of their lengths
+_RADIUS_LEVEL, _REACH = (
+    0.75,
+    1.1,
+)  # rows are shortened to this multiple of this quantile of their lengths
 _FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 
@@ -127,10 +130,8 @@ def private_coordinates(
         radius = _REACH * sketch.quantile(_RADIUS_LEVEL)
         packed = pack(_moment_sums(measured, current, radius))
         sums = unpack(noise.add_gaussian(packed, stds[moments_of]), dimension)
-        step, moments = _whiten(
-            sums / n_samples, stds[moments_of] / n_samples, radius, lead, current.matrix, most,
-            floor, power, current.moments,
-        )
+        std = stds[moments_of] / n_samples
+        step, moments = _whiten(sums / n_samples, std, radius, current, most, floor, power)
         current = Coordinates(step @ current.matrix, lead, 1.0, moments)
     measured, sketch = lengths_of(current)
     return replace(current, typical=sketch.quantile(0.5)), measured
@@ -140,9 +141,7 @@ def _stored(y: Array, w: Array) -> Array:
     return w
 
 
-def _column_scales(
-    rows: Any, n_samples: int, lead: int, std: float, noise: NoiseSource
-) -> Array:
+def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: NoiseSource) -> Array:
     """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
     columns = rows.dim - lead
 
@@ -189,9 +188,19 @@ def unpack(packed: Array, size: int) -> Array:
 
 
 def _whiten(
-    moments: Array, std: float, radius: float, lead: int, matrix: Array, most: float, floor: float, trust: float, known: Array
+    moments: Array,
+    std: float,
+    radius: float,
+    frame: Coordinates,
+    most: float,
+    floor: float,
+    power: float,
 ) -> tuple[Array, Array]:
-    """Return the affine whitening of noisy mean moments, and the second moments that it leaves."""
+    """Return the affine whitening of noisy mean moments, and the second moments that it leaves.
+
+    With ``power`` below 1 it goes only part of the way, and the moments are partly those known before.
+    """
+    lead = frame.lead
     size = moments.shape[0] - lead
     # The mean squared weight over radius^2: known up to noise, and not below a third of what it is for short rows.
     mass = 1 / radius**2
@@ -206,11 +215,11 @@ def _whiten(
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
-    stretched = np.linalg.norm(vectors.T @ matrix[lead:, lead:], axis=1)
+    stretched = np.linalg.norm(vectors.T @ frame.matrix[lead:, lead:], axis=1)
     raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
     raised = np.maximum(raised, 1e-12)
-    whitening = (vectors * raised ** (-trust / 2)).T
-    centre = trust * centre
+    whitening = (vectors * raised ** (-power / 2)).T
+    centre = power * centre
     step = np.eye(size + lead)
     step[lead:, lead:] = whitening
     if lead:
@@ -219,8 +228,8 @@ def _whiten(
     hidden = values < 2 * raised.min()
     if hidden.any():
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
-    before = (vectors**2).T @ known[lead:]
-    left = np.clip((trust * values + (1 - trust) * before) * raised**-trust, 1e-3, 1.5)
+    before = (vectors**2).T @ frame.moments[lead:]
+    left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     return step, np.concatenate([np.ones(lead), left])
 
 

@@ -34,7 +34,6 @@ Schedule = Callable[[int], Any]
 
 _FIRST = 0.4  # first bandwidth of the annealed fit
 NARROW = 0.05  # final bandwidth where no scale is known
-BANDWIDTH_SHARE = 0.15  # of the residual scale
 # Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
 # white coordinates.
 _RADIUS = 1.0
@@ -77,6 +76,7 @@ def calibrate_gradient(
             "releases": phase.releases,
             "dimension": phase.dimension,
             "added_to": "sum",
+            **({"stated": phase.stated} if phase.stated else {}),
         }
         for name, phase in plan.phases.items()
     }
@@ -176,7 +176,10 @@ class _Descent:
 
     def run(self) -> Array:
         if self.plan.private:
-            return PrivateDescent(self).run()
+            return PrivateDescent(
+                self.rows, self.bounds, self.plan, self.terms, self.kernel,
+                self.settings["bandwidth"], self.noise, self.released,
+            ).run()  # fmt: skip
         bounds = self.bounds
         influence = min(bounds.row_norm, bounds.max_norm)
         coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)

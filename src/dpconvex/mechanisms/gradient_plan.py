@@ -4,15 +4,16 @@ Every release is a vector of sums plus Gaussian noise, so the whole run is Gauss
 ``mu^2 = sum of releases * (sensitivity / std)^2``; a phase with share ``q`` of ``mu^2`` and ``k`` releases has
 ``std = sensitivity sqrt(k / q) / mu``.
 
-Effort varies continuously with ``n mu / dimension``, the number of records per coefficient that noise leaves: shares,
-clips and progress are smooth functions of it, and what is found out costs what it is worth.
+Effort varies continuously with public facts: ``n mu``, the number of records that noise leaves, and
+``records = n mu / dimension``, how many there are per coefficient. Where they are few, most of the budget goes to the
+one number that a constant needs; where they are many, clips open, so that the fit is consistent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scipy.special import ndtri
@@ -21,22 +22,17 @@ from dpconvex.privacy.bounds import LinearBounds
 
 from .geometry import LENGTH_BINS, OCTAVES
 
-TARGET_BINS = 64
-MARGIN_BINS = 16
-
-# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e5, rounding
-# of the sum is worth about 1e-7 of the sensitivity.
-_ROUNDING = 1 + 1e-6
-_NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
-
+TARGET_BINS, MARGIN_BINS = 64, 16
+# Noisy counts: for the middle of the target, for a scale, for the shift to a level, for the range of margins.
 CENTRE_STEPS, SCALE_STEPS, SHIFT_STEPS, RANGE_STEPS = 24, 12, 16, 8
-TUNE: dict[str, Any] = {
-    "few": 80.0, "geometry": 0.12, "scales": 0.02, "targets": 0.04, "targets_few": 0.4,
-    "residuals": 0.04, "residuals_few": 0.2, "rough": 0.45, "rough_median": 0.3,
-    "steps": 20, "clip": 0.5, "clip_at": 100.0, "clip_power": 0.5,
-    "m_geometry": 0.12, "m_steps": 30, "m_clip": 0.5, "m_clip_at": 2000.0, "m_clip_power": 0.5,
-    "m_clip_low": 10.0, "trust": 300.0, "m_trust": 300.0, "floor_low": 5.0, "m_floor_low": 40.0, "m_cal": 0.08, "m_cal_few": 0.1, "m_labels": 0.02, "m_labels_few": 0.5,
-}
+
+_FEW = 80.0  # n mu below which the budget goes to a constant
+_GEOMETRY, _SCALES = 0.12, 0.02
+_SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
+_CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
+_GIVEN_STEPS = 40  # where no released coordinates shorten the way
+
+_NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -53,12 +49,15 @@ class Phase:
         l2 sensitivity of one of them.
     dimension : int
         Numbers per release.
+    stated : dict of str to float
+        What the sensitivity depends on beside the bounds.
     """
 
     releases: int
     share: float
     sensitivity: float
     dimension: int
+    stated: dict[str, float] = field(default_factory=dict)
 
     def std(self, mu: float) -> float:
         """Return the noise per coordinate."""
@@ -75,16 +74,20 @@ class GradientPlan:
         In order of execution.
     private : bool
         Whether coordinates are released; otherwise the rows' own influence bound gives them.
-    clip : float
-        Bound on a record's gradient in units of a typical row, for slopes of at most 1.
     records : float
         ``n mu / dimension``: records per coefficient that noise leaves.
+    clip : float
+        Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
+    floor : float
+        Eigenvalues are raised to this multiple of the noise's spectral norm.
+    trust : float
+        Exponent of the second whitening, between 0 and 1.
     """
 
     phases: dict[str, Phase]
     private: bool
-    clip: float
     records: float
+    clip: float = math.inf
     floor: float = 0.5
     trust: float = 1.0
 
@@ -102,11 +105,6 @@ def normal_height(level: float) -> float:
     return _NORMAL_PEAK * math.exp(-(float(ndtri(level)) ** 2) / 2)
 
 
-def is_kinked(loss: Any) -> bool:
-    """Whether a loss of residuals has a kink, so that its steps need a scale from the data."""
-    return bool(loss.kind == "residual" and not math.isfinite(loss.smoothness))
-
-
 def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
     """Choose phases, shares and numbers of steps from public facts.
 
@@ -119,68 +117,97 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given") and ``bandwidth`` (mapped, or None).
     """
-    if settings["geometry"] == "given":
-        return _plan_given(bounds, mu, settings)
-    size = bounds.n_samples * mu
+    # Budgets so small that they underflow leave no records; nothing below divides by 0.
+    size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
-    kinked = is_kinked(bounds.loss)
-    t = TUNE
-    few = 1 / (1 + (size / t["few"]) ** 1.5)
-    trust = 1 / (1 + t["trust" if kinked else "m_trust"] / records)
-    geometry = t["geometry" if kinked else "m_geometry"] * (1 - 0.8 * few)
-    scales = t["scales"]
-    phases = _geometry_phases(bounds, geometry, scales, trust)
-    left = 1.0 - geometry - scales
-    counts, count, numbers = bounds.histogram_sensitivity(), bounds.count_sensitivity(), bounds.dimension
-    if kinked:
-        clip = t["clip"] * (1 + records / t["clip_at"]) ** t["clip_power"]
-        steps = settings["steps"] or t["steps"]
-        low, high = bounds.loss.slope_range
-        moving = bounds.gradient_sensitivity(clip, (high - low) / 2) * _ROUNDING
-        whole = bounds.gradient_sensitivity(clip) * _ROUNDING
-        targets = t["targets"] + t["targets_few"] * few
-        residuals = t["residuals"] + t["residuals_few"] * few
-        phases["octaves"] = Phase(1, 0.2 * targets, counts, TARGET_BINS)
-        phases["targets"] = Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1)
-        phases["residuals"] = Phase(SCALE_STEPS + SHIFT_STEPS, residuals, count, 1)
-        left -= targets + residuals
-        rough = left * (t["rough"] if level_of(bounds.loss) != 0.5 else t["rough_median"])
-        phases["rough gradients"] = Phase(steps, rough, moving, numbers)
-        left -= rough
+    if settings["geometry"] == "given":
+        return GradientPlan(_given_phases(bounds, settings["steps"]), False, records)
+    few = 1 / (1 + (size / _FEW) ** 1.5)
+    trust = 1 / (1 + _SECOND_ROUND / records)
+    geometry = _GEOMETRY * (1 - 0.8 * few)
+    phases = _geometry_phases(bounds, geometry, trust)
+    left = 1.0 - geometry - _SCALES
+    if bounds.loss.kind == "margin":
+        # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
+        clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
+        floor = 0.5 * math.sqrt(1 + 40 / records)
+        phases |= _margin_phases(bounds, left, few, clip, settings["steps"])
     else:
-        clip = t["m_clip"] * (1 + records / t["m_clip_at"]) ** t["m_clip_power"]
-        clip /= math.sqrt(1 + t["m_clip_low"] / records)
-        steps = settings["steps"] or t["m_steps"]
-        whole = bounds.gradient_sensitivity(clip) * _ROUNDING
-        if bounds.loss.kind == "margin":
-            labels = t["m_labels"] + t["m_labels_few"] * few
-            margins = t["m_cal"] + t["m_cal_few"] * few
-            phases["labels"] = Phase(1, labels, count, 1)
-            phases["margin range"] = Phase(2 * RANGE_STEPS, 0.4 * margins, count, 1)
-            phases["margins"] = Phase(1, 0.6 * margins, counts, 2 * MARGIN_BINS)
-            left -= labels + margins
-    phases["gradients"] = Phase(steps, left, whole, numbers)
-    floor = 0.5 * math.sqrt(1 + t["floor_low" if kinked else "m_floor_low"] / records)
-    return GradientPlan(phases, True, clip, records, floor, trust)
+        clip = _CLIP * math.sqrt(1 + records / 100)
+        floor = 0.5 * math.sqrt(1 + 5 / records)
+        kinked = not math.isfinite(bounds.loss.smoothness)
+        plan = _quantile_phases if kinked else _smooth_phases
+        phases |= plan(bounds, left, few, clip, settings["steps"])
+    return GradientPlan(phases, True, records, clip, floor, trust)
 
 
-def _geometry_phases(
-    bounds: LinearBounds, share: float, scales: float, trust: float
-) -> dict[str, Phase]:
+def _geometry_phases(bounds: LinearBounds, share: float, trust: float) -> dict[str, Phase]:
     """Plan scales, lengths and two rounds of moments, of which the second costs what it is trusted."""
-    size = bounds.dimension
-    counts = bounds.histogram_sensitivity()
-    columns = bounds.histogram_sensitivity(bounds.n_features)
+    columns, size = bounds.n_features, bounds.dimension
     moments, numbers, second = bounds.moment_sensitivity(), size * (size + 1) // 2, 0.45 * trust
+    scales = bounds.histogram_sensitivity(columns)
     return {
-        "scales": Phase(1, scales, columns, OCTAVES * bounds.n_features),
-        "lengths": Phase(3, 0.1 * share, counts, LENGTH_BINS),
+        "scales": Phase(1, _SCALES, scales, OCTAVES * columns, {"histograms": columns}),
+        "lengths": Phase(3, 0.1 * share, bounds.histogram_sensitivity(), LENGTH_BINS),
         "moments": Phase(1, (0.9 - second) * share, moments, numbers),
         "finer moments": Phase(1, second * share, moments, numbers),
     }
 
 
-def _plan_given(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
+def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slope: float) -> Phase:
+    sensitivity = bounds.gradient_sensitivity(clip, slope)
+    return Phase(steps, share, sensitivity, bounds.dimension, {"clip": clip, "slope": slope})
+
+
+def _quantile_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan start and scale, the median, the residuals, the level."""
+    count = bounds.count_sensitivity()
+    low, high = bounds.loss.slope_range
+    targets, residuals = 0.04 + 0.4 * few, 0.04 + 0.2 * few
+    left -= targets + residuals
+    rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
+    number = _steps(bounds.n_samples, 20, 10) if steps is None else steps
+    return {
+        "octaves": Phase(1, 0.2 * targets, bounds.histogram_sensitivity(), TARGET_BINS),
+        "targets": Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1),
+        "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
+        "residuals": Phase(SCALE_STEPS + SHIFT_STEPS, residuals, count, 1),
+        "gradients": _gradients(bounds, number, left - rough, clip, bounds.loss.lipschitz),
+    }
+
+
+def _margin_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan the share of positives, the descent, and the calibration of its margin."""
+    labels, margins = 0.02 + 0.5 * few, 0.08 + 0.1 * few
+    number = _steps(bounds.n_samples, 30, 14) if steps is None else steps
+    count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
+    left -= labels + margins
+    return {
+        "labels": Phase(1, labels, count, 1),
+        "gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz),
+        "margin range": Phase(2 * RANGE_STEPS, 0.4 * margins, count, 1),
+        "margins": Phase(1, 0.6 * margins, bins, 2 * MARGIN_BINS),
+    }
+
+
+def _smooth_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan a descent for a smooth loss of residuals, which has a scale of its own."""
+    number = 30 if steps is None else steps
+    return {"gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz)}
+
+
+def _steps(n_samples: int, most: int, least: int) -> int:
+    """Return fewer, larger steps for more rows: each is a pass over all of them."""
+    return round(least + (most - least) / (1 + (n_samples / 2e5) ** 2))
+
+
+def _given_phases(bounds: LinearBounds, steps: int | None) -> dict[str, Phase]:
     """Plan for coordinates that the influence bound gives: the constant part once, then gradients."""
     moving, constant = bounds.split_sensitivity(math.sqrt(bounds.n_features))
     phases: dict[str, Phase] = {}
@@ -190,6 +217,6 @@ def _plan_given(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) ->
         split = constant / (moving + constant)
         phases["constant part"] = Phase(1, split, constant, bounds.dimension)
         left -= split
-    phases["gradients"] = Phase(settings["steps"] or 40, left, moving, bounds.dimension)
-    records = bounds.n_samples * mu / bounds.dimension
-    return GradientPlan(phases, False, math.inf, records)
+    number = _GIVEN_STEPS if steps is None else steps
+    phases["gradients"] = Phase(number, left, moving, bounds.dimension)
+    return phases

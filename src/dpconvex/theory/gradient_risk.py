@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.mechanisms.gradient import BANDWIDTH_SHARE, NARROW, total_mu
+from dpconvex.mechanisms.gradient import NARROW, total_mu
 from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.gradient import BANDWIDTH_SHARE, NARROW, total_mu
+from dpconvex.mechanisms.gradient import NARROW, total_mu
 from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificate import calibrate
