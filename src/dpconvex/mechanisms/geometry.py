@@ -132,7 +132,11 @@ def private_coordinates(
         sums = unpack(noise.add_gaussian(packed, stds[moments_of]), dimension)
         std = stds[moments_of] / n_samples
         step, moments = _whiten(sums / n_samples, std, radius, current, most, floor, power)
-        current = Coordinates(step @ current.matrix, lead, 1.0, moments)
+        matrix = step @ current.matrix
+        # Directions are capped one by one, and together may exceed the cap by a little.
+        excess = float(np.linalg.norm(matrix[lead:, lead:], 2)) / most
+        matrix[lead:] /= max(1.0, excess)
+        current = Coordinates(matrix, lead, 1.0, moments)
     measured, sketch = lengths_of(current)
     return replace(current, typical=sketch.quantile(0.5)), measured
 

@@ -25,7 +25,7 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, convolve
 
 from .calibrated_margin import calibration
-from .geometry import private_coordinates
+from .geometry import Coordinates, private_coordinates
 from .gradient_plan import (
     CENTRE_STEPS,
     MARGIN_BINS,
@@ -323,8 +323,7 @@ class PrivateDescent:
         phi, kept = start.copy(), np.zeros_like(start)
         penalty = self.alpha * (frame.matrix @ frame.matrix.T)
         for step, rate in enumerate(rates):
-            (total,) = rows.combine(frame.to_rows(phi), slope)
-            exact = frame.matrix @ np.asarray(total) / frame.typical
+            exact = gradient_sum(rows, frame, phi, slope)
             gradient = self.noise.add_gaussian(exact, std) * frame.typical / self.n
             phi = phi - rate * gradient
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
@@ -332,6 +331,12 @@ class PrivateDescent:
             if step >= first_kept:
                 kept += phi
         return kept / (rates.size - first_kept)
+
+
+def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array:
+    """Return the sum of the records' gradients at ``phi``, in units of a typical row."""
+    (total,) = rows.combine(frame.to_rows(phi), slope)
+    return np.asarray(frame.matrix @ np.asarray(total)) / frame.typical
 
 
 def _target_of(y: Array, w: Array) -> Array:
