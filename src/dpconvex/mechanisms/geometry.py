@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from dpconvex.privacy.noise import NoiseSource
 
-from .sketch import Sketch
+from .search import private_quantile
 
 Array = NDArray[np.float64]
 
-LENGTH_BINS = 32
+LENGTH_STEPS = 10  # noisy counts per length
 OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
@@ -74,11 +74,6 @@ def _lengths(placed: Array, lead: int) -> Array:
     return np.sqrt(1.0 + np.einsum("ij,ij->i", u, u)) * round_up
 
 
-def length_edges(dimension: int) -> Array:
-    """Return the edges of the bins of row lengths: from 1 to 16 times ``sqrt(1 + dimension)``."""
-    return np.geomspace(1.0, 16 * math.sqrt(1 + dimension), LENGTH_BINS + 1)
-
-
 def private_coordinates(
     rows: Any,
     n_samples: int,
@@ -116,18 +111,24 @@ def private_coordinates(
     scales = _column_scales(rows, n_samples, lead, stds["scales"], noise)
     matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
-    edges = length_edges(dimension)
 
-    def lengths_of(frame: Coordinates) -> tuple[Any, Sketch]:
-        measured = rows.reweighted(frame.store_lengths)
-        sketch = Sketch.release(
-            measured.sum_targets, _stored, edges, n_samples, stds["lengths"], noise
-        )
-        return measured, sketch
+    def length_at(level: float, guess: float, most: float) -> tuple[Any, float]:
+        """Return the rows with their lengths in current coordinates, and a private quantile of these."""
+        measured = rows.reweighted(current.store_lengths)
+        octave = private_quantile(
+            measured.sum_targets, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
+            stds["lengths"], n_samples, noise,
+        )  # fmt: skip
+        return measured, min(max(2.0**octave, 1.0), most)
+
+    usual = math.sqrt(1 + dimension - lead)  # of white rows
 
     for moments_of, power in (("moments", 1.0), ("finer moments", trust)):
-        measured, sketch = lengths_of(current)
-        radius = _REACH * sketch.quantile(_RADIUS_LEVEL)
+        guess, most_likely = (
+            (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
+        )
+        measured, length = length_at(_RADIUS_LEVEL, guess, most_likely)
+        radius = _REACH * length
         packed = pack(_moment_sums(measured, current, radius))
         sums = unpack(noise.add_gaussian(packed, stds[moments_of]), dimension)
         std = stds[moments_of] / n_samples
@@ -137,12 +138,12 @@ def private_coordinates(
         excess = float(np.linalg.norm(matrix[lead:, lead:], 2)) / most
         matrix[lead:] /= max(1.0, excess)
         current = Coordinates(matrix, lead, 1.0, moments)
-    measured, sketch = lengths_of(current)
-    return replace(current, typical=sketch.quantile(0.5)), measured
+    measured, typical = length_at(0.5, usual, 4 * usual)
+    return replace(current, typical=typical), measured
 
 
-def _stored(y: Array, w: Array) -> Array:
-    return w
+def _octave(y: Array, lengths: Array) -> Array:
+    return np.log2(lengths)
 
 
 def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: NoiseSource) -> Array:
@@ -214,7 +215,8 @@ def _whiten(
     if lead:
         centre = moments[0, 1:] / mass
         unsure = size * (std / mass) ** 2 / 2
-        centre *= max(0.0, 1 - unsure / max(float(centre @ centre), 1e-300))
+        square = max(float(centre @ centre), 1e-300)
+        centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from dpconvex.privacy.bounds import LinearBounds
 
-from .geometry import LENGTH_BINS, OCTAVES
+from .geometry import LENGTH_STEPS, OCTAVES
 
 TARGET_BINS, MARGIN_BINS = 64, 16
 # Noisy counts: for the middle of the target, for a scale, for the shift to a level, for the range of margins.
@@ -125,7 +125,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     few = 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY * (1 - 0.8 * few)
-    phases = _geometry_phases(bounds, geometry, trust)
+    phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     left = 1.0 - geometry - _SCALES
     if bounds.loss.kind == "margin":
         # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
@@ -141,15 +141,21 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     return GradientPlan(phases, True, records, clip, floor, trust)
 
 
-def _geometry_phases(bounds: LinearBounds, share: float, trust: float) -> dict[str, Phase]:
+def _geometry_phases(
+    bounds: LinearBounds, share: float, trust: float, lengths: float
+) -> dict[str, Phase]:
     """Plan scales, lengths and two rounds of moments, of which the second costs what it is trusted."""
     columns, size = bounds.n_features, bounds.dimension
-    moments, numbers, second = bounds.moment_sensitivity(), size * (size + 1) // 2, 0.45 * trust
+    moments, numbers, second = (
+        bounds.moment_sensitivity(),
+        size * (size + 1) // 2,
+        0.5 * (1 - lengths) * trust,
+    )
     scales = bounds.histogram_sensitivity(columns)
     return {
         "scales": Phase(1, _SCALES, scales, OCTAVES * columns, {"histograms": columns}),
-        "lengths": Phase(3, 0.1 * share, bounds.histogram_sensitivity(), LENGTH_BINS),
-        "moments": Phase(1, (0.9 - second) * share, moments, numbers),
+        "lengths": Phase(3 * LENGTH_STEPS, lengths * share, bounds.count_sensitivity(), 1),
+        "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
         "finer moments": Phase(1, second * share, moments, numbers),
     }
 

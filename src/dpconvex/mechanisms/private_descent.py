@@ -55,7 +55,7 @@ _KEPT = 0.5  # iterates that are averaged
 _MARGIN_CURVATURE = 0.1
 # Variances that noise would give predictions without data, in units of the residual scale squared (of 1 for margins):
 # where progress is slowed down, and where what was found is given up.
-_SLOWED, _HOPELESS = 2.0, 4.0
+_SLOWED, _HOPELESS = 2.0, 16.0
 _MARGIN_SLOWED, _MARGIN_HOPELESS = 10.0, 100.0
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
@@ -173,7 +173,7 @@ class PrivateDescent:
         wander = self._wander(phase, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
         way = self._descend(rows, start, phase, slope, rates) - start
-        factor = self._signal(way, phase, rates, curvature * min(1.0, self.plan.clip))
+        factor = self._signal(way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip))
         factor /= 1 + (wander / _HOPELESS) ** 2
         self.released.setdefault("kept", {})[phase] = factor
         return start + factor * way
@@ -197,14 +197,14 @@ class PrivateDescent:
         centre, width = (low + high) / 2, (high - low) / 2
         total, counting = self.rows.sum_targets, (self.terms["targets"]["std"], self.n, self.noise)
         median = private_quantile(
-            total, _target_of, 0.5, centre, 1.2 * width, CENTRE_STEPS, 0.82, *counting
+            total, _target_of, 0.5, centre, 1.2 * width, width, CENTRE_STEPS, 0.82, *counting
         )
 
         def size(y: Array, w: Array) -> Array:
             return np.log2(np.abs(y - median) + 1e-300)
 
         start = math.log2(width / 4)
-        octave = private_quantile(total, size, 0.5, start, 5.0, SCALE_STEPS, 0.8, *counting)
+        octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
         return median, _MEDIAN_TO_STD * 2.0 ** min(octave, math.log2(width))
 
     def _target_range(self) -> tuple[float, float]:
@@ -228,10 +228,11 @@ class PrivateDescent:
             return np.log2(np.abs(y - z) + 1e-300)
 
         start = math.log2(scale / _MEDIAN_TO_STD)
-        octave = private_quantile(total, size, 0.5, start, 4.0, SCALE_STEPS, 0.8, *counting)
+        octave = private_quantile(total, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting)
         found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
         shift = private_quantile(
             total, lambda y, z: y - z, level, found * float(ndtri(level)), 2.5 * found,
+            4 * found,
             SHIFT_STEPS, 0.85, *counting,
         )  # fmt: skip
         return found, shift
@@ -299,14 +300,14 @@ class PrivateDescent:
         counting = (self.terms["margin range"]["std"], self.n, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
-            total, lambda y, z: z, 0.5, 0.0, 2 * guess, RANGE_STEPS, 0.75, *counting
+            total, lambda y, z: z, 0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75, *counting
         )
 
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(z - middle) + 1e-300)
 
         start = math.log2(guess / _MEDIAN_TO_STD)
-        octave = private_quantile(total, size, 0.5, start, 3.0, RANGE_STEPS, 0.75, *counting)
+        octave = private_quantile(total, size, 0.5, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting)
         return middle, _MEDIAN_TO_STD * 2.0**octave
 
     def _smooth(self, rows: Any) -> Array:

@@ -67,6 +67,7 @@ def private_quantile(
     level: float,
     start: float,
     first_step: float,
+    reach: float,
     steps: int,
     decay: float,
     count_std: float,
@@ -88,6 +89,8 @@ def private_quantile(
         Which quantile.
     start, first_step : float
         Where to begin, and how far a share that is off by 1 moves the point at first.
+    reach : float
+        How far from the start the point may go.
     steps : int
         Number of counts.
     decay : float
@@ -109,5 +112,6 @@ def private_quantile(
         (count,) = total(below)
         share = float(noise.add_gaussian(np.asarray(count), count_std)[0]) / n_samples
         point += first_step * decay**step * (level - share)
+        point = min(max(point, start - reach), start + reach)
         kept += point * (step >= steps - last)
     return kept / last
