@@ -15,29 +15,15 @@ from hypothesis import strategies as st
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, geometry, gradient, search
+from dpconvex.mechanisms import NoisyGradientDescent, geometry, gradient, private_descent
+from dpconvex.mechanisms.private_descent import gradient_sum
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
+from dpconvex.smoothing import LogisticKernel, convolve
 
 PROFILE = settings(max_examples=80, derandomize=True, deadline=None)
 LOSSES = [Pinball(0.5), Pinball(0.9), Pinball(0.2), Absolute(), Huber(0.3), Logistic(), Hinge()]
-
-
-class Release:
-    """Stands for a noise vector; hands the sum that it is added to over to the run."""
-
-    __array_ufunc__ = None  # numpy arrays leave the addition to us
-
-    def __init__(self, run, std, size):
-        self.run, self.std, self.size = run, std, size
-
-    def __getitem__(self, index):
-        assert self.size == 1
-        assert index == 0
-        return self
-
-    def __radd__(self, value):
-        return self.run.release(value, self.std)
 
 
 class Coupled(NoiseSource):
@@ -47,28 +33,14 @@ class Coupled(NoiseSource):
         super().__init__(seed)
         self.leader, self.log = leader, []
 
-    def gaussian(self, std, size):
-        return Release(self, std, size)
-
-    def release(self, value, std):
+    def add_gaussian(self, value, std):
         exact = np.array(value, dtype=float)
         if self.leader is None:
-            noise = std * self.generator.standard_normal(exact.shape)
-            out = exact + (noise + noise.T) / 2 if exact.ndim == 2 else exact + noise
+            out = exact + std * self.generator.standard_normal(exact.shape)
         else:
             out = self.leader.log[len(self.log)][1]
         self.log.append((exact, out, std))
-        return out.copy() if out.ndim else float(out)
-
-
-@pytest.fixture(autouse=True)
-def matrices_are_released_whole(monkeypatch):
-    """The noise on a matrix is built from a vector of draws; here it is one release (checked in unit tests)."""
-
-    def symmetric(size, std, noise):
-        return Release(noise, std, size * size)
-
-    monkeypatch.setattr(geometry, "_symmetric_noise", symmetric)
+        return out.copy()
 
 
 def run(X, y, bounds, row_map, certificate, leader=None):
@@ -108,10 +80,7 @@ def differences(first, second, bounds, row_map, certificate):
         names, leader.log, follower.log, strict=True
     ):
         assert std == other
-        change = mine - theirs
-        if name == "moments" and bounds.fit_intercept:
-            change[0, 0] = 0.0  # the number of rows: noised like the rest, and used nowhere
-        size = float(np.linalg.norm(change))
+        size = float(np.linalg.norm(mine - theirs))
         ratios[name] = max(ratios[name], size / certificate.noise[name]["sensitivity"])
         spent += (size / std) ** 2
     return ratios, math.sqrt(spent)
@@ -164,41 +133,60 @@ def test_coupled_runs_spend_at_most_the_budget(problem):
     seed=st.integers(0, 10_000),
     loss=st.sampled_from(LOSSES),
     neighbors=st.sampled_from(["replace_one", "add_or_remove_one"]),
-    stretch=st.sampled_from([1.0, 1e3, 1e6]),
+    stretch=st.sampled_from([1.0, 1e3, 1e5]),
+    clip=st.sampled_from([0.1, 0.5, 3.0]),
 )
 @PROFILE
-def test_gradient_parts_in_random_coordinates(seed, loss, neighbors, stretch):
-    """Whatever invertible matrix geometry comes up with, influence stays bounded in its coordinates."""
+def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighbors, stretch, clip):
+    """Whatever matrix geometry comes up with: rows, targets and labels at their extremes, both ways to bound."""
     rng = np.random.default_rng(seed)
-    d, n = int(rng.integers(1, 4)), 5
-    row_map, bounds, certificate = facts(
-        loss, n, d, 1.0, intercept=True, row_norm=None, neighbors=neighbors, how="private"
+    d, n, lead = int(rng.integers(1, 4)), 5, int(rng.integers(0, 2))
+    row_map, bounds, _ = facts(
+        loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors, how="private"
     )
-    X = rng.choice([-1.0, -0.3, 0.3, 1.0], size=(n + 1, d))
+    X = rng.choice([-1.0, -0.3, 0.0, 0.3, 1.0], size=(n + 1, d))
     y = rng.choice([-1.0, 1.0], size=n + 1) * (1.0 if loss.kind == "margin" else 1e3)
-    matrix = np.eye(d + 1)
+    if rng.random() < 0.3:
+        X[n] = X[0]  # the same row with another target or label
+    matrix = np.eye(d + lead)
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    matrix[1:, 1:] = turn @ np.diag(stretch ** rng.uniform(-1, 1, size=d)) @ turn.T
-    matrix[1:, 0] = rng.normal(size=d)
-    coordinates = geometry.Coordinates(matrix, math.sqrt(d), 1)
-    phi, width = rng.normal(size=d + 1) / stretch, 0.3 if loss.kinks is not None else 0.0
-    moving, constant = bounds.split_sensitivity(math.sqrt(d), least_weight=0.0)
-    sums = []
+    matrix[lead:, lead:] = turn @ np.diag(stretch ** rng.uniform(-1, 1, size=d)) @ turn.T
+    matrix[lead:, :lead] = rng.normal(size=(d, lead))
+    frame = geometry.Coordinates(matrix, lead, 1.7, np.ones(d + lead))
+    phi = rng.normal(size=d + lead) / stretch
+    smooth = convolve(loss, LogisticKernel(), 0.3) if loss.kinks is not None else loss
+    ways = {
+        loss.lipschitz: (WeightedSlope(smooth), lambda lengths: np.minimum(1.0, clip * 1.7 / lengths))
+    }
+    if loss.kind == "margin":
+        ways = {loss.lipschitz: (ClippedSlope(smooth), lambda lengths: clip * 1.7 / lengths)}
+    else:
+        low, high = loss.slope_range
+        ways[(high - low) / 2] = (WeightedSlope(smooth, (low + high) / 2), ways[loss.lipschitz][1])
     kept = slice(1, n) if neighbors == "add_or_remove_one" else [n, *range(1, n)]
-    for rows in (slice(0, n), kept):
-        mapped = MemoryRows(X[rows], y[rows], row_map, threads=1)
-        mapped.sum(lambda block, y, w: (w.sum(),))  # own weights are computed and kept first
-        noise = Coupled(0)
-        descent = gradient._Descent(
-            EmpiricalObjective(mapped, loss, 0.0, divisor=n), certificate, noise
-        )
-        descent.rows = mapped.reweighted(coordinates.weights)
-        descent._constant_part(coordinates)
-        still = noise.log[0][0] if noise.log else np.zeros(1)
-        sums.append((descent._moving_sum(coordinates, phi, width), still))
-    change = [np.linalg.norm(a - b) for a, b in zip(*sums, strict=True)]
-    assert change[0] <= moving * (1 + 1e-6)
-    assert change[1] <= constant * (1 + 1e-6)
+    for largest, (slope, bounded) in ways.items():
+        sums = []
+        for chosen in (slice(0, n), kept):
+            rows = MemoryRows(X[chosen], y[chosen], row_map, threads=1)
+            rows = rows.reweighted(frame.store_lengths).rescaled(bounded)
+            sums.append(gradient_sum(rows, frame, phi, slope))
+        change = np.linalg.norm(sums[0] - sums[1])
+        assert change <= bounds.gradient_sensitivity(clip, largest) * (1 + 1e-12)
+
+
+def test_the_clip_is_attained_by_a_label_flip():
+    """A long row far on the wrong side, with one label and with the other."""
+    row_map, bounds, _ = facts(
+        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one", how="private"
+    )
+    frame = geometry.Coordinates(np.diag([1.0, 50.0]), 1, 2.0, np.ones(2))
+    sums = []
+    for label in (-1.0, 1.0):
+        rows = MemoryRows(np.ones((1, 1)), np.array([label]), row_map, threads=1)
+        rows = rows.reweighted(frame.store_lengths).rescaled(lambda lengths: 0.5 * 2.0 / lengths)
+        sums.append(gradient_sum(rows, frame, np.zeros(2), ClippedSlope(Logistic())))
+    claimed = bounds.gradient_sensitivity(0.5, 1.0)
+    assert 0.999 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
 
 
 def pair(d, high, low, record, other):
@@ -222,48 +210,50 @@ def test_gradient_sensitivity_is_attained(loss, how):
     first, second = pair(d, extreme, -extreme, record, record)
     ratios, spent = differences(first, second, bounds, row_map, certificate)
     assert spent <= 2.0 * (1 + 1e-9)
-    # The hinge saturates only far from the origin, and private weights are below 1 for long rows.
-    least = 0.95 if how == "given" and loss.kind == "residual" else 0.4
+    # The hinge saturates only far from the origin; private coordinates weight long rows.
+    least = 0.95 if how == "given" and loss.kind == "residual" else 0.3
     assert ratios["gradients"] >= least
     if how == "given" and loss == Pinball(0.5):
         assert spent >= 0.99 * 2.0  # nothing but gradients was released: all of mu is needed
 
 
-def test_constant_part_and_moments_are_attained():
-    """Mirrored records: the constant part moves by 2 U, the moments by their full Frobenius sensitivity."""
+def test_the_constant_part_is_attained():
+    """Mirrored records, and one record more or less, where the influence bound gives the coordinates."""
     d = 2
-    row_map, bounds, certificate = facts(
-        Pinball(0.9), 3, d, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private",
-    )  # fmt: skip
-    first, second = pair(d, 0.0, 0.0, np.ones(d), -np.ones(d))
-    ratios, _ = differences(first, second, bounds, row_map, certificate)
-    assert ratios["moments"] >= 0.95
-    assert ratios["constant part"] >= 0.95
     row_map, bounds, certificate = facts(
         Pinball(0.9), 3, d, 2.0, intercept=True, row_norm=None,
         neighbors="add_or_remove_one", how="given",
     )  # fmt: skip
+    first, _ = pair(d, 0.0, 0.0, np.ones(d), -np.ones(d))
     shorter = first[0][:-1], first[1][:-1]
     ratios, _ = differences(first, shorter, bounds, row_map, certificate)
     assert ratios["constant part"] == pytest.approx(1.0, abs=1e-9)
 
 
-def test_counts_are_attained():
-    """A long row against a short one, and a residual of 0 against a huge one."""
+def test_counts_and_histograms_are_attained():
+    """A long row against a short one, targets and residuals in other bins, a label flip."""
     n = 20
-    row_map, bounds, certificate = facts(
-        Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private",
-    )  # fmt: skip
     X, y = np.full((n, 1), 0.5), np.zeros(n)
     X[: n // 2] = -0.5
     other_X, other_y = X.copy(), y.copy()
     X[-1], y[-1] = 1.0, 1e3
-    other_X[-1] = 1e-3
+    other_X[-1], other_y[-1] = 1e-3, -1e3
+    row_map, bounds, certificate = facts(
+        Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        how="private",
+    )  # fmt: skip
     ratios, _ = differences((X, y), (other_X, other_y), bounds, row_map, certificate)
-    assert ratios["lengths"] == 1.0
-    assert ratios["residuals"] == 1.0
+    for phase in ("scales", "octaves", "targets", "residuals"):
+        assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
+    assert ratios["lengths"] > 0.99
+    row_map, bounds, certificate = facts(
+        Logistic(), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        how="private",
+    )  # fmt: skip
+    y = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
+    ratios, _ = differences((X, y), (X, np.r_[y[:-1], -y[-1]]), bounds, row_map, certificate)
+    assert ratios["labels"] == 1.0
+    assert ratios["margins"] == pytest.approx(1.0, abs=1e-12)
 
 
 def test_logistic_sensitivity_is_attained():
@@ -282,8 +272,10 @@ def test_logistic_sensitivity_is_attained():
     assert 0.999 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
 
 
-def sabotage_weights(monkeypatch):
-    monkeypatch.setattr(geometry.Coordinates, "weights", lambda self, block, w: np.ones(len(block)))
+def sabotage_lengths(monkeypatch):
+    monkeypatch.setattr(
+        geometry.Coordinates, "store_lengths", lambda self, block, w: np.full(len(block), 0.1)
+    )
 
 
 def sabotage_moments(monkeypatch):
@@ -295,13 +287,10 @@ def sabotage_moments(monkeypatch):
 
 def sabotage_relation(monkeypatch):
     """Claim the add-or-remove sensitivities under replace-one."""
-
-    def half(self, *arguments, **options):
-        full = honest(self, *arguments, **options)
-        return full[0] / 2, full[1] / 2
-
-    honest = LinearBounds.split_sensitivity
-    monkeypatch.setattr(LinearBounds, "split_sensitivity", half)
+    honest = LinearBounds.gradient_sensitivity
+    monkeypatch.setattr(
+        LinearBounds, "gradient_sensitivity", lambda self, clip, slope: honest(self, clip, slope) / 2
+    )
 
 
 def sabotage_count(monkeypatch):
@@ -310,30 +299,32 @@ def sabotage_count(monkeypatch):
 
 def sabotage_release(monkeypatch):
     """Use the residual scale without noise."""
+    honest = private_descent.PrivateDescent._residuals
 
-    def unpaid(rows, statistic, *rest):
-        search.private_median(rows, statistic, *rest)
-        (total,) = rows.sum(lambda block, y, w: (statistic(block, y, w).sum(),))
-        return float(min(1.0, max(1e-2, total / rows.n_rows)))
+    def unpaid(self, phi, scale, level):
+        _, shift = honest(self, phi, scale, level)
+        theta = self.frame.to_rows(phi)
+        (total,) = self.rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
+        return float(min(1.0, max(1e-2, total / self.rows.n_rows))), shift
 
-    monkeypatch.setattr(gradient, "private_median", unpaid)
+    monkeypatch.setattr(private_descent.PrivateDescent, "_residuals", unpaid)
 
 
 def sabotage_rows(monkeypatch):
     """Divide by the true number of rows, which is private when records come and go."""
-    original = gradient._Descent.__init__
+    original = private_descent.PrivateDescent.__init__
 
     def init(self, *arguments):
         original(self, *arguments)
         self.n = self.rows.n_rows
 
-    monkeypatch.setattr(gradient._Descent, "__init__", init)
+    monkeypatch.setattr(private_descent.PrivateDescent, "__init__", init)
 
 
 @pytest.mark.parametrize(
     ("sabotage", "neighbors"),
     [
-        (sabotage_weights, "replace_one"),
+        (sabotage_lengths, "replace_one"),
         (sabotage_moments, "replace_one"),
         (sabotage_relation, "replace_one"),
         (sabotage_count, "replace_one"),

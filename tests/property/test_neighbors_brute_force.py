@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows
 from dpconvex.mechanisms import NoisyGradientDescent, gradient
-from dpconvex.mechanisms.geometry import Coordinates, _moment_sums
+from dpconvex.mechanisms.geometry import Coordinates, _moment_sums, given_coordinates, pack
+from dpconvex.mechanisms.private_descent import gradient_sum
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 
 REPLACE, ADD_REMOVE = "replace_one", "add_or_remove_one"
@@ -325,11 +328,8 @@ def test_wrong_constants_are_caught(sabotage, claim):
 class Silence:
     """A source of noise without noise: what is left is the sum that a release would hide."""
 
-    def draw(self, term):
-        return np.zeros(term.dimension)
-
-    def add(self, value, term):
-        return np.asarray(value, dtype=float)
+    def add_gaussian(self, value, std):
+        return np.array(value, dtype=float)
 
 
 def check_gradient_sums(world, certificate, first, second, frame, points, ratios):
@@ -339,22 +339,28 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
         gradient._Descent(world.objective(*data), certificate, Silence())
         for data in (first, second)
     ]
-    coordinates = frame
-    if runs[0].plan.rounds:
-        sums = [_moment_sums(run.rows, frame, 0.7) for run in runs]
-        difference = sums[0] - sums[1]
-        difference[: frame.lead, : frame.lead] = 0.0  # a count of rows that nothing reads
-        ratios.see("moments", np.linalg.norm(difference), noise["moments"]["sensitivity"])
-        influence = runs[0].plan.reach * math.sqrt(bounds.n_features)
-        coordinates = replace(frame, influence=influence)
-        for run in runs:
-            run.rows = run.rows.reweighted(coordinates.weights)
-    else:
-        coordinates = runs[0]._coordinates()
+    if runs[0].plan.private:
+        measured = [run.rows.reweighted(frame.store_lengths) for run in runs]
+        sums = [pack(_moment_sums(rows, frame, 0.7)) for rows in measured]
+        size = np.linalg.norm(sums[0] - sums[1])
+        ratios.see("moments", size, noise["moments"]["sensitivity"])
+        clip = runs[0].plan.clip * frame.typical
+        weighted = [rows.rescaled(lambda x: np.minimum(1.0, clip / x)) for rows in measured]
+        loss = bounds.loss
+        for phi, width in points:
+            smooth = convolve(loss, LogisticKernel(), width)
+            for name, offset in (("rough gradients", sum(loss.slope_range) / 2), ("gradients", 0)):
+                slope = WeightedSlope(smooth, offset)
+                sums = [gradient_sum(rows, frame, phi, slope) for rows in weighted]
+                size = np.linalg.norm(sums[0] - sums[1])
+                ratios.see(name, size, noise[name]["sensitivity"])
+        return
+    influence = min(bounds.row_norm, bounds.max_norm)
+    coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
     for phi, width in points:
         sums = [run._moving_sum(coordinates, phi, width) for run in runs]
         difference = np.linalg.norm(sums[0] - sums[1])
-        ratios.see("moving", difference, noise["gradients"]["sensitivity"])
+        ratios.see("gradients", difference, noise["gradients"]["sensitivity"])
     if "constant part" in noise:
         sums = [bounds.n_samples * run._constant_part(coordinates) for run in runs]
         difference = np.linalg.norm(sums[0] - sums[1])
@@ -387,9 +393,10 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation, geometry):
         X, y = table[:n, :d], table[:n, d]
         neighbor = next(neighbors_of(X, y, table[n, :d], table[n, d], relation))
         points = [(rng.normal(size=d + lead) * size, 0.1) for size in (0.1, 1e3, 1e6)]
-        frame = Coordinates(matrix, math.inf, lead)
+        frame = Coordinates(matrix, lead, 2.0, np.ones(d + lead))
         check_gradient_sums(world, plan.certificate, (X, y), neighbor, frame, points, ratios)
 
     run()
-    assert ratios["constant"] > 0.9
-    assert ratios["moving"] > 0.5
+    assert geometry == "private" or ratios["constant"] > 0.9
+    assert ratios["gradients"] > 0.5
+    assert geometry == "given" or (ratios["rough gradients"] > 0.5 and ratios["moments"] > 0.5)

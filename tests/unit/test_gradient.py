@@ -1,5 +1,6 @@
 """Noisy gradient descent: what is planned is what is drawn, it composes to mu, and it finds the minimiser."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -15,7 +16,6 @@ from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.terms import NoiseTerm
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge()]
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -29,11 +29,14 @@ class Recorder(NoiseSource):
         self.draws = Counter()
 
     def gaussian(self, std, size):
-        self.draws[std, size] += 1
-        return super().gaussian(std, size)
+        raise AssertionError("noise that does not pass the gate")
 
     def l2_laplace(self, scale, size):
         raise AssertionError("not announced")
+
+    def add_gaussian(self, value, std):
+        self.draws[std, value.size] += 1
+        return value + std * self.generator.standard_normal(value.shape)
 
 
 def facts(loss, n, d=3, neighbors="replace_one", intercept=True, row_norm=None):
@@ -48,12 +51,10 @@ def objective_of(X, y, row_map, bounds):
 
 
 def spent(certificate):
-    """``sqrt(sum of releases ((sensitivity + grid sqrt(d)) / std)^2)``, the rounding to the grid included."""
-    total = 0.0
-    for term in certificate.noise.values():
-        moved = term.sensitivity + term.grid * math.sqrt(term.dimension)
-        total += term.releases * (moved / term.scale) ** 2
-    return math.sqrt(total)
+    """``sqrt(sum of releases (sensitivity / std)^2)``."""
+    return math.sqrt(
+        sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values())
+    )
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -68,7 +69,7 @@ def test_phases_compose_to_mu(loss, neighbors, geometry, n):
         )
         mu = spent(certificate)
         if isinstance(guarantee, GaussianDP):
-            assert 0.7 * (1 - 1e-5) < mu <= 0.7  # a grid may be narrower than was paid for
+            assert mu == pytest.approx(0.7, rel=1e-12)
         else:
             assert GaussianDP(mu * (1 - 1e-9)).delta(1.0) <= 1e-6
             assert GaussianDP(mu * 1.001).delta(1.0) > 1e-6
@@ -85,9 +86,9 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, geometry, mu):
     rng = np.random.default_rng(0)
     n = 60
     X, y = rng.uniform(-1, 1, size=(n, 3)), rng.choice([-1.0, 1.0], size=n)
-    # A nominal number need not be the true one.
-    stated = n if neighbors == "replace_one" else n + 7
-    row_map, bounds = facts(loss, stated, neighbors=neighbors)
+    row_map, bounds = facts(
+        loss, n + 7, neighbors=neighbors
+    )  # nominal: need not be the true number
     mechanism = NoisyGradientDescent(geometry=geometry)
     certificate = mechanism.certify(bounds, GaussianDP(mu), {"gradient": mechanism.settings()})
     noise, record = Recorder(0), {}
@@ -103,27 +104,26 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, geometry, mu):
 def test_problems_share_the_budget():
     _, bounds = facts(Logistic(), 1000)
     mechanism = NoisyGradientDescent()
-    parameters = {"gradient": mechanism.settings(), "problems": 4, "n_classes": 4}
+    parameters = {"gradient": mechanism.settings(), "problems": 4}
     certificate = mechanism.certify(bounds, GaussianDP(1.0), parameters)
-    assert 0.5 * (1 - 1e-5) < spent(certificate) <= 0.5
+    assert spent(certificate) == pytest.approx(0.5, rel=1e-12)
 
 
-def test_more_data_buy_more_effort():
-    """From the bounds' own coordinates to two rounds of geometry and a residual scale."""
-    plans = [
-        plan_gradient(facts(Pinball(0.9), n)[1], 0.5, NoisyGradientDescent().settings())
-        for n in (100, 500, 2_000, 100_000)
-    ]
-    courses = [plan.course for plan in plans]
-    assert [course.rounds for course in courses] == [0, 1, 1, 2]
-    assert [course.finds_scale for course in courses] == [False, False, True, True]
-    errors = [course.relative_error for course in courses]
-    assert errors == sorted(errors, reverse=True)
-    assert [course.radius is None for course in courses] == [False, False, True, True]
-    given = plan_gradient(
-        facts(Pinball(0.9), 100_000)[1], 0.5, NoisyGradientDescent().settings(bandwidth=0.1)
-    )
-    assert not given.course.finds_scale
+@pytest.mark.parametrize("loss", [Pinball(0.9), Logistic()])
+def test_effort_varies_without_jumps(loss):
+    """Shares, clips and trust move by at most a few per cent when the number of rows does by five."""
+    settings = NoisyGradientDescent().settings()
+    sizes = np.unique(np.geomspace(20, 1e7, 270).astype(int)).tolist()
+    plans = [plan_gradient(facts(loss, n)[1], 0.3, settings) for n in sizes]
+    for plan, larger in itertools.pairwise(plans):
+        assert plan.phases.keys() == larger.phases.keys()
+        for name, phase in plan.phases.items():
+            assert 0.85 < larger.phases[name].share / phase.share < 1.18
+        assert 0.95 < larger.clip / plan.clip < 1.1
+    assert plans[0].trust < 0.05
+    assert plans[-1].trust > 0.99
+    assert plans[0].clip < 0.6
+    assert plans[-1].clip > 5  # consistent: what is clipped gets rare
 
 
 @pytest.mark.parametrize("guarantee", [PureDP(1.0), GaussianDP(0.0), ApproxDP(1.0, 0.0)])
@@ -234,9 +234,9 @@ class Counted(NoiseSource):
 
     calls = 0
 
-    def gaussian(self, std, size):
+    def add_gaussian(self, value, std):
         self.calls += 1
-        return np.zeros(size)
+        return value
 
 
 @pytest.mark.parametrize("middle", [0.01, 0.2, 3.0])
@@ -245,7 +245,6 @@ def test_private_median_brackets_the_median(middle):
     y = middle * 2.0 ** np.random.default_rng(0).normal(size=501)
     rows = MemoryRows(np.zeros((501, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
     noise = Counted(0)
-    counts = NoiseTerm("gaussian", 1.0, 1.0, 1, "count", SEARCH_STEPS)
-    found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, counts, 501, noise)
+    found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, 1.0, 501, noise)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert noise.calls == SEARCH_STEPS

@@ -341,6 +341,14 @@ class DaskRows:
 
         return DaskRows(list(run_all(change, self._sources)), self._mapping, self._spill)
 
+    def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
+        """Return the same rows with weights ``function(weights)``."""
+        return self.reweighted(lambda block, w: function(w))
+
+    def sum_targets(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
+        return self._pass(lambda rows: rows.sum_targets(function))
+
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows, in the given order, as `MemoryRows`."""
         indices = np.asarray(indices)

@@ -24,6 +24,7 @@ MarginFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
 LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
+TARGET_BLOCK = 1 << 17  # targets that are read at a time where rows are not needed
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
 CHAIN = 16  # blocks that compiled kernels add one after the other
 
@@ -401,6 +402,29 @@ class MemoryRows:
         other = copy.copy(self)
         other._weights = np.concatenate(parts)
         return other
+
+    def rescaled(self, function: Callable[[Array], Array]) -> MemoryRows:
+        """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
+        other = copy.copy(self)
+        other._weights = function(self.weights)
+        return other
+
+    def sum_targets(self, function: Callable[[Array, Array], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Add ``function(y, w)`` over stretches of targets and weights; the rows themselves are not read.
+
+        Weights are those that were given, or ones: what the row map says would need the rows.
+        """
+        given, stretch = self._weights, TARGET_BLOCK
+        edges = range(0, self.n_rows, stretch)
+
+        def part(start: int) -> tuple[Any, ...]:
+            y = self._targets[start : start + stretch]
+            w = np.ones(y.size) if given is None else given[start : start + stretch]
+            return function(y, w)
+
+        if self.threads <= 1 or len(edges) == 1:
+            return tuple(accumulate(map(part, edges)))
+        return tuple(accumulate(worker_pool(self.threads).map(part, edges)))
 
     def mapped(self) -> tuple[Array, Array, Array]:
         """Return the whole mapped data (rows, targets, weights) as new arrays."""

@@ -21,6 +21,8 @@ Plan = TypeVar("Plan")
 
 def auto_candidates(guarantee: Guarantee) -> list[Mechanism]:
     """Return the mechanisms that offer this kind of guarantee; of equals the first is taken."""
+    if not isinstance(guarantee, PureDP):
+        return [NoisyGradientDescent()]
     candidates: list[Mechanism] = [OutputPerturbation()]
     if not isinstance(guarantee, GaussianDP):
         candidates.insert(0, ObjectivePerturbation())

@@ -1,14 +1,16 @@
 r"""Private geometry: coordinates in which rows are centred, white, and of known length.
 
-Noise on a gradient has the same size in every direction, so directions in which rows hardly vary drown in it. Released
-second moments give a linear map after which all directions vary alike. One round finds a typical row length by noisy
-counts, shortens rows to it, releases their first and second moments, and whitens; eigenvalues below the noise are
-raised to it. A second round in the new coordinates resolves directions that the first could not see.
+Noise on a gradient has the same size in every direction, so directions in which rows hardly vary drown in it. First
+every column is stretched to the octave in which its values lie, one noisy histogram per column. Then one round after
+the other finds a typical row length, shortens rows to it, releases their first and second moments, and whitens;
+eigenvalues below the noise are raised to it, so that what could not be seen stays short. A row's length counts the
+constant: a table of rare flags has mostly rows of zeros, and they are records like others.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,63 +20,61 @@ from numpy.typing import NDArray
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import NoiseTerm
 
-from .search import private_median
+from .search import private_quantile
 from .symmetric import release_symmetric
 
 Array = NDArray[np.float64]
 
-_REACH = 1.3  # rows are shortened to this multiple of their median length
-_FLOOR = 1.5  # eigenvalues are raised to this multiple of the noise's spectral norm
-_OCTAVES = 8  # of row length below the largest one that are searched
+LENGTH_STEPS = 10  # noisy counts per length
+OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
+STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
+
+_RADIUS_LEVEL, _REACH = (
+    0.75,
+    1.1,
+)  # rows are shortened to this multiple of this quantile of their lengths
+_FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
+_CERTAIN = 5.0  # in units of the noise
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Rows ``(1, u)`` with ``(1, u) = matrix @ (1, x)``, weighted by ``min(1, influence / ||u||)``.
+    """Rows ``(1, u)`` with ``(1, u) = matrix @ (1, x)``.
 
     Attributes
     ----------
     matrix : array of shape (dimension, dimension)
         Public or released; keeps the constant column.
-    influence : float
-        Bound on ``||u||`` after weighting.
     lead : int
         1 with an intercept, 0 without.
-    own_weights : bool
-        Whether the rows' own weights already bound the influence (no change of direction).
-    stretch : float
-        Square root of the largest second moment that a resolved direction of ``u`` has.
+    typical : float
+        Released length of a typical row, the constant included: the unit of clips.
+    moments : array of shape (dimension,)
+        Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
     """
 
     matrix: Array
-    influence: float
     lead: int
-    own_weights: bool = False
-    stretch: float = 1.0
+    typical: float
+    moments: Array
 
-    def weights(self, block: Array, w: Array) -> Array:
-        """Return the influence weights of mapped rows, rounded to the safe side; void rows keep their 0."""
-        lengths = self.lengths(block @ self.matrix.T)
-        return np.where(w > 0, np.minimum(1.0, self.influence / np.maximum(lengths, 1e-300)), 0.0)
+    def lengths(self, block: Array) -> Array:
+        """Return ``sqrt(1 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        return _lengths(block @ self.matrix.T, self.lead)
 
-    def lengths(self, placed: Array) -> Array:
-        """Return ``||u||`` of rows ``(1, u)``, rounded up."""
-        u = placed[:, self.lead :]
-        round_up = 1 + 8 * self.matrix.shape[0] * 2.0**-52
-        return np.sqrt(np.einsum("ij,ij->i", u, u)) * round_up
+    def store_lengths(self, block: Array, w: Array) -> Array:
+        """Return the lengths in place of weights."""
+        return self.lengths(block)
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(1, u) . phi``."""
         return self.matrix.T @ phi
 
 
-def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
-    """Return coordinates from the influence bound alone: features scaled so that the bound is ``sqrt(d)``."""
-    lead = int(fit_intercept)
-    scale = math.sqrt(n_features) / row_norm
-    diagonal = np.full(n_features + lead, scale)
-    diagonal[:lead] = 1.0
-    return Coordinates(np.diag(diagonal), math.sqrt(n_features), lead, own_weights=True)
+def _lengths(placed: Array, lead: int) -> Array:
+    u = placed[:, lead:]
+    round_up = 1 + 8 * placed.shape[1] * 2.0**-52
+    return np.sqrt(1.0 + np.einsum("ij,ij->i", u, u)) * round_up
 
 
 def private_coordinates(
@@ -82,13 +82,13 @@ def private_coordinates(
     n_samples: int,
     fit_intercept: bool,
     max_norm: float,
-    rounds: int,
-    reach: float,
-    counts: NoiseTerm,
-    moments: NoiseTerm,
+    floor: float,
+    trust: float,
+    most_cancellation: float,
+    terms: Mapping[str, NoiseTerm],
     noise: NoiseSource,
-) -> Coordinates:
-    """Return whitening coordinates from released counts and moments.
+) -> tuple[Coordinates, Any]:
+    """Return whitening coordinates, and the rows with their lengths in them in place of weights.
 
     Parameters
     ----------
@@ -100,71 +100,153 @@ def private_coordinates(
         Whether rows start with the constant 1.
     max_norm : float
         Public bound on ``||x||``.
-    rounds : int
-        How often to look.
-    reach : float
-        Influence bound of the result in units of ``sqrt(n_features)``.
-    counts, moments : NoiseTerm
-        Noise on each count, and on each matrix of sums.
+    floor : float
+        Eigenvalues are raised to this multiple of the noise's spectral norm.
+    trust : float
+        Exponent between 0 and 1 of the whitening in the second round.
+    most_cancellation : float
+        Largest :func:`cancellation` with which sums of gradients keep their digits.
+    terms : mapping
+        Noise of "scales", "lengths", "moments" and "finer moments".
     noise : NoiseSource
         Where noise comes from.
     """
-    lead = int(fit_intercept)
-    dimension = rows.dim
-    n_features = dimension - lead
-    current = Coordinates(np.eye(dimension), math.inf, lead)
-    longest = max_norm
-    for _ in range(rounds):
-        frame = current
+    lead, dimension = int(fit_intercept), rows.dim
+    most = STRETCH_LIMIT / max(max_norm, 1.0)
+    matrix = np.eye(dimension)
+    scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
+    matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
+    current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
-        def length(block: Array, y: Array, w: Array, frame: Coordinates = frame) -> Array:
-            return frame.lengths(block @ frame.matrix.T)
+    def length_at(level: float, guess: float, most: float) -> tuple[Any, float]:
+        """Return the rows with their lengths in current coordinates, and a private quantile of these."""
+        measured = rows.reweighted(current.store_lengths)
+        octave = private_quantile(
+            measured.sum_targets, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
+            terms["lengths"].scale, n_samples, noise,
+        )  # fmt: skip
+        return measured, min(max(2.0**octave, 1.0), most)
 
-        typical = private_median(
-            rows, length, longest / 2**_OCTAVES, longest, counts, n_samples, noise
+    usual = math.sqrt(1 + dimension - lead)  # of white rows
+
+    for moments_of, power in (("moments", 1.0), ("finer moments", trust)):
+        guess, most_likely = (
+            (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
-        radius = _REACH * typical
-        sums = release_symmetric(_moment_sums(rows, frame, radius), moments, noise)
-        matrix, stretch = _whiten(sums / n_samples, moments.scale / n_samples, lead)
-        # In units of the radius: u / radius is what the moments were taken of.
-        into_radius = np.diag(np.r_[np.ones(lead), np.full(n_features, 1 / radius)])
-        current = Coordinates(matrix @ into_radius @ frame.matrix, math.inf, lead, stretch=stretch)
-        longest = 4 * math.sqrt(n_features) * stretch
-    return replace(current, influence=reach * math.sqrt(n_features))
+        measured, length = length_at(_RADIUS_LEVEL, guess, most_likely)
+        radius = _REACH * length
+        sums = release_symmetric(_moment_sums(measured, current, radius), terms[moments_of], noise)
+        std = terms[moments_of].scale / n_samples
+        # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
+        for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
+            step, moments = _whiten(
+                sums / n_samples, std, radius, current, most, raised * floor, power
+            )
+            matrix = step @ current.matrix
+            # Directions are capped one by one, and together may exceed the cap by a little.
+            excess = float(np.linalg.norm(matrix[lead:, lead:], 2)) / most
+            matrix[lead:] /= max(1.0, excess)
+            if cancellation(matrix) <= most_cancellation:
+                current = Coordinates(matrix, lead, 1.0, moments)
+                break
+    measured, typical = length_at(0.5, usual, 4 * usual)
+    return replace(current, typical=typical), measured
 
 
-def _moment_sums(rows: Any, frame: Coordinates, radius: float) -> Array:
-    """Return ``sum r r^T`` of rows ``r = (1, v)``, ``v`` in units of the radius and shortened to length 1."""
-    lead = frame.lead
+def cancellation(matrix: Array) -> float:
+    """Return ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they sum to."""
+    return float(np.linalg.norm(np.abs(matrix) @ np.abs(np.linalg.inv(matrix)), 2))
+
+
+def _octave(y: Array, lengths: Array) -> Array:
+    return np.log2(lengths)
+
+
+def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: NoiseSource) -> Array:
+    """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
+    columns = rows.dim - lead
+
+    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+        exponents = np.frexp(block[:, lead:])[1]  # |x| < 2^exponent; 0 has exponent 0
+        places = np.where(block[:, lead:] == 0, OCTAVES - 1, np.clip(-exponents, 0, OCTAVES - 1))
+        places += OCTAVES * np.arange(columns)
+        return (np.bincount(places.ravel(), minlength=OCTAVES * columns).astype(float),)
+
+    (counts,) = rows.sum(part)
+    counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
+    above = np.cumsum(counts[:, :-1], axis=1)
+    spread = std * np.sqrt(np.arange(1, OCTAVES))
+    enough = above > np.maximum(_CERTAIN * spread, _FEWEST * n_samples)
+    octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
+    return 2.0 ** -octave.astype(np.float64)
+
+
+def _moment_sums(measured: Any, frame: Coordinates, radius: float) -> Array:
+    """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
         shortened = block @ frame.matrix.T
-        # Lengths of the very numbers that are summed: a second product with the matrix would round differently.
-        factor = np.minimum(1.0, radius / np.maximum(frame.lengths(shortened), 1e-300)) / radius
-        shortened[:, lead:] *= factor[:, None]
+        # Lengths of the very numbers that are summed: another product with the matrix could round differently.
+        lengths = _lengths(shortened, frame.lead)
+        shortened *= np.minimum(1 / radius, 1 / lengths)[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = rows.sum(part)
+    (sums,) = measured.sum(part)
     return np.asarray(sums)
 
 
-def _whiten(moments: Array, std: float, lead: int) -> tuple[Array, float]:
-    """Return the affine whitening of noisy mean moments, and how much it enlarges what it could not resolve."""
+def _whiten(
+    moments: Array,
+    std: float,
+    radius: float,
+    frame: Coordinates,
+    most: float,
+    floor: float,
+    power: float,
+) -> tuple[Array, Array]:
+    """Return the affine whitening of noisy mean moments, and the second moments that it leaves.
+
+    With ``power`` below 1 it goes only part of the way, and the moments are partly those known before.
+    """
+    lead = frame.lead
     size = moments.shape[0] - lead
-    centre = moments[0, 1:] if lead else np.zeros(size)
-    spread = moments[lead:, lead:] - np.outer(centre, centre)
-    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-    floor = max(_FLOOR * std * math.sqrt(2 * size), 1e-12)
-    raised = np.maximum(values, floor)
-    whitening = (vectors / np.sqrt(raised)) @ vectors.T
-    # Directions raised to the floor carry less than unit energy: scale so that the total is `size` again. Noise
-    # cancels in the signed sum; rows of typical length keep it above a fifth of their square in units of the floor.
-    energy = float(np.sum(values / raised))
-    energy = min(max(energy, 0.2 / floor), float(size))
-    stretch = math.sqrt(size / energy)
-    whitening *= stretch
-    matrix = np.eye(size + lead)
-    matrix[lead:, lead:] = whitening
+    # The mean squared weight over radius^2: known up to noise, and not below a third of what it is for short rows.
+    mass = 1 / radius**2
     if lead:
-        matrix[1:, 0] = -whitening @ centre
-    return matrix, stretch
+        mass = float(np.clip(moments[0, 0], mass / 3, mass))
+    centre = np.zeros(size)
+    if lead:
+        centre = moments[0, 1:] / mass
+        unsure = size * (std / mass) ** 2 / 2
+        square = max(float(centre @ centre), 1e-300)
+        centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
+    spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
+    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
+    floor = floor * std / mass * math.sqrt(2 * size)
+    # No direction may be stretched beyond what the digits of a sum allow.
+    stretched = np.linalg.norm(vectors.T @ frame.matrix[lead:, lead:], axis=1)
+    raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
+    raised = np.maximum(raised, 1e-12)
+    whitening = (vectors * raised ** (-power / 2)).T
+    centre = power * centre
+    step = np.eye(size + lead)
+    step[lead:, lead:] = whitening
+    if lead:
+        step[1:, 0] = -whitening @ centre
+    # Noise cancels in the signed mean of the eigenvalues that it hides.
+    hidden = values < 2 * raised.min()
+    if hidden.any():
+        values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
+    before = (vectors**2).T @ frame.moments[lead:]
+    left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
+    return step, np.concatenate([np.ones(lead), left])
+
+
+def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
+    """Return coordinates from the influence bound alone: features scaled so that the bound is ``sqrt(d)``."""
+    lead = int(fit_intercept)
+    scale = math.sqrt(n_features) / row_norm
+    diagonal = np.full(n_features + lead, scale)
+    diagonal[:lead] = 1.0
+    typical = math.sqrt(lead + n_features)
+    return Coordinates(np.diag(diagonal), lead, typical, np.ones(n_features + lead))

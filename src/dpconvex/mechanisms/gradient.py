@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,28 +32,19 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import gaussian_total
 from dpconvex.smoothing import LogisticKernel, convolve
 
-from .geometry import Coordinates, given_coordinates, private_coordinates
-from .gradient_plan import (
-    Course,
-    descent_sensitivities,
-    level_of,
-    normal_height,
-    plan_gradient,
-)
+from .geometry import Coordinates, given_coordinates
+from .gradient_plan import Course, plan_gradient, release_facts
 from .mechanism import check_objective
-from .search import SEARCH_STEPS, private_median
-from .symmetric import entries
+from .private_descent import PrivateDescent
 
 Array = NDArray[np.float64]
 Schedule = Callable[[int], Any]
 
-_WIDE, _ROUGH = 0.5, 0.1  # bandwidths of the rough fit, in units of half the target's range
 _FIRST = 0.4  # first bandwidth of the annealed fit
-GEOMETRIES = ("private", "given")
 NARROW = 0.05  # final bandwidth where no scale is known
-BANDWIDTH_SHARE = 0.15  # of the residual scale
-_SMALLEST_SCALE = 2.0**-9
-_MEDIAN_TO_STD = 1.4826  # of a normal law
+# Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
+# white coordinates.
+_RADIUS = 1.0
 
 
 def total_mu(guarantee: Guarantee, owner: str) -> float:
@@ -82,39 +73,30 @@ def calibrate_gradient(
     plan = plan_gradient(bounds, mu, parameters["gradient"])
     return Calibration(
         {name: phase.term(mu) for name, phase in plan.phases.items()},
-        stated={"course": plan.course.to_dict()},
+        stated={"course": asdict(plan.course)},
     )
 
 
 @proves("gradient")
 def prove_gradient(certificate: Certificate) -> Proof:
-    """Compose the stated sums: their sensitivities follow from the bounds and the stated reach of a record."""
+    """Compose the stated sums: their sensitivities follow from the bounds and the stated clip of a record."""
     certificate.check_bounds(LinearBounds, several=True)
-    bounds, course = certificate.bounds, Course.from_dict(certificate.parameters["course"])
-    settings, noise = certificate.parameters["gradient"], certificate.noise
-    certificate.check_terms(*course.phases)
-    steps = settings["steps"]
-    if steps is not None and type(steps) is not int:
-        raise CertificateError("The certificate's number of steps must be an integer or null.")
-    if settings["geometry"] not in GEOMETRIES or (
-        settings["geometry"] == "given" and course.rounds > 0
-    ):
+    bounds, course = certificate.bounds, Course(**certificate.parameters["course"])
+    settings = certificate.parameters["gradient"]
+    if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
-    moving, constant = descent_sensitivities(bounds, course.rounds > 0, course.reach)
-    size = bounds.dimension
-    rough = noise["rough gradients"].releases if course.finds_scale else 0
-    releases: dict[str, tuple[float, int, int]] = {
-        "lengths": (bounds.count_sensitivity(), 1, course.rounds * SEARCH_STEPS),
-        "moments": (bounds.moment_sensitivity(), entries(size), course.rounds),
-        "rough gradients": (moving, size, rough),
-        "residuals": (bounds.count_sensitivity(), 1, SEARCH_STEPS),
-        "constant part": (constant, size, 1),
-        "gradients": (moving, size, noise["gradients"].releases if steps is None else steps),
-    }
+    facts = release_facts(bounds, course)
+    certificate.check_terms(*facts)
+    if (
+        settings["steps"] is not None
+        and settings["steps"] != certificate.noise["gradients"].releases
+    ):
+        raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [
-        certificate.term(name, moved, numbers, "sum", count)
-        for name, (moved, numbers, count) in releases.items()
-        if name in noise
+        certificate.term(
+            name, moved, size, "sum", certificate.noise[name].releases if count is None else count
+        )
+        for name, (moved, size, count) in facts.items()
     ]
     relation = bounds.neighbors.replace("_", "-")
     theorem = f"Gaussian DP composition of released sums, {relation}"
@@ -150,7 +132,7 @@ class NoisyGradientDescent:
                 "The 'steps' parameter of NoisyGradientDescent must be None or a positive integer. "
                 f"Got {self.steps!r} instead."
             )
-        if self.geometry not in GEOMETRIES:
+        if self.geometry not in ("private", "given"):
             raise ValueError(
                 "The 'geometry' parameter of NoisyGradientDescent must be 'private' or 'given'. "
                 f"Got {self.geometry!r} instead."
@@ -203,82 +185,34 @@ class _Descent:
         self.terms = certificate.noise
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])
-        self.plan = Course.from_dict(certificate.parameters["course"])
+        self.plan = Course(**certificate.parameters["course"])
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"
         self.released: dict[str, Any] = {}
 
     def run(self) -> Array:
-        coordinates = self._coordinates()
-        if not coordinates.own_weights:
-            self.rows = self.rows.reweighted(coordinates.weights)
+        if self.plan.private:
+            return PrivateDescent(
+                self.rows, self.bounds, self.plan, self.terms, self.kernel,
+                self.settings["bandwidth"], self.noise, self.released,
+            ).run()  # fmt: skip
+        bounds = self.bounds
+        influence = min(bounds.row_norm, bounds.max_norm)
+        coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
         start = np.zeros(self.rows.dim)
         if self.margin or math.isfinite(self.loss.smoothness):
             phi = self._smooth_descent(coordinates, start)
-        elif self.plan.finds_scale:
-            phi = self._scaled_descent(coordinates, start)
         else:
             phi = self._annealed_descent(coordinates, start)
         return coordinates.to_rows(phi)
-
-    def _coordinates(self) -> Coordinates:
-        bounds = self.bounds
-        if not self.plan.rounds:
-            influence = min(bounds.row_norm, bounds.max_norm)
-            return given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
-        coordinates = private_coordinates(
-            self.rows,
-            self.n,
-            bounds.fit_intercept,
-            bounds.max_norm,
-            self.plan.rounds,
-            self.plan.reach,
-            self.terms["lengths"],
-            self.terms["moments"],
-            self.noise,
-        )
-        self.released["coordinates"] = coordinates.matrix
-        return coordinates
-
-    def _scaled_descent(self, coordinates: Coordinates, start: Array) -> Array:
-        """Fit a rough median, find the residual scale, then fit the wanted quantile in units of it."""
-
-        def rough_width(step: int) -> float:
-            return _WIDE * (_ROUGH / _WIDE) ** min(1.0, 2 * step / steps)
-
-        steps = self.terms["rough gradients"].releases
-        phi = self._descend(
-            coordinates,
-            start,
-            "rough gradients",
-            constant=np.zeros_like(start),
-            width=rough_width,
-            rate=lambda step: 2 * rough_width(step) / self.range,
-            averaged=0.5,
-        )
-        scale = self._residual_scale(coordinates.to_rows(phi))
-        level = level_of(self.loss)
-        height = self.range * normal_height(level) / scale
-        steps = self.terms["gradients"].releases
-        # The iterates wander by about progress / 2 * error^2 around their mean: progress is limited by that.
-        progress = min(max(0.2 / self.plan.relative_error**2, 4.0), 0.6 * steps)
-        return self._descend(
-            coordinates,
-            phi,
-            "gradients",
-            constant=self._constant_part(coordinates),
-            width=lambda step: BANDWIDTH_SHARE * scale,
-            rate=lambda step: progress / (steps * height),
-            averaged=2 / 3,
-        )
 
     def _annealed_descent(self, coordinates: Coordinates, start: Array) -> Array:
         """Narrow the bandwidth and move from the median to the wanted level at the same time."""
         given = self.settings["bandwidth"]
         narrow = NARROW if given is None else given
         wide = max(_FIRST, narrow)
-        steps = self.terms["gradients"].releases
+        steps = self.terms["gradients"]["releases"]
         last_rate = (4 if given is None else 8) * narrow / self.range
 
         def way(step: int) -> float:
@@ -301,7 +235,7 @@ class _Descent:
             averaged=0.5,
             # A wide kernel pushes a quantile away from the median, so the level follows the bandwidth.
             pull=lambda step: narrow / width(step),
-            radius=self.plan.radius,
+            radius=_RADIUS if given is None else math.inf,
         )
 
     def _smooth_descent(self, coordinates: Coordinates, start: Array) -> Array:
@@ -311,8 +245,7 @@ class _Descent:
         curvature = (
             convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
         )
-        rates = np.full(start.size, 1 / (curvature * coordinates.stretch**2 + self.alpha))
-        rates[: coordinates.lead] = 1 / (curvature + self.alpha)
+        rates = np.full(start.size, 1 / (curvature + self.alpha))
         return self._descend(
             coordinates,
             start,
@@ -336,19 +269,8 @@ class _Descent:
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
         exact = slope * (coordinates.matrix @ np.asarray(total))
-        return self.noise.add(exact, self.terms["constant part"]) / self.n
-
-    def _residual_scale(self, theta: Array) -> float:
-        """Return a private scale of the residuals: the median of their size, times the factor of a normal law."""
-
-        def size(block: Array, y: Array, w: Array) -> Array:
-            return np.abs(y - block @ theta)
-
-        counts = self.terms["residuals"]
-        median = private_median(self.rows, size, _SMALLEST_SCALE, 1.0, counts, self.n, self.noise)
-        scale = _MEDIAN_TO_STD * median
-        self.released["residual_scale"] = scale
-        return scale
+        std = self.terms["constant part"]["std"]
+        return self.noise.add_gaussian(exact, std) / self.n
 
     def _descend(
         self,
@@ -360,22 +282,21 @@ class _Descent:
         rate: Schedule,
         averaged: float,
         pull: Schedule = lambda step: 1.0,
-        radius: float | None = None,
+        radius: float = math.inf,
     ) -> Array:
         """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
         term = self.terms[phase]
-        steps = term.releases
+        steps, std = term["releases"], term["std"]
         first_kept = steps - max(1, round(averaged * steps))
         phi, kept = start.copy(), np.zeros_like(start)
         for step in range(steps):
             gradient = self._moving_sum(coordinates, phi, width(step))
-            gradient = self.noise.add(gradient, term) / self.n
+            gradient = self.noise.add_gaussian(gradient, std) / self.n
             phi = phi - rate(step) * (gradient + pull(step) * constant)
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
                 penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)
                 phi = np.linalg.solve(np.eye(phi.size) + penalty, phi)
-            if radius is not None:
-                phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
+            phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
             if step >= first_kept:
                 kept += phi
         return kept / (steps - first_kept)

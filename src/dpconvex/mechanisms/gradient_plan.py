@@ -3,13 +3,17 @@ r"""What noisy gradient descent will release, decided from public facts alone.
 Every release is a vector of sums plus Gaussian noise, so the whole run is Gaussian DP with
 ``mu^2 = sum of releases * (sensitivity / std)^2``; a phase with share ``q`` of ``mu^2`` and ``k`` releases has
 ``std = sensitivity sqrt(k / q) / mu``.
+
+Effort varies continuously with public facts: ``n mu``, the number of records that noise leaves, and
+``records = n mu / dimension``, how many there are per coefficient. Where they are few, most of the budget goes to the
+one number that a constant needs; where they are many, clips open, so that the fit is consistent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from scipy.special import ndtri
@@ -19,57 +23,18 @@ from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.guarantees import check_number
 from dpconvex.privacy.terms import NoiseTerm
 
-from .search import SEARCH_STEPS
+from .geometry import LENGTH_STEPS, OCTAVES
 from .symmetric import entries
 
+TARGET_BINS, MARGIN_BINS = 64, 16
+# Noisy counts: for the middle of the target, for a scale, for the shift to a level, for the range of margins.
+CENTRE_STEPS, SCALE_STEPS, SHIFT_STEPS, RANGE_STEPS = 24, 12, 16, 8
 
-@dataclass(frozen=True)
-class Effort:
-    """How much a run finds out about the data before the fit proper: more, the more the data can pay for.
-
-    Attributes
-    ----------
-    error : float
-        Largest predicted relative error for which this effort is worth its price.
-    rounds : int
-        Rounds of private geometry; 0 where noise would hide it.
-    geometry : float
-        Their share of ``mu^2``.
-    reach : float
-        Influence bound in units of ``sqrt(n_features)``.
-    rough_steps : int
-        Steps of a rough fit that finds the residual scale; 0 to do without.
-    steps : int
-        Steps of the fit proper.
-    """
-
-    error: float
-    rounds: int
-    geometry: float
-    reach: float
-    rough_steps: int
-    steps: int
-
-
-_KINKED = (
-    Effort(0.03, rounds=2, geometry=0.12, reach=1.2, rough_steps=30, steps=30),
-    Effort(0.15, rounds=1, geometry=0.12, reach=1.0, rough_steps=15, steps=15),
-    Effort(0.4, rounds=1, geometry=0.12, reach=0.8, rough_steps=0, steps=20),
-    Effort(math.inf, rounds=0, geometry=0.0, reach=1.0, rough_steps=0, steps=20),
-)
-_SMOOTH = (
-    Effort(0.2, rounds=2, geometry=0.12, reach=1.2, rough_steps=0, steps=20),
-    Effort(math.inf, rounds=1, geometry=0.15, reach=1.0, rough_steps=0, steps=20),
-)
-_STEPS_FROM_AFAR = 40  # where no released coordinates shorten the way
-# Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
-# white coordinates.
-_RADIUS = 1.0
-_ROUGH_SHARE, _SCALE_SHARE = 0.2, 0.05
-
-# Sums are formed in the rows' own coordinates and then mapped: where whitening stretches a direction by 1e6, rounding
-# of the sum is worth about 1e-7 of the sensitivity.
-_ROUNDING = 1 + 1e-6
+_FEW = 80.0  # n mu below which the budget goes to a constant
+_GEOMETRY, _SCALES = 0.12, 0.02
+_SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
+_CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
+_GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
 
@@ -112,58 +77,30 @@ class Course:
 
     Attributes
     ----------
-    phases : tuple of str
-        Names of the releases, in order of execution.
-    rounds : int
-        Rounds of private geometry; 0 where the rows' own influence bound gives the coordinates.
-    reach : float
-        Influence bound in units of ``sqrt(n_features)`` after private geometry.
-    finds_scale : bool
-        Whether a rough fit and a private residual scale come before the fit proper.
-    relative_error : float
-        Predicted error of the fit in units of the residual scale.
-    radius : float
-        Iterates of a noisy fit are kept within this norm; None for no limit.
+    private : bool
+        Whether coordinates are released; otherwise the rows' own influence bound gives them.
+    records : float
+        ``n mu / dimension``: records per coefficient that noise leaves.
+    clip : float
+        Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
+    floor : float
+        Eigenvalues are raised to this multiple of the noise's spectral norm.
+    trust : float
+        Exponent of the second whitening, between 0 and 1.
     """
 
-    phases: tuple[str, ...]
-    rounds: int
-    reach: float
-    finds_scale: bool
-    relative_error: float
-    radius: float | None = None
+    private: bool
+    records: float
+    clip: float = 1.0
+    floor: float = 0.5
+    trust: float = 1.0
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Course:
-        """Return the course that a certificate states, after checks."""
-        course = cls(**{**data, "phases": tuple(data["phases"])})
-        if (
-            type(course.rounds) is not int
-            or course.rounds < 0
-            or type(course.finds_scale) is not bool
-        ):
-            raise ValueError("The stated rounds of geometry must be an integer of at least 0.")
-        for name in ("reach", "relative_error", "radius"):
-            value = getattr(course, name)
-            if name != "radius" or value is not None:
-                check_number(name, "Course", value, "a number above 0", 0, math.inf, low_open=True)
-        paid = {
-            "gradients": True,
-            "lengths": course.rounds > 0,
-            "moments": course.rounds > 0,
-            "rough gradients": course.finds_scale,
-            "residuals": course.finds_scale,
-        }
-        wrong = [name for name, used in paid.items() if (name in course.phases) != used]
-        if wrong or not set(course.phases) <= {*paid, "constant part"}:
-            raise ValueError(
-                f"What a run uses must be paid for where it is stated, and only there: {wrong}."
-            )
-        return course
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the choices as plain data."""
-        return {**asdict(self), "phases": list(self.phases)}
+    def __post_init__(self) -> None:
+        if type(self.private) is not bool:
+            raise ValueError("Whether coordinates are released must be True or False.")
+        for name in ("records", "clip", "floor", "trust"):
+            value, allowed = getattr(self, name), "a finite number above 0"
+            check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
 
 
 @dataclass(frozen=True)
@@ -207,64 +144,141 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given") and ``bandwidth`` (mapped, or None).
     """
-    private = settings["geometry"] == "private"
-    kinked = bounds.loss.kind == "residual" and not math.isfinite(bounds.loss.smoothness)
+    # Budgets so small that they underflow leave no records; nothing below divides by 0.
+    size = max(bounds.n_samples * mu, 1e-6)
+    records = size / bounds.dimension
+    if settings["geometry"] == "given":
+        return GradientPlan(_given_phases(bounds, settings["steps"]), Course(False, records))
+    few = 1 / (1 + (size / _FEW) ** 1.5)
+    trust = 1 / (1 + _SECOND_ROUND / records)
+    geometry = _GEOMETRY * (1 - 0.8 * few)
+    phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
+    left = 1.0 - geometry - _SCALES
+    if bounds.loss.kind == "margin":
+        # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
+        clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
+        floor = 0.5 * math.sqrt(1 + 40 / records)
+        phases |= _margin_phases(bounds, left, few, clip, settings["steps"])
+    else:
+        clip = _CLIP * math.sqrt(1 + records / 100)
+        floor = 0.5 * math.sqrt(1 + 5 / records)
+        kinked = not math.isfinite(bounds.loss.smoothness)
+        plan = _quantile_phases if kinked else _smooth_phases
+        phases |= plan(bounds, left, few, clip, settings["steps"])
+    return GradientPlan(phases, Course(True, records, clip, floor, trust))
 
-    def relative_error(reach: float, share: float) -> float:
-        moving, constant = descent_sensitivities(bounds, private, reach)
+
+def _geometry_phases(
+    bounds: LinearBounds, share: float, trust: float, lengths: float
+) -> dict[str, Phase]:
+    """Plan scales, lengths and two rounds of moments, of which the second costs what it is trusted."""
+    columns, size = bounds.n_features, bounds.dimension
+    moments, numbers, second = (
+        bounds.moment_sensitivity(),
+        size * (size + 1) // 2,
+        0.5 * (1 - lengths) * trust,
+    )
+    scales = bounds.histogram_sensitivity(columns)
+    return {
+        "scales": Phase(1, _SCALES, scales, OCTAVES * columns),
+        "lengths": Phase(3 * LENGTH_STEPS, lengths * share, bounds.count_sensitivity(), 1),
+        "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
+        "finer moments": Phase(1, second * share, moments, numbers),
+    }
+
+
+def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slope: float) -> Phase:
+    sensitivity = bounds.gradient_sensitivity(clip, slope)
+    return Phase(steps, share, sensitivity, bounds.dimension)
+
+
+def _quantile_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan start and scale, the median, the residuals, the level."""
+    count = bounds.count_sensitivity()
+    low, high = bounds.loss.slope_range
+    targets, residuals = 0.04 + 0.4 * few, 0.04 + 0.2 * few
+    left -= targets + residuals
+    rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
+    number = _steps(bounds.n_samples, 20, 10) if steps is None else steps
+    return {
+        "octaves": Phase(1, 0.2 * targets, bounds.histogram_sensitivity(), TARGET_BINS),
+        "targets": Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1),
+        "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
+        "residuals": Phase(SCALE_STEPS + SHIFT_STEPS, residuals, count, 1),
+        "gradients": _gradients(bounds, number, left - rough, clip, bounds.loss.lipschitz),
+    }
+
+
+def _margin_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan the share of positives, the descent, and the calibration of its margin."""
+    labels, margins = 0.02 + 0.5 * few, 0.08 + 0.1 * few
+    number = _steps(bounds.n_samples, 30, 14) if steps is None else steps
+    count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
+    left -= labels + margins
+    return {
+        "labels": Phase(1, labels, count, 1),
+        "gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz),
+        "margin range": Phase(2 * RANGE_STEPS, 0.4 * margins, count, 1),
+        "margins": Phase(1, 0.6 * margins, bins, 2 * MARGIN_BINS),
+    }
+
+
+def _smooth_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan a descent for a smooth loss of residuals, which has a scale of its own."""
+    number = 30 if steps is None else steps
+    return {"gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz)}
+
+
+def _steps(n_samples: int, most: int, least: int) -> int:
+    """Return fewer, larger steps for more rows: each is a pass over all of them."""
+    return round(least + (most - least) / (1 + (n_samples / 2e5) ** 2))
+
+
+def release_facts(bounds: LinearBounds, course: Course) -> dict[str, tuple[float, int, int | None]]:
+    """Return the sensitivity, dimension and number of every release of a course; None for steps of a descent."""
+    count, size, columns = bounds.count_sensitivity(), bounds.dimension, bounds.n_features
+    if not course.private:
+        moving, constant = bounds.given_sensitivities()
+        facts: dict[str, tuple[float, int, int | None]] = {"gradients": (moving, size, None)}
+        return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
+    moments = bounds.moment_sensitivity(), entries(size), 1
+    facts = {
+        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "lengths": (count, 1, 3 * LENGTH_STEPS),
+        "moments": moments,
+        "finer moments": moments,
+        "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
+    }
+    if bounds.loss.kind == "margin":
+        facts["labels"] = (count, 1, 1)
+        facts["margin range"] = (count, 1, 2 * RANGE_STEPS)
+        facts["margins"] = (bounds.histogram_sensitivity(), 2 * MARGIN_BINS, 1)
+    elif not math.isfinite(bounds.loss.smoothness):
         low, high = bounds.loss.slope_range
-        noise = (moving + constant) / (mu * math.sqrt(share) * bounds.n_samples)
-        height = (high - low) * normal_height(level_of(bounds.loss))
-        return math.sqrt(bounds.dimension) * noise / height
+        facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, 1)
+        facts["targets"] = (count, 1, CENTRE_STEPS + SCALE_STEPS)
+        rough = bounds.gradient_sensitivity(course.clip, (high - low) / 2)
+        facts["rough gradients"] = (rough, size, None)
+        facts["residuals"] = (count, 1, SCALE_STEPS + SHIFT_STEPS)
+    return facts
 
-    share = 0.63 if private else 0.75
-    expected = relative_error(1.2, share)
-    efforts = _KINKED if kinked else _SMOOTH
-    # The last one also where budgets so small that they overflow expect nothing at all.
-    effort = next((e for e in efforts if expected < e.error), efforts[-1])
-    finds_scale = effort.rough_steps > 0 and settings["bandwidth"] is None
-    rounds = effort.rounds if private else 0
+
+def _given_phases(bounds: LinearBounds, steps: int | None) -> dict[str, Phase]:
+    """Plan for coordinates that the influence bound gives: the constant part once, then gradients."""
+    moving, constant = bounds.given_sensitivities()
     phases: dict[str, Phase] = {}
     left = 1.0
-    if rounds:
-        left -= effort.geometry
-        phases["lengths"] = Phase(
-            rounds * SEARCH_STEPS, 0.15 * effort.geometry, bounds.count_sensitivity(), 1
-        )
-        phases["moments"] = Phase(
-            rounds,
-            0.85 * effort.geometry,
-            bounds.moment_sensitivity(),
-            entries(bounds.dimension),
-        )
-    moving, constant = descent_sensitivities(bounds, rounds > 0, effort.reach)
-    if finds_scale:
-        left -= _ROUGH_SHARE + _SCALE_SHARE
-        phases["rough gradients"] = Phase(
-            effort.rough_steps, _ROUGH_SHARE, moving, bounds.dimension
-        )
-        phases["residuals"] = Phase(SEARCH_STEPS, _SCALE_SHARE, bounds.count_sensitivity(), 1)
-    steps = settings["steps"]
-    if steps is None:
-        near = finds_scale or (private and bounds.loss.kind != "margin")
-        steps = effort.steps if near else _STEPS_FROM_AFAR
     if constant > 0:
         # Noise adds up over both parts: total variance is smallest with shares in proportion to sensitivity.
         split = constant / (moving + constant)
-        phases["constant part"] = Phase(1, split * left, constant, bounds.dimension)
-        left *= 1 - split
-    phases["gradients"] = Phase(steps, left, moving, bounds.dimension)
-    share = left if constant == 0 else left / (1 - constant / (moving + constant))
-    error = relative_error(effort.reach, share)
-    radius = None if effort.rough_steps or settings["bandwidth"] is not None else _RADIUS
-    course = Course(tuple(phases), rounds, effort.reach, finds_scale, error, radius)
-    return GradientPlan(phases, course)
-
-
-def descent_sensitivities(bounds: LinearBounds, private: bool, reach: float) -> tuple[float, float]:
-    """Return the sensitivities of the moving and constant gradient parts in the coordinates of the descent."""
-    influence = math.sqrt(bounds.n_features)
-    if private:
-        moving, constant = bounds.split_sensitivity(reach * influence, least_weight=0.0)
-        return moving * _ROUNDING, constant * _ROUNDING
-    return bounds.split_sensitivity(influence)
+        phases["constant part"] = Phase(1, split, constant, bounds.dimension)
+        left -= split
+    number = _GIVEN_STEPS if steps is None else steps
+    phases["gradients"] = Phase(number, left, moving, bounds.dimension)
+    return phases

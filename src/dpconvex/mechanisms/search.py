@@ -1,4 +1,4 @@
-"""A private quantile of row statistics, by bisection on noisy counts."""
+"""Private quantiles of row statistics from noisy counts: by bisection, or by steps that noise cannot lead astray."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import NoiseTerm
 
 Statistic = Callable[[Any, Any, Any], Any]
+Total = Callable[[Callable[..., tuple[Any, ...]]], tuple[Any, ...]]
 
 SEARCH_STEPS = 6
 
@@ -28,7 +29,7 @@ def private_median(
     """Return a point near the median of a positive statistic of the rows, on a logarithmic scale.
 
     Six times the bracket ``[low, high]`` is halved: with ``c`` its geometric middle, the number of rows whose
-    statistic is below ``c``, plus noise, is compared with half the public number of rows.
+    statistic is below ``c``, plus Gaussian noise, is compared with half the public number of rows.
 
     Parameters
     ----------
@@ -59,3 +60,59 @@ def private_median(
         else:
             bottom = middle
     return 2.0 ** ((bottom + top) / 2)
+
+
+def private_quantile(
+    total: Total,
+    values: Callable[..., Any],
+    level: float,
+    start: float,
+    first_step: float,
+    reach: float,
+    steps: int,
+    decay: float,
+    count_std: float,
+    n_samples: int,
+    noise: NoiseSource,
+) -> float:
+    """Return a point near a quantile of a statistic: the mean of the last steps of a descent on one number.
+
+    ``point <- point + first_step * decay^k * (level - share below point)`` with noisy shares. Unlike a bisection it
+    takes back what noise made it do, and where noise hides everything it stays near its start.
+
+    Parameters
+    ----------
+    total : callable
+        ``rows.sum`` or ``rows.sum_targets``.
+    values : callable
+        The statistic, one number per record of a block.
+    level : float
+        Which quantile.
+    start, first_step : float
+        Where to begin, and how far a share that is off by 1 moves the point at first.
+    reach : float
+        How far from the start the point may go.
+    steps : int
+        Number of counts.
+    decay : float
+        Factor between steps.
+    count_std : float
+        Noise on each count; a count changes by at most 1 between neighbours.
+    n_samples : int
+        Public number of records.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    point, kept = start, 0.0
+    last = max(1, steps // 4)
+    for step in range(steps):
+
+        def below(*block: Any, point: float = point) -> tuple[Any, ...]:
+            return (np.array([np.count_nonzero(values(*block) < point)], dtype=float),)
+
+        (count,) = total(below)
+        share = float(noise.add_gaussian(np.asarray(count), count_std)[0]) / n_samples
+        point += first_step * decay**step * (level - share)
+        point = min(max(point, start - reach), start + reach)
+        kept += point * (step >= steps - last)
+    return kept / last

@@ -14,7 +14,7 @@ from dpconvex.losses import Logistic
 from dpconvex.smoothing import LogisticKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
 
-__all__ = ["Sigmoid", "WeightedSlope"]
+__all__ = ["ClippedSlope", "Sigmoid", "WeightedSlope"]
 
 Array = npt.NDArray[np.float64]
 
@@ -80,3 +80,21 @@ class WeightedSlope:
                 2.0 * np.array(kinks.weights),
             )
         return None
+
+
+@dataclass(frozen=True)
+class ClippedSlope:
+    """The function ``(y, z, cap) -> (clip(loss'(y, z), -L cap, L cap),)``: slopes limited record by record.
+
+    Parameters
+    ----------
+    loss : Loss
+        Pointwise loss of slopes at most ``L``.
+    """
+
+    loss: Any
+
+    def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
+        """Return the clipped slopes of a block."""
+        cap = self.loss.lipschitz * w
+        return (np.clip(self.loss.gradient(y, z), -cap, cap),)

@@ -404,15 +404,77 @@ class LinearBounds(Bounds):
         constant = math.sqrt(self.fit_intercept * (1 - least_weight) ** 2 + 4 * influence**2)
         return 2 * half * reach, middle * constant
 
-    def moment_sensitivity(self) -> float:
-        r"""Return the Frobenius sensitivity of ``sum_i x_i x_i^T``, ``x = (1, v)`` with ``||v|| <= 1``.
+    def gradient_sensitivity(self, clip: float, slope: float) -> float:
+        r"""Return the sensitivity of a sum of gradients whose norms are at most ``slope * clip``.
 
-        The corner ``sum 1`` is not part of the release. Replace-one: ``sqrt(2) (1 + 1)``, attained by ``v`` and
-        ``-v``; add-or-remove-one: ``sqrt(3)``. Without an intercept ``sqrt(2)`` and 1.
+        A record contributes ``s u`` with ``|s| <= slope`` and ``|s| ||u|| <= slope * clip``, whether it was weighted by
+        ``min(1, clip / ||u||)`` or its slope was limited to ``slope * clip / ||u||``: in both cases the norm of what it
+        contributes is at most ``slope * clip``, whatever its row, target or label. Two records differ by at most twice
+        that (replace-one; attained by one row with opposite slopes), one record adds at most that (add-or-remove-one).
+        Sums are formed in the rows' own coordinates and then mapped: :meth:`rounding_share` pays for that.
+
+        Parameters
+        ----------
+        clip : float
+            Bound on the length of a weighted row, in the unit of the coordinates that are used.
+        slope : float
+            Largest size of a slope.
         """
-        if self.neighbors == "replace_one":
-            return math.sqrt(2) * (1 + self.fit_intercept)
-        return math.sqrt(1 + 2 * self.fit_intercept)
+        records = 2 if self.neighbors == "replace_one" else 1
+        return records * slope * clip * (1 + self.rounding_share())
+
+    def given_sensitivities(self) -> tuple[float, float]:
+        """Return those of :meth:`split_sensitivity` in coordinates with an influence bound of ``sqrt(n_features)``."""
+        moving, constant = self.split_sensitivity(math.sqrt(self.n_features))
+        more = 1 + self.rounding_share()
+        return moving * more, constant * more
+
+    def rounding_share(self) -> float:
+        r"""Return what rounding of a mapped sum of gradients may add to its sensitivity, relative to it.
+
+        A thousandth, or what cannot be avoided: see :meth:`most_cancellation`.
+        """
+        return max(1e-3, 1 / self._digits())
+
+    def most_cancellation(self) -> float:
+        r"""Return how large ``K = || |M| |M^-1| ||`` may be for a map M that is applied to sums of gradients.
+
+        A sum errs, coordinate by coordinate, by at most ``e = k u / (1 - k u)`` times the sum of the terms' sizes, and
+        so does its product with M. A record contributes ``x = M^-1 u`` with ``||u|| <= c``, so the terms' sizes, mapped
+        by ``|M|``, have norm at most ``K c``, and the computed sum of n records errs by at most ``n e K c``. Two
+        neighbours' sums move apart by twice that, which is at most ``rounding_share()`` of ``records c`` for
+        ``K <= rounding_share() records / (2 n e)``.
+        """
+        return self.rounding_share() * self._digits()
+
+    def _digits(self) -> float:
+        """Return ``records / (2 n e)``, for every number of rows that rounding is paid for."""
+        from .summation import most_rows, relative_error
+
+        records = 2 if self.neighbors == "replace_one" else 1
+        rows = most_rows(self.n_samples, self.neighbors)
+        return records / (2 * rows * relative_error(rows, self.dimension))
+
+    def moment_sensitivity(self) -> float:
+        r"""Return the Frobenius sensitivity of a computed ``sum_i v_i v_i^T`` with ``||v_i|| <= 1``.
+
+        ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (v . u)^2 <= 2``, attained by orthogonal unit vectors, so
+        ``sqrt(2)`` under replace-one; one record adds ``||v||^2 <= 1``. Rounding comes on top, on either side.
+        """
+        from .summation import most_rows, summation_error
+
+        rows = most_rows(self.n_samples, self.neighbors)
+        error = summation_error(rows, self.dimension, 1.0)
+        return (math.sqrt(2) if self.neighbors == "replace_one" else 1.0) + 2 * error
+
+    def histogram_sensitivity(self, histograms: int = 1) -> float:
+        """Return the l2 sensitivity of histograms in each of which every record is in at most one bin.
+
+        Replacing a record takes 1 from a bin and adds 1 to another in each of ``k`` histograms: ``sqrt(2 k)``; adding
+        or removing one changes a single bin of each: ``sqrt(k)``.
+        """
+        bins = 2 if self.neighbors == "replace_one" else 1
+        return math.sqrt(bins * histograms)
 
     def count_sensitivity(self) -> float:
         """Return the sensitivity of a number of records: 1 under both relations."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["largest_stretch", "mapped_sum_error", "most_rows", "summation_error"]
+__all__ = ["most_rows", "relative_error", "summation_error"]
 
 UNIT = 2.0**-53
 
@@ -19,9 +19,6 @@ _TERM = 12
 
 # Products below the range of floating-point numbers lose their digits: far less than this each.
 _UNDERFLOW = 1e-300
-
-# What rounding may add to a sensitivity: whitening is limited so that it does not add more.
-_ALLOWANCE = 1e-3
 
 
 def most_rows(n_samples: int, neighbors: str) -> int:
@@ -72,22 +69,11 @@ def summation_error(
     return n_rows * (relative * largest_term + math.sqrt(dimension) * _UNDERFLOW)
 
 
-def mapped_sum_error(n_rows: int, dimension: int, largest_term: float, stretch: float) -> float:
-    """Bound the norm of the error of ``matrix @ sum``, for a square matrix of spectral norm at most `stretch`.
+def relative_error(n_rows: int, dimension: int) -> float:
+    """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' sizes."""
+    from dpconvex.engine.memory import most_additions
 
-    The product of a matrix and a vector v in floating point errs by ``d u / (1 - d u) sqrt(d) stretch ||v||``.
-    """
-    product = _relative(dimension + 1) * math.sqrt(dimension) * 1.01 * n_rows * largest_term
-    return stretch * (summation_error(n_rows, dimension, largest_term) + product)
-
-
-def largest_stretch(n_rows: int, dimension: int, largest_term: float, sensitivity: float) -> float:
-    """Return the spectral norm up to which a map after the sum costs a thousandth of the sensitivity.
-
-    Released matrices are cut to it: twice `mapped_sum_error` is then at most ``sensitivity / 1000``.
-    """
-    error = 2 * mapped_sum_error(n_rows, dimension, largest_term, 1.0)
-    return _ALLOWANCE * sensitivity / error * (1 - 1e-12)
+    return _relative(most_additions(n_rows, dimension) + _TERM + dimension + 1)
 
 
 def _relative(roundings: int) -> float:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.mechanisms.gradient import BANDWIDTH_SHARE, NARROW, total_mu
+from dpconvex.mechanisms.gradient import NARROW, total_mu
 from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel
@@ -50,7 +51,7 @@ def predicted_gradient_excess(
     ]
     bandwidth: Any = settings["bandwidth"]
     if bandwidth is None:
-        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.course.finds_scale else NARROW
+        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.course.private else NARROW
     excess = predicted_excess(
         quantile,
         kernel,
@@ -58,7 +59,7 @@ def predicted_gradient_excess(
         1e-12,
         float(np.linalg.norm(noises)) / bounds.n_samples,
         bounds.dimension,
-        1.0 if plan.course.rounds else 1 / 16,
+        1.0 if plan.course.private else 1 / 16,
         RESIDUAL_SCALES,
     )
     return float(mean_excess(excess))

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.gradient import BANDWIDTH_SHARE, NARROW, total_mu
+from dpconvex.mechanisms.gradient import NARROW, total_mu
 from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificate import calibrate
@@ -310,9 +311,9 @@ class _Problem:
             )  # fmt: skip
         else:
             steps, noise = self._descent(bounds)
-            width: Any = BANDWIDTH_SHARE * scales if steps.course.finds_scale else NARROW
+            width: Any = BANDWIDTH_SHARE * scales if steps.private else NARROW
             # Private geometry makes the second moments of features 1, and leaves predictions as they are.
-            facts = (bounds.dimension, 1.0 if steps.course.rounds else moment, scales)
+            facts = (bounds.dimension, 1.0 if steps.private else moment, scales)
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
             squares = scales**2
             share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
@@ -331,7 +332,7 @@ class _Problem:
         if mechanism == "gradient":
             steps, noise = self._descent(bounds)
             settings = {"gradient_std": noise}
-            if steps.course.rounds >= _WHITE_ROUNDS:
+            if steps.private:
                 # Features of moment 1 then, so the noise has the same effect whatever their spread.
                 spreads = np.ones(1)
                 settings["reached"] = _ROUGH_GEOMETRY
@@ -359,9 +360,13 @@ class _Problem:
         return steps, math.hypot(*parts) / bounds.n_samples
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
-        """Return the noise per coordinate of every term."""
+        """Return the standard deviations of the noise; for l2-Laplace ``E ||z||^2 = d (d + 1) scale^2``."""
         terms = calibrate(mechanism, bounds, self.guarantee, {}).noise
-        return {name: term.spread for name, term in terms.items()}
+        spread = math.sqrt(bounds.dimension + 1)
+        return {
+            name: float(term.get("std", term.get("scale", 0.0) * spread))
+            for name, term in terms.items()
+        }
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

@@ -1,0 +1,79 @@
+"""Slope and intercept of a released margin, from a noisy histogram of margins by label: post-processing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtr
+
+__all__ = ["calibration"]
+
+Array = NDArray[np.float64]
+
+_STEEPEST = (
+    3.0  # largest slope on a margin of unit spread that a descent is believed without evidence
+)
+_SPREAD, _LEAST_SPREAD = 0.2, 0.15  # of what is believed: relative, and absolute
+
+
+def calibration(
+    counts: Array, std: float, edges: Array, share: float, claimed: float
+) -> tuple[float, float]:
+    """Return intercept and slope of ``logit P(y = 1)`` on a margin of unit spread.
+
+    The slope solves the likelihood equation of the binned margins, pulled to what the descent claims as far as noise
+    hides the answer; the intercept is the one with which the mean probability is the released share of positives.
+
+    Parameters
+    ----------
+    counts : array of shape (2, bins)
+        Noisy share of the records in each bin, negatives first.
+    std : float
+        Noise per bin.
+    edges : array of shape (bins + 1,)
+        Edges of the bins.
+    share : float
+        Released share of positives.
+    claimed : float
+        Slope that the descent claims.
+    """
+    middles = (edges[1:] + edges[:-1]) / 2
+    total = counts.sum(axis=0)
+    # Where noise hides the histogram, a normal law stands in for it.
+    normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
+    sizes = np.maximum(total, 0.0) + std * math.sqrt(2 * middles.size) * normal
+    sizes = sizes / sizes.sum()
+    positives = float(counts[1] @ middles)
+    believed = min(claimed, _STEEPEST)
+    doubt = (_SPREAD * believed + _LEAST_SPREAD) ** -2
+    slope = believed
+    for _ in range(30):
+        intercept = _intercept(sizes, middles, share, slope)
+        chances = expit(intercept + slope * middles)
+        weights = sizes * chances * (1 - chances)
+        centred = middles - float(weights @ middles) / max(float(weights.sum()), 1e-12)
+        information = max(float(weights @ centred**2), 1e-9)
+        noise = std * math.sqrt(float(((1 - chances) ** 2 + chances**2) @ centred**2))
+        evidence = (information / max(noise, 1e-300)) ** 2
+        # The sum over positives of the margin less its expectation is linear in the counts: noise does not bias it.
+        gap = positives - float(total @ (chances * middles))
+        move = (evidence * gap / information + doubt * (believed - slope)) / (evidence + doubt)
+        slope = max(0.0, slope + float(np.clip(move, -0.5, 0.5)))
+        if abs(move) < 1e-7:
+            break
+    return _intercept(sizes, middles, share, slope), slope
+
+
+def _intercept(sizes: Array, middles: Array, share: float, slope: float) -> float:
+    """Return the intercept with which the mean probability is `share`, by bisection."""
+    middle = float(logit(share))
+    low, high = middle - 60.0, middle + 60.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if float(sizes @ expit(middle + slope * middles)) > share:
+            high = middle
+        else:
+            low = middle
+    return middle

@@ -1,0 +1,346 @@
+r"""Noisy descent in private coordinates: quantiles by way of the median, margins with a calibration at the end.
+
+Quantiles: a private start and scale of the target; the median, whose slopes are symmetric and whose curvature is
+largest; noisy counts of the residuals, which give their scale and move the intercept to the wanted level; then the
+level itself. Each descent keeps of its way what noise alone would not have gone (a James-Stein factor), and next to
+nothing where noise is expected to exceed what there is to gain: what is left is the private constant it started from.
+
+Margins: gradients are clipped record by record, so slopes of records far on the wrong side saturate; a noisy histogram
+of margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit, ndtri
+
+from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
+from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.smoothing import Kernel, convolve
+
+from .calibrated_margin import calibration
+from .geometry import Coordinates, private_coordinates
+from .gradient_plan import (
+    CENTRE_STEPS,
+    MARGIN_BINS,
+    RANGE_STEPS,
+    SCALE_STEPS,
+    SHIFT_STEPS,
+    TARGET_BINS,
+    Course,
+    level_of,
+    normal_height,
+)
+from .search import private_quantile
+from .sketch import Sketch
+
+Array = NDArray[np.float64]
+
+BANDWIDTH_SHARE = 0.1  # of the residual scale
+_MEDIAN_TO_STD = 1.4826  # of a normal law
+_ROUGH_RATE, _RATE = 0.8, 0.5  # in units of the inverse curvature
+_HINGE_BANDWIDTH = 0.5
+_PROGRESS, _FASTEST = (
+    300.0,
+    10.0,
+)  # of a margin's descent: sum of its rates, and the largest mean rate
+_LAST_RATE = 0.5  # of the first rate
+_KEPT = 0.5  # iterates that are averaged
+_MARGIN_CURVATURE = 0.1
+# Variances that noise would give predictions without data, in units of the residual scale squared (of 1 for margins):
+# where progress is slowed down, and where what was found is given up.
+_SLOWED, _HOPELESS = 2.0, 16.0
+_MARGIN_SLOWED, _MARGIN_HOPELESS = 10.0, 100.0
+_STEEPEST = 4.0  # factor by which calibration may stretch a margin
+_CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
+
+
+def decaying(steps: int) -> Array:
+    """Return factors of mean 1 that fall geometrically to half the first."""
+    factors = _LAST_RATE ** np.linspace(0.0, 1.0, steps)
+    return np.asarray(factors / factors.mean())
+
+
+def noise_gain(rates: Array, curvature: Array) -> Array:
+    """Return the variance of the mean of later iterates of ``x <- x - rate (curvature x + noise)`` for unit noise."""
+    steps = rates.size
+    count = max(1, round(_KEPT * steps))
+    total = np.zeros(curvature.size)
+    for step in range(steps):
+        moved, weight = np.full(curvature.size, rates[step]), np.zeros(curvature.size)
+        for later in range(step, steps):
+            if later > step:
+                moved = moved * np.clip(1 - rates[later] * curvature, 0.0, 1.0)
+            if later >= steps - count:
+                weight += moved / count
+        total += weight**2
+    return total
+
+
+class PrivateDescent:
+    """One run on data; :meth:`run` returns coefficients of mapped rows.
+
+    Parameters
+    ----------
+    rows : engine
+        Mapped rows.
+    bounds, plan : LinearBounds, Course
+        Public facts, and what follows from them.
+    terms : mapping
+        Noise of the certificate, by phase.
+    kernel, bandwidth : Kernel, float or None
+        Smoothing; the bandwidth is in mapped units, None to follow from the residuals.
+    noise : NoiseSource
+        Where noise comes from.
+    released : dict
+        Receives what was released on the way.
+    """
+
+    def __init__(
+        self,
+        rows: Any,
+        bounds: LinearBounds,
+        plan: Course,
+        terms: Mapping[str, Any],
+        kernel: Kernel,
+        bandwidth: float | None,
+        noise: NoiseSource,
+        released: dict[str, Any],
+    ) -> None:
+        self.rows, self.bounds, self.plan, self.terms = rows, bounds, plan, terms
+        self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
+        self.loss, self.alpha, self.n = bounds.loss, bounds.alpha, bounds.n_samples
+
+    def run(self) -> Array:
+        """Find coordinates, descend, and return to the rows' own."""
+        self.frame, measured = private_coordinates(
+            self.rows, self.n, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.floor,
+            self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
+        )  # fmt: skip
+        self.released["coordinates"] = self.frame.matrix
+        clip = self.plan.clip * self.frame.typical
+        if self.loss.kind == "margin":
+            phi = self._margins(measured.rescaled(lambda lengths: clip / lengths))
+        else:
+            weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
+            kinked = not math.isfinite(self.loss.smoothness)
+            phi = self._quantile(weighted) if kinked else self._smooth(weighted)
+        return self.frame.to_rows(phi)
+
+    def _quantile(self, rows: Any) -> Array:
+        """Descend to the median, move the intercept to the level, descend at the level."""
+        lead, level = self.frame.lead, level_of(self.loss)
+        low, high = self.loss.slope_range
+        start = np.zeros(self.frame.matrix.shape[0])
+        middle, scale = self._target()
+        start[:lead] = middle
+        curvature = (high - low) * normal_height(0.5) / scale
+        slope = WeightedSlope(self._smoothed(scale), (low + high) / 2)
+        found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
+        scale, shift = self._residuals(found, scale, level)
+        self.released["residual_scale"] = scale
+        start = found.copy()
+        start[:lead] += shift
+        curvature = (high - low) * normal_height(level) / scale
+        slope = WeightedSlope(self._smoothed(scale))
+        return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
+
+    def _smoothed(self, scale: float) -> Any:
+        width = BANDWIDTH_SHARE * scale if self.bandwidth is None else self.bandwidth
+        return convolve(self.loss, self.kernel, width)
+
+    def _gone(
+        self,
+        rows: Any,
+        start: Array,
+        phase: str,
+        slope: Any,
+        speed: float,
+        curvature: float,
+        scale: float,
+    ) -> Array:
+        """Descend, and keep of the way what noise alone would not have gone."""
+        steps = self.terms[phase]["releases"]
+        rates = speed / curvature * decaying(steps)
+        wander = self._wander(phase, float(rates.sum())) / scale**2
+        rates = rates / math.sqrt(1 + wander / _SLOWED)
+        way = self._descend(rows, start, phase, slope, rates) - start
+        factor = self._signal(way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip))
+        factor /= 1 + (wander / _HOPELESS) ** 2
+        self.released.setdefault("kept", {})[phase] = factor
+        return start + factor * way
+
+    def _wander(self, phase: str, progress: float) -> float:
+        """Return the variance of predictions at the end if nothing but noise moved them."""
+        term = self.terms[phase]
+        noise = progress * self.frame.typical * term["std"] / self.n
+        return float(self.frame.moments.sum()) * noise**2 / (3 * term["releases"])
+
+    def _signal(self, way: Array, phase: str, rates: Array, curvature: float) -> float:
+        """Return which share of the squared length of a way is not noise, as far as is known."""
+        gains = noise_gain(rates, curvature * self.frame.moments)
+        noise = self.frame.typical * self.terms[phase]["std"] / self.n
+        expected = float(self.frame.moments @ gains) * noise**2
+        return max(0.0, 1 - expected / max(float(self.frame.moments @ way**2), 1e-300))
+
+    def _target(self) -> tuple[float, float]:
+        """Return a private median and scale of the target."""
+        low, high = self._target_range()
+        centre, width = (low + high) / 2, (high - low) / 2
+        total, counting = self.rows.sum_targets, (self.terms["targets"]["std"], self.n, self.noise)
+        median = private_quantile(
+            total, _target_of, 0.5, centre, 1.2 * width, width, CENTRE_STEPS, 0.82, *counting
+        )
+
+        def size(y: Array, w: Array) -> Array:
+            return np.log2(np.abs(y - median) + 1e-300)
+
+        start = math.log2(width / 4)
+        octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
+        return median, _MEDIAN_TO_STD * 2.0 ** min(octave, math.log2(width))
+
+    def _target_range(self) -> tuple[float, float]:
+        """Return a bracket of the targets: octaves that surely hold some, or the public range."""
+        sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
+        edges = np.concatenate([-sizes[:0:-1], sizes])
+        std = self.terms["octaves"]["std"]
+        found = Sketch.release(self.rows.sum_targets, _target_of, edges, self.n, std, self.noise)
+        sure = np.flatnonzero(found.counts > 4 * std)
+        if not sure.size or found.counts[sure].sum() < 0.5 * self.n:
+            return -1.0, 1.0
+        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
+
+    def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
+        """Return a private scale of the residuals, and their quantile at the wanted level."""
+        theta = self.frame.to_rows(phi)
+        total = self.rows.reweighted(lambda block, w: block @ theta).sum_targets
+        counting = (self.terms["residuals"]["std"], self.n, self.noise)
+
+        def size(y: Array, z: Array) -> Array:
+            return np.log2(np.abs(y - z) + 1e-300)
+
+        start = math.log2(scale / _MEDIAN_TO_STD)
+        octave = private_quantile(total, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting)
+        found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
+        shift = private_quantile(
+            total, lambda y, z: y - z, level, found * float(ndtri(level)), 2.5 * found,
+            4 * found,
+            SHIFT_STEPS, 0.85, *counting,
+        )  # fmt: skip
+        return found, shift
+
+    def _margins(self, rows: Any) -> Array:
+        """Descend with clipped slopes from the released share of positives, then calibrate."""
+        loss, lead, records = self.loss, self.frame.lead, self.plan.records
+        if not math.isfinite(loss.smoothness):
+            loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
+        share = self._positive_share()
+        steps = self.terms["gradients"]["releases"]
+        wander = self._wander("gradients", min(_PROGRESS, _FASTEST * steps))
+        progress = min(_PROGRESS, _FASTEST * steps) / math.sqrt(1 + wander / _MARGIN_SLOWED)
+        start = np.zeros(self.frame.matrix.shape[0])
+        start[:lead] = float(np.clip(logit(share), -5.0, 5.0))
+        rates = progress / steps * decaying(steps)
+        phi = self._descend(rows, start, "gradients", ClippedSlope(loss), rates)
+        way = phi - start
+        way[:lead] = 0.0
+        hope = 1 / (1 + (wander / _MARGIN_HOPELESS) ** 2)
+        signal = hope * self._signal(way, "gradients", rates, _MARGIN_CURVATURE)
+        calibrated = self._calibrated(phi, share, signal, hope)
+        # Clips that do not bind leave nothing to be put right.
+        blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
+        return phi + blend * (calibrated - phi)
+
+    def _positive_share(self) -> float:
+        """Return the private share of positive labels, kept from 0 and 1 by half its noise."""
+        (positive,) = self.rows.sum_targets(_count_positive)
+        std = self.terms["labels"]["std"]
+        share = float(self.noise.add_gaussian(np.asarray(positive), std)[0]) / self.n
+        unsure = min(max(0.5 * std, 0.5) / self.n, 0.5)
+        share = float(np.clip(share, unsure, 1 - unsure))
+        self.released["positive_share"] = share
+        return share
+
+    def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
+        """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
+        lead = self.frame.lead
+        direction = phi.copy()
+        direction[:lead] = 0.0
+        theta = self.frame.to_rows(direction)
+        margins = self.rows.reweighted(lambda block, w: block @ theta)
+        middle, spread = self._margin_range(margins.sum_targets, direction)
+        edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
+        inner = middle + spread * edges[1:-1]
+
+        def part(y: Array, z: Array) -> tuple[Array]:
+            places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
+            return (np.bincount(places, minlength=2 * MARGIN_BINS).astype(np.float64),)
+
+        (counts,) = margins.sum_targets(part)
+        std = self.terms["margins"]["std"]
+        counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
+        intercept, slope = calibration(counts / self.n, std / self.n, edges, share, signal * spread)
+        factor = min(slope / spread, _STEEPEST * hope)
+        self.released["calibration"] = np.array([intercept, factor])
+        calibrated = factor * direction
+        if lead:
+            calibrated[0] = intercept - factor * middle
+        return calibrated
+
+    def _margin_range(self, total: Any, direction: Array) -> tuple[float, float]:
+        """Return a private middle and spread of the margins."""
+        counting = (self.terms["margin range"]["std"], self.n, self.noise)
+        guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
+        middle = private_quantile(
+            total, lambda y, z: z, 0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75, *counting
+        )
+
+        def size(y: Array, z: Array) -> Array:
+            return np.log2(np.abs(z - middle) + 1e-300)
+
+        start = math.log2(guess / _MEDIAN_TO_STD)
+        octave = private_quantile(total, size, 0.5, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting)
+        return middle, _MEDIAN_TO_STD * 2.0**octave
+
+    def _smooth(self, rows: Any) -> Array:
+        """Descend with one rate: the loss has a scale of its own."""
+        start = np.zeros(self.frame.matrix.shape[0])
+        rate = 1 / (self.loss.smoothness + self.alpha)
+        rates = np.full(self.terms["gradients"]["releases"], rate)
+        return self._descend(rows, start, "gradients", WeightedSlope(self.loss), rates)
+
+    def _descend(self, rows: Any, start: Array, phase: str, slope: Any, rates: Array) -> Array:
+        """Return the mean of the later iterates of noisy descent."""
+        std, frame = self.terms[phase]["std"], self.frame
+        first_kept = rates.size - max(1, round(_KEPT * rates.size))
+        phi, kept = start.copy(), np.zeros_like(start)
+        penalty = self.alpha * (frame.matrix @ frame.matrix.T)
+        for step, rate in enumerate(rates):
+            exact = gradient_sum(rows, frame, phi, slope)
+            gradient = self.noise.add_gaussian(exact, std) * frame.typical / self.n
+            phi = phi - rate * gradient
+            if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
+                phi = np.linalg.solve(np.eye(phi.size) + rate * penalty, phi)
+            if step >= first_kept:
+                kept += phi
+        return kept / (rates.size - first_kept)
+
+
+def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array:
+    """Return the sum of the records' gradients at ``phi``, in units of a typical row."""
+    (total,) = rows.combine(frame.to_rows(phi), slope)
+    return np.asarray(frame.matrix @ np.asarray(total)) / frame.typical
+
+
+def _target_of(y: Array, w: Array) -> Array:
+    return y
+
+
+def _count_positive(y: Array, w: Array) -> tuple[Array]:
+    return (np.array([np.count_nonzero(y > 0)], dtype=np.float64),)
