@@ -12,15 +12,17 @@ from dpconvex.mechanisms.geometry import (
     Coordinates,
     _moment_sums,
     given_coordinates,
-    pack,
     private_coordinates,
-    unpack,
 )
+from dpconvex.mechanisms.symmetric import packed, unpacked
 from dpconvex.privacy import NoiseSource
+from dpconvex.privacy.terms import NoiseTerm
 
 
-def stds(size):
-    return dict.fromkeys(("scales", "lengths", "moments", "finer moments"), size)
+def noisy(size):
+    """Return how far sums may cancel (no limit), and noise of one size on everything."""
+    term = NoiseTerm("gaussian", size, 1.0, 1, "sum")
+    return np.inf, dict.fromkeys(("scales", "lengths", "moments", "finer moments"), term)
 
 
 def frame_of(matrix, lead=1, typical=1.0):
@@ -45,7 +47,7 @@ def test_coordinates_whiten(intercept):
     X = skewed(20_000, rng) - (0.0 if intercept else 0.3)
     rows = rows_of(X, intercept)
     found, _ = private_coordinates(
-        rows, 20_000, intercept, math.sqrt(3), 0.5, 1.0, stds(2.0), NoiseSource(0)
+        rows, 20_000, intercept, math.sqrt(3), 0.5, 1.0, *noisy(2.0), NoiseSource(0)
     )
     placed = rows.mapped()[0] @ found.matrix.T
     if intercept:
@@ -61,7 +63,7 @@ def test_noise_does_not_pass_for_signal():
     """With noise far above the data, coordinates stay finite and no direction is blown up against another."""
     rng = np.random.default_rng(1)
     found, _ = private_coordinates(
-        rows_of(rng.uniform(-1, 1, size=(50, 3))), 50, True, math.sqrt(3), 0.5, 0.5, stds(200.0),
+        rows_of(rng.uniform(-1, 1, size=(50, 3))), 50, True, math.sqrt(3), 0.5, 0.5, *noisy(200.0),
         NoiseSource(0),
     )  # fmt: skip
     assert np.all(np.isfinite(found.matrix))
@@ -75,12 +77,14 @@ def test_a_flag_that_is_rare_keeps_its_scale_and_a_narrow_column_is_stretched():
     X = np.column_stack([rng.random(n) < 0.01, 1e-4 * rng.standard_normal(n)])
     rows = rows_of(X)
     found, _ = private_coordinates(
-        rows, n, True, math.sqrt(2), 0.5, 1.0, stds(3.0), NoiseSource(0)
+        rows, n, True, math.sqrt(2), 0.5, 1.0, *noisy(3.0), NoiseSource(0)
     )
     placed = rows.mapped()[0] @ found.matrix.T
     values = np.linalg.eigvalsh(np.cov(placed[:, 1:].T))
     assert values.min() > 0.3
-    assert values.max() < 100  # long rows are shortened before moments are taken, so flags weigh a little less
+    assert (
+        values.max() < 100
+    )  # long rows are shortened before moments are taken, so flags weigh a little less
 
 
 def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():
@@ -88,7 +92,7 @@ def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():
     rng = np.random.default_rng(4)
     X = 0.5 + 1e-9 * rng.standard_normal((5_000, 2))
     found, _ = private_coordinates(
-        rows_of(X), 5_000, True, math.sqrt(2), 0.5, 1.0, stds(1e-6), NoiseSource(0)
+        rows_of(X), 5_000, True, math.sqrt(2), 0.5, 1.0, *noisy(1e-6), NoiseSource(0)
     )
     longest = np.linalg.norm(found.matrix[1:, 1:], 2) * math.sqrt(2)
     assert longest <= STRETCH_LIMIT * (1 + 1e-9)
@@ -128,8 +132,8 @@ def test_moment_sums_are_of_shortened_rows():
 
 def test_packed_matrices_keep_their_norm():
     matrix = np.array([[1.0, 2, 3], [2, -1, 0.5], [3, 0.5, 4]])
-    assert np.linalg.norm(pack(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
-    assert np.allclose(unpack(pack(matrix), 3), matrix, rtol=1e-15)
+    assert np.linalg.norm(packed(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
+    assert np.allclose(unpacked(packed(matrix), 3), matrix, rtol=1e-15)
 
 
 def test_new_weights_replace_old_ones():

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.memory import accumulate, depth, most_additions
+from dpconvex.engine.memory import accumulate, block_rows, depth, most_additions
+from dpconvex.losses import Logistic
+from dpconvex.mechanisms.geometry import cancellation
+from dpconvex.privacy import LinearBounds
 from dpconvex.privacy.summation import (
-    largest_stretch,
-    mapped_sum_error,
     most_rows,
     summation_error,
 )
@@ -100,21 +101,29 @@ def test_bound_covers_every_layout(n, dim):
             assert MemoryRows.additions_for(longest, dim) + 4 + depth(groups) <= most
 
 
-def test_released_maps_may_stretch_so_much():
-    n, d, term, sensitivity = 100_000, 50, 5.0, 14.0
-    stretch = largest_stretch(n, d, term, sensitivity)
-    assert 2 * mapped_sum_error(n, d, term, stretch) <= sensitivity / 1000
-    assert stretch > 1e4
-    rng = np.random.default_rng(1)
-    vector = rng.normal(size=d)
-    vector *= n * term / np.linalg.norm(vector)
-    matrix = np.linalg.qr(rng.normal(size=(d, d)))[0] * np.geomspace(1, stretch, d)[:, None]
-    exact = [
-        sum((Fraction(a) * Fraction(b) for a, b in zip(row, vector.tolist(), strict=True)), Fraction(0))
+@pytest.mark.parametrize("d", [2, 8])
+def test_mapped_sums_err_no_more_than_their_share(d):
+    """Rows that cancel in every coordinate of a map, weighted to length 1 in it: errors stay within what is paid."""
+    n, rng = 3_000, np.random.default_rng(d)
+    bounds = LinearBounds(n, d, Logistic(), 1.0, 1.0, fit_intercept=False)
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    spread = 1.0
+    while cancellation(
+        matrix := np.geomspace(1, spread, d)[:, None] * turn @ np.diag(np.geomspace(1, 9, d))
+    ) < (bounds.most_cancellation() / 20):
+        spread *= 10
+        if spread > 1e12:
+            break
+    u = rng.normal(size=(n, d))
+    x = np.linalg.solve(matrix, (u / np.linalg.norm(u, axis=1)[:, None]).T).T
+    (total,) = accumulate((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))
+    exact = [sum(map(Fraction, column)) for column in x.T.tolist()]
+    mapped = [
+        sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0))
         for row in matrix.tolist()
-    ]  # fmt: skip
-    error = norm_of_error(matrix @ vector, exact)
-    assert error <= mapped_sum_error(n, d, term, stretch) - stretch * summation_error(n, d, term)
+    ]
+    paid = 2 * bounds.rounding_share() * cancellation(matrix) / bounds.most_cancellation()
+    assert 2 * norm_of_error(matrix @ total, mapped) <= paid
 
 
 def test_private_numbers_of_rows_have_a_cap():

@@ -18,11 +18,26 @@ def entries(size: int) -> int:
     return size * (size + 1) // 2
 
 
+def packed(matrix: Array) -> Array:
+    """Return the entries on and above the diagonal, those above times ``sqrt(2)``: a vector of the same norm."""
+    rows, columns = np.triu_indices(matrix.shape[0])
+    return matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2))
+
+
+def unpacked(vector: Array, size: int) -> Array:
+    """Undo :func:`packed`."""
+    rows, columns = np.triu_indices(size)
+    matrix = np.empty((size, size))
+    matrix[rows, columns] = vector / np.where(rows == columns, 1.0, math.sqrt(2))
+    matrix[columns, rows] = matrix[rows, columns]
+    return matrix
+
+
 def release_symmetric(sums: Array, term: NoiseTerm, noise: NoiseSource) -> Array:
     """Return a symmetric matrix plus the noise that a term of a certificate states.
 
-    The diagonal and ``sqrt(2)`` times the entries above it are released as one vector, whose l2 norm is the matrix's
-    Frobenius norm: noise of std ``s`` on the diagonal and ``s / sqrt(2)`` beside it.
+    Packed it is released as one vector, whose l2 norm is the matrix's Frobenius norm: noise of std ``s`` on the
+    diagonal and ``s / sqrt(2)`` beside it.
 
     Parameters
     ----------
@@ -33,11 +48,4 @@ def release_symmetric(sums: Array, term: NoiseTerm, noise: NoiseSource) -> Array
     noise : NoiseSource
         Where noise comes from.
     """
-    size = sums.shape[0]
-    rows, columns = np.triu_indices(size)
-    weights = np.where(rows == columns, 1.0, math.sqrt(2))
-    released = noise.add(weights * sums[rows, columns], term) / weights
-    matrix = np.empty((size, size))
-    matrix[rows, columns] = released
-    matrix[columns, rows] = released
-    return matrix
+    return unpacked(noise.add(packed(sums), term), sums.shape[0])
