@@ -156,7 +156,10 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     phi = rng.normal(size=d + lead) / stretch
     smooth = convolve(loss, LogisticKernel(), 0.3) if loss.kinks is not None else loss
     ways = {
-        loss.lipschitz: (WeightedSlope(smooth), lambda lengths: np.minimum(1.0, clip * 1.7 / lengths))
+        loss.lipschitz: (
+            WeightedSlope(smooth),
+            lambda lengths: np.minimum(1.0, clip * 1.7 / lengths),
+        )
     }
     if loss.kind == "margin":
         ways = {loss.lipschitz: (ClippedSlope(smooth), lambda lengths: clip * 1.7 / lengths)}
@@ -289,7 +292,9 @@ def sabotage_relation(monkeypatch):
     """Claim the add-or-remove sensitivities under replace-one."""
     honest = LinearBounds.gradient_sensitivity
     monkeypatch.setattr(
-        LinearBounds, "gradient_sensitivity", lambda self, clip, slope: honest(self, clip, slope) / 2
+        LinearBounds,
+        "gradient_sensitivity",
+        lambda self, clip, slope: honest(self, clip, slope) / 2,
     )
 
 

@@ -74,13 +74,13 @@ def test_a_flag_that_is_rare_keeps_its_scale_and_a_narrow_column_is_stretched():
     n = 20_000
     X = np.column_stack([rng.random(n) < 0.01, 1e-4 * rng.standard_normal(n)])
     rows = rows_of(X)
-    found, _ = private_coordinates(
-        rows, n, True, math.sqrt(2), 0.5, 1.0, stds(3.0), NoiseSource(0)
-    )
+    found, _ = private_coordinates(rows, n, True, math.sqrt(2), 0.5, 1.0, stds(3.0), NoiseSource(0))
     placed = rows.mapped()[0] @ found.matrix.T
     values = np.linalg.eigvalsh(np.cov(placed[:, 1:].T))
     assert values.min() > 0.3
-    assert values.max() < 100  # long rows are shortened before moments are taken, so flags weigh a little less
+    assert (
+        values.max() < 100
+    )  # long rows are shortened before moments are taken, so flags weigh a little less
 
 
 def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():

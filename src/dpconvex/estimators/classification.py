@@ -16,7 +16,7 @@ from dpconvex.smoothing import convolve
 
 from .classification_plan import ClassifierRequest, choose_classifier_mechanism
 from .labels import against_rest, count_classes, declared_classes, expected_classes, label_set
-from .private_linear import Plan, PrivateLinearModel
+from .private_linear import Plan, PrivateLinearModel, kept_facts
 from .settings import optional_positive, resolve_kernel
 from .tables import read_training
 
@@ -108,7 +108,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         facts = [("classes", f"{parameters['n_classes']}, label set {parameters['label_set']}")]
         if parameters["problems"] > 1:
             facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
-        return facts
+        return [*facts, *kept_facts(self.released_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -145,8 +145,8 @@ class DPLogisticRegression(PrivateLinearClassifier):
     classes : sequence, optional
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
-        one of the first three with the smallest predicted risk.
+        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes
+        "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -271,8 +271,8 @@ class DPLinearSVC(PrivateLinearClassifier):
     classes : sequence, optional
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
-        one of the first three with the smallest predicted risk.
+        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes
+        "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional

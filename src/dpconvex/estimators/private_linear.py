@@ -22,6 +22,7 @@ from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 
+from .cost_warning import warn_of_cost
 from .settings import (
     optional_positive,
     resolve_bounds,
@@ -195,6 +196,7 @@ class PrivateLinearModel(BaseEstimator):
                 description=f"{type(self).__name__}.fit",
                 neighbors=certificate.neighbors,
             )
+        warn_of_cost(certificate)
         released: list[dict[str, Any]] = [{} for _ in targets]
         coefficients = []
         for objective, record in zip(objectives, released, strict=True):
@@ -250,6 +252,14 @@ def unchanged_on_failure(model: Any) -> Iterator[None]:
         vars(model).clear()
         vars(model).update(before)
         raise
+
+
+def kept_facts(released: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what a summary says where a fit stayed near a private constant."""
+    share = released.get("kept_share")
+    if share is None or share > 0.9:
+        return []
+    return [("columns", f"{share:.0%} of what was found is kept, the rest could be noise")]
 
 
 def _compact(bound: list[float]) -> Any:

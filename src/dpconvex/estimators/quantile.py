@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 
 from dpconvex.losses import Pinball
 
-from .private_linear import Plan, PrivateLinearModel
+from .private_linear import Plan, PrivateLinearModel, kept_facts
 from .quantile_plan import QuantileRequest, choose_quantile_mechanism
 from .settings import optional_positive, quantile_level, resolve_kernel
 
@@ -55,7 +55,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.
     mechanism : str or Mechanism, default="auto"
         How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
-        "auto" takes the one of the first three with the smallest predicted risk, from public facts.
+        "auto" takes "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
     ledger : Ledger, optional
         Budget of the data set; charged before noise is drawn.
     random_state : int, Generator or RandomState, optional
@@ -166,7 +166,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         facts = [("quantile", f"{parameters['quantile']:g}")]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
-        return facts
+        return [*facts, *kept_facts(self.released_)]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the fitted conditional quantile.

@@ -92,6 +92,20 @@ class GradientPlan:
     trust: float = 1.0
 
 
+def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
+    """Return the noise of the averaged descent per coordinate of the mean gradient, for a typical row of white length.
+
+    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps.
+    """
+    parts = [
+        plan.phases[name].std(mu) / math.sqrt(plan.phases[name].releases)
+        for name in ("gradients", "constant part")
+        if name in plan.phases
+    ]
+    typical = math.sqrt(bounds.n_features + 1) if plan.private else 1.0
+    return math.hypot(*parts) * typical / bounds.n_samples
+
+
 def level_of(loss: Any) -> float:
     """Return the quantile level that a loss's slopes stand for: ``high / (high - low)``; 1/2 for margin losses."""
     if loss.kind == "margin":

@@ -148,7 +148,7 @@ class PrivateDescent:
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
         start = found.copy()
-        start[:lead] += shift
+        start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
         curvature = (high - low) * normal_height(level) / scale
         slope = WeightedSlope(self._smoothed(scale))
         return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
@@ -175,7 +175,7 @@ class PrivateDescent:
         way = self._descend(rows, start, phase, slope, rates) - start
         factor = self._signal(way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip))
         factor /= 1 + (wander / _HOPELESS) ** 2
-        self.released.setdefault("kept", {})[phase] = factor
+        self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
         return start + factor * way
 
     def _wander(self, phase: str, progress: float) -> float:
@@ -205,7 +205,7 @@ class PrivateDescent:
 
         start = math.log2(width / 4)
         octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
-        return median, _MEDIAN_TO_STD * 2.0 ** min(octave, math.log2(width))
+        return median, min(_MEDIAN_TO_STD * 2.0**octave, width / 2)
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some, or the public range."""
@@ -215,8 +215,11 @@ class PrivateDescent:
         found = Sketch.release(self.rows.sum_targets, _target_of, edges, self.n, std, self.noise)
         sure = np.flatnonzero(found.counts > 4 * std)
         if not sure.size or found.counts[sure].sum() < 0.5 * self.n:
-            return -1.0, 1.0
-        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
+            self.bracket = (-1.0, 1.0)
+            return self.bracket
+        low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
+        self.bracket = (2 * low - high, 2 * high - low)  # rare targets lie beyond
+        return low, high
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
@@ -290,6 +293,7 @@ class PrivateDescent:
         intercept, slope = calibration(counts / self.n, std / self.n, edges, share, signal * spread)
         factor = min(slope / spread, _STEEPEST * hope)
         self.released["calibration"] = np.array([intercept, factor])
+        self.released["kept_share"] = signal
         calibrated = factor * direction
         if lead:
             calibrated[0] = intercept - factor * middle
@@ -332,6 +336,26 @@ class PrivateDescent:
             if step >= first_kept:
                 kept += phi
         return kept / (rates.size - first_kept)
+
+
+def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
+    """Return how far noise alone is expected to lead the descent, in units of where it is given up; 0 if never.
+
+    As in the run, with white coordinates and rows of their usual length ``sqrt(1 + n_features)``.
+    """
+    smooth_residual = bounds.loss.kind == "residual" and math.isfinite(bounds.loss.smoothness)
+    if not plan.private or smooth_residual:
+        return 0.0
+    margin = bounds.loss.kind == "margin"
+    phase = plan.phases["gradients" if margin else "rough gradients"]
+    progress = min(_PROGRESS, _FASTEST * phase.releases)
+    if not margin:
+        low, high = bounds.loss.slope_range
+        progress = _ROUGH_RATE * phase.releases / ((high - low) * normal_height(0.5))
+    usual = 1 + bounds.n_features
+    noise = progress * phase.std(mu) / bounds.n_samples
+    found = bounds.dimension * usual * noise**2 / (3 * phase.releases)
+    return found / (_MARGIN_HOPELESS if margin else _HOPELESS)
 
 
 def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array:
