@@ -82,6 +82,8 @@ class GradientPlan:
         Eigenvalues are raised to this multiple of the noise's spectral norm.
     trust : float
         Exponent of the second whitening, between 0 and 1.
+    few : float
+        How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
     """
 
     phases: dict[str, Phase]
@@ -90,6 +92,7 @@ class GradientPlan:
     clip: float = math.inf
     floor: float = 0.5
     trust: float = 1.0
+    few: float = 0.0
 
 
 def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
@@ -152,7 +155,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
-    return GradientPlan(phases, True, records, clip, floor, trust)
+    return GradientPlan(phases, True, records, clip, floor, trust, few)
 
 
 def _geometry_phases(
@@ -185,7 +188,7 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.4 * few, 0.04 + 0.2 * few
+    targets, residuals = 0.04 + 0.6 * few, 0.04 + 0.1 * few
     left -= targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     number = _steps(bounds.n_samples, 20, 10) if steps is None else steps

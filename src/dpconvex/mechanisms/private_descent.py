@@ -192,12 +192,20 @@ class PrivateDescent:
         return max(0.0, 1 - expected / max(float(self.frame.moments @ way**2), 1e-300))
 
     def _target(self) -> tuple[float, float]:
-        """Return a private median and scale of the target."""
+        """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
         low, high = self._target_range()
         centre, width = (low + high) / 2, (high - low) / 2
         total, counting = self.rows.sum_targets, (self.terms["targets"]["std"], self.n, self.noise)
         median = private_quantile(
-            total, _target_of, 0.5, centre, 1.2 * width, width, CENTRE_STEPS, 0.82, *counting
+            total,
+            _target_of,
+            self._first_level,
+            centre,
+            1.2 * width,
+            width,
+            CENTRE_STEPS,
+            0.82,
+            *counting,
         )
 
         def size(y: Array, w: Array) -> Array:
@@ -206,6 +214,10 @@ class PrivateDescent:
         start = math.log2(width / 4)
         octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
         return median, min(_MEDIAN_TO_STD * 2.0**octave, width / 2)
+
+    @property
+    def _first_level(self) -> float:
+        return 0.5 + self.plan.few * (level_of(self.loss) - 0.5)
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some, or the public range."""
@@ -233,11 +245,11 @@ class PrivateDescent:
         start = math.log2(scale / _MEDIAN_TO_STD)
         octave = private_quantile(total, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting)
         found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
+        guess = found * float(ndtri(level) - ndtri(self._first_level))
+        step = 2.5 * found * (1 - self.plan.few)
         shift = private_quantile(
-            total, lambda y, z: y - z, level, found * float(ndtri(level)), 2.5 * found,
-            4 * found,
-            SHIFT_STEPS, 0.85, *counting,
-        )  # fmt: skip
+            total, lambda y, z: y - z, level, guess, step, 4 * found, SHIFT_STEPS, 0.85, *counting
+        )
         return found, shift
 
     def _margins(self, rows: Any) -> Array:
