@@ -30,6 +30,7 @@ _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES = 0.12, 0.02
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
+_LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
@@ -76,6 +77,8 @@ class GradientPlan:
         Whether coordinates are released; otherwise the rows' own influence bound gives them.
     records : float
         ``n mu / dimension``: records per coefficient that noise leaves.
+    looked_at : int or None
+        How many rows geometry is taken of, where that is not all of them.
     clip : float
         Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
     floor : float
@@ -89,6 +92,7 @@ class GradientPlan:
     phases: dict[str, Phase]
     private: bool
     records: float
+    looked_at: int | None = None
     clip: float = math.inf
     floor: float = 0.5
     trust: float = 1.0
@@ -155,7 +159,11 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
-    return GradientPlan(phases, True, records, clip, floor, trust, few)
+    # A part of the rows is a public choice only where their number is public. Small tables are looked at whole.
+    part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
+    whole = bounds.neighbors != "replace_one" or part > 0.98
+    looked_at = None if whole else round(bounds.n_samples * part)
+    return GradientPlan(phases, True, records, looked_at, clip, floor, trust, few)
 
 
 def _geometry_phases(
@@ -191,7 +199,7 @@ def _quantile_phases(
     targets, residuals = 0.04 + 0.6 * few, 0.04 + 0.1 * few
     left -= targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
-    number = _steps(bounds.n_samples, 20, 10) if steps is None else steps
+    number = _steps(bounds.n_samples, 20, 8) if steps is None else steps
     return {
         "octaves": Phase(1, 0.2 * targets, bounds.histogram_sensitivity(), TARGET_BINS),
         "targets": Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1),
@@ -206,7 +214,7 @@ def _margin_phases(
 ) -> dict[str, Phase]:
     """Plan the share of positives, the descent, and the calibration of its margin."""
     labels, margins = 0.02 + 0.5 * few, 0.08 + 0.1 * few
-    number = _steps(bounds.n_samples, 30, 14) if steps is None else steps
+    number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
     count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins
     return {

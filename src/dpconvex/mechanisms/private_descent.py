@@ -122,7 +122,7 @@ class PrivateDescent:
         names = ("scales", "lengths", "moments", "finer moments")
         stds = {name: self.terms[name]["std"] for name in names}
         self.frame, measured = private_coordinates(
-            self.rows, self.n, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.floor,
+            self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.floor,
             self.plan.trust, stds, self.noise,
         )  # fmt: skip
         self.released["coordinates"] = self.frame.matrix
@@ -236,7 +236,7 @@ class PrivateDescent:
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
         theta = self.frame.to_rows(phi)
-        total = self.rows.reweighted(lambda block, w: block @ theta).sum_targets
+        total = self.rows.predicted(theta).sum_targets
         counting = (self.terms["residuals"]["std"], self.n, self.noise)
 
         def size(y: Array, z: Array) -> Array:
@@ -290,7 +290,7 @@ class PrivateDescent:
         direction = phi.copy()
         direction[:lead] = 0.0
         theta = self.frame.to_rows(direction)
-        margins = self.rows.reweighted(lambda block, w: block @ theta)
+        margins = self.rows.predicted(theta)
         middle, spread = self._margin_range(margins.sum_targets, direction)
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
         inner = middle + spread * edges[1:-1]
