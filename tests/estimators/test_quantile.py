@@ -477,3 +477,16 @@ def test_a_nominal_count_far_too_small_is_no_reason_to_fail(mechanism, settings)
     )
     model.fit(X, X @ [1.0, 2.0] + rng.normal(size=len(X)))
     assert np.isfinite(model.coef_).all()
+
+
+def test_without_feature_bounds_a_descent_weights_rows():
+    """Rows beyond the influence bound keep their margins: a fit on shortened rows has other coefficients."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((20_000, 4))
+    targets = rows @ np.array([1.0, -1.0, 0.5, 0.0]) + 0.3 * rng.standard_normal(20_000)
+    model = DPQuantileRegressor(row_norm=1.0, target_bounds=(-10, 10), mu=20.0, random_state=0)
+    model.fit(rows, targets)
+    assert np.allclose(model.coef_, [1.0, -1.0, 0.5, 0.0], atol=0.03)
+    assert model.certificate_.bounds.max_norm == pytest.approx(20.0)
+    shortened = model.set_params(mechanism="objective", mu=None, epsilon=1.0).certify(20_000, 4)
+    assert shortened.bounds.max_norm == 1.0

@@ -16,7 +16,7 @@ from dpconvex.smoothing import convolve
 
 from .classification_plan import ClassifierRequest, choose_classifier_mechanism
 from .labels import against_rest, count_classes, declared_classes, expected_classes, label_set
-from .private_linear import Plan, PrivateLinearModel, kept_facts
+from .private_linear import Plan, PrivateLinearModel, kept_facts, rows_for
 from .settings import optional_positive, resolve_kernel
 from .tables import read_training
 
@@ -45,13 +45,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             bandwidth=bandwidth,
             kernel=kernel,
             problems=labels["problems"],
+            weighted_norm=facts.row_map.weighted().max_norm,
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
         parameters = {**facts.parameters, **labels, **chosen.parameters}
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        return Plan(chosen.mechanism, certificate, facts.row_map, 0.0, 1.0)
+        row_map = rows_for(chosen.mechanism, facts.row_map)
+        return Plan(chosen.mechanism, certificate, row_map, 0.0, 1.0)
 
     def certify(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Certificate:
         """Return the certificate of a fit, before any data.

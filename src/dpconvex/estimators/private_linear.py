@@ -254,6 +254,11 @@ def unchanged_on_failure(model: Any) -> Iterator[None]:
         raise
 
 
+def rows_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
+    """Return how a mechanism bounds rows: descents weight them, also where there are no feature bounds."""
+    return row_map.weighted() if mechanism.name == "gradient" else row_map
+
+
 def kept_facts(released: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what a summary says where a fit stayed near a private constant."""
     share = released.get("kept_share")

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 
 from dpconvex.losses import Pinball
 
-from .private_linear import Plan, PrivateLinearModel, kept_facts
+from .private_linear import Plan, PrivateLinearModel, kept_facts, rows_for
 from .quantile_plan import QuantileRequest, choose_quantile_mechanism
 from .settings import optional_positive, quantile_level, resolve_kernel
 
@@ -149,6 +149,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             own_influence=self.row_norm is not None,
+            weighted_norm=facts.row_map.weighted().max_norm,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         parameters = {**facts.parameters, "quantile": quantile, **chosen.parameters}
@@ -157,9 +158,8 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        return Plan(
-            chosen.mechanism, certificate, facts.row_map, facts.target_shift, facts.target_scale
-        )
+        row_map = rows_for(chosen.mechanism, facts.row_map)
+        return Plan(chosen.mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
