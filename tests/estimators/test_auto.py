@@ -1,5 +1,7 @@
 """What "auto" does with candidates that are ruled out, and numbers that are not Python's own."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
+from dpconvex.estimators.cost_warning import PrivacyCostWarning
 from dpconvex.mechanisms import Moments, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from dpconvex.privacy import Certificate
 
@@ -25,7 +28,7 @@ TARGET = {**UNIT, "target_bounds": (-3, 5)}
         (DPQuantileRegressor(alpha=1e-6, **TARGET), "gradient"),
         (DPNewsvendor(alpha=1e-9, **TARGET), "gradient"),
         (DPLogisticRegression(alpha=1e-6, delta=0, **UNIT), "output"),
-        (DPLogisticRegression(epsilon=1e-6, **UNIT), "output"),
+        (DPLogisticRegression(epsilon=1e-6, **UNIT), "gradient"),
     ],
 )
 def test_a_candidate_that_a_budget_rules_out_is_passed_over(model, expected):
@@ -87,3 +90,20 @@ def test_a_large_tilt_certifies_on_every_data_set(model, tilt):
     other[0][0], other[1][0] = 1, 1
     for X, y in (equal, other, (rng.uniform(size=(300, 2)), rng.integers(0, 2, 300))):
         assert np.isfinite(model.set_params(tilt=tilt).fit(X, y).coef_).all()
+
+
+def test_a_fit_that_privacy_will_drown_is_announced():
+    """From public facts alone: the same words for every data set, before noise is drawn."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 8)), rng.random(60)
+    texts = set()
+    for rows, targets in ((X, y), (0 * X, 0 * y)):
+        model = DPQuantileRegressor(epsilon=0.2, feature_bounds=(0, 1), target_bounds=(0, 1))
+        with pytest.warns(PrivacyCostWarning, match="rows, or epsilon of") as caught:
+            model.fit(rows, targets)
+        texts.add(str(caught[0].message))
+    assert len(texts) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        large = rng.random((20_000, 2))
+        DPLogisticRegression(feature_bounds=(0, 1), classes=[0, 1]).fit(large, large[:, 0] > 0.5)

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, geometry, gradient, private_descent
+from dpconvex.mechanisms import (
+    NoisyGradientDescent,
+    geometry,
+    gradient,
+    gradient_plan,
+    private_descent,
+)
 from dpconvex.mechanisms.private_descent import gradient_sum
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
@@ -175,6 +181,23 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
             sums.append(gradient_sum(rows, frame, phi, slope))
         change = np.linalg.norm(sums[0] - sums[1])
         assert change <= bounds.gradient_sensitivity(clip, largest) * (1 + 1e-12)
+
+
+def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
+    """Geometry of a public part of the rows: the record that differs is in it, or not."""
+    monkeypatch.setattr(gradient_plan, "_LOOK", 4)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
+    row_map, bounds, certificate = facts(
+        Pinball(0.9), 12, 2, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        how="private",
+    )  # fmt: skip
+    for changed in range(12):
+        other_X, other_y = X.copy(), y.copy()
+        other_X[changed], other_y[changed] = -1.0, 1e3
+        ratios, spent = differences((X, y), (other_X, other_y), bounds, row_map, certificate)
+        assert max(ratios.values()) <= 1 + 1e-9
+        assert spent <= 1e4 * (1 + 1e-9)
 
 
 def test_the_clip_is_attained_by_a_label_flip():

@@ -107,13 +107,13 @@ def test_mapped_sums_err_no_more_than_their_share(d):
     n, rng = 3_000, np.random.default_rng(d)
     bounds = LinearBounds(n, d, Logistic(), 1.0, 1.0, fit_intercept=False)
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    wide = np.diag(np.geomspace(1, 9, d))
     spread = 1.0
-    while cancellation(
-        matrix := np.geomspace(1, spread, d)[:, None] * turn @ np.diag(np.geomspace(1, 9, d))
-    ) < (bounds.most_cancellation() / 20):
-        spread *= 10
-        if spread > 1e12:
+    while True:
+        matrix = np.geomspace(1, spread, d)[:, None] * turn @ wide
+        if spread > 1e12 or cancellation(matrix) > bounds.most_cancellation() / 20:
             break
+        spread *= 10
     u = rng.normal(size=(n, d))
     x = np.linalg.solve(matrix, (u / np.linalg.norm(u, axis=1)[:, None]).T).T
     (total,) = accumulate((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))

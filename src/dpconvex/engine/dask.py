@@ -345,6 +345,10 @@ class DaskRows:
         """Return the same rows with weights ``function(weights)``."""
         return self.reweighted(lambda block, w: function(w))
 
+    def predicted(self, theta: Array) -> DaskRows:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        return self.reweighted(lambda block, w: block @ theta)
+
     def sum_targets(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))

@@ -262,6 +262,14 @@ def _scale(values: Any, factors: Any) -> None:
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def _limit(values: Any, caps: Any, largest: float) -> None:
+    for i in range(values.size):
+        cap = largest * caps[i]
+        value = values[i] if values[i] < cap else cap
+        values[i] = value if value > -cap else -cap
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def _negate_and_sum(values: Any, sign: float) -> float:
     total = 0.0
     for i in range(values.size):
@@ -305,6 +313,7 @@ def sigmoid_gradient(
     first: float,
     knots: Any,
     jumps: Any,
+    clip: float,
     total: Any,
 ) -> float:
     """Add ``sum_i w_i slope(y_i, z_i) x_i`` to `total` and return ``sum_i w_i slope(y_i, z_i)``.
@@ -312,7 +321,8 @@ def sigmoid_gradient(
     With ``u = clip(y, -limit, limit) - z`` (``y z`` unless `residual`) and
     ``c = first + sum_k jumps_k / (1 + exp(-rate (u - knots_k)))`` the slope is -c (``y c``).
     Rows ``edges[b], ..., edges[b + 1] - 1`` are added up before they enter `total`. Empty `plain`
-    stands for tiles of which nothing is known, empty `weights` and `factors` for ones.
+    stands for tiles of which nothing is known, empty `weights` and `factors` for ones. With `clip` above 0 slopes are
+    limited to ``clip * w_i`` instead of being multiplied by ``w_i``.
     """
     columns = raw.shape[1]
     scaled = theta * scale
@@ -342,7 +352,9 @@ def sigmoid_gradient(
             else:
                 sign = 1.0
                 _scale(multiples, y)
-            if weights.size:
+            if clip > 0.0:
+                _limit(multiples, weights[start : start + rows], clip)
+            elif weights.size:
                 _scale(multiples, weights[start : start + rows])
             block_lead += _negate_and_sum(multiples, sign)
             if factors.size:

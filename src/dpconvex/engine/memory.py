@@ -409,6 +409,35 @@ class MemoryRows:
         other._weights = function(self.weights)
         return other
 
+    def predicted(self, theta: Array) -> MemoryRows:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        if self._small:
+            return self.reweighted(lambda block, w: block @ theta)
+        from dpconvex.engine.fused import row_margins
+
+        survey, lead = self._survey(), int(self.row_map.fit_intercept)
+        low, high, shift, scale = self._columns
+        scaled = np.ascontiguousarray(theta[lead:], dtype=np.float64) * scale
+        constant = float(theta[0]) if lead else 0.0
+        margins = np.empty(self.n_rows)
+
+        def run(span: tuple[int, int]) -> list[Any]:
+            for index in range(*span):
+                start = index * self.block_rows
+                z = margins[start : start + self.block_rows]
+                tiles = slice(start // self._tile, (start + z.size - 1) // self._tile + 1)
+                plain = bool(survey.plain.size and survey.plain[tiles].all())
+                row_margins(self._raw, start, low, high, shift, scaled, plain, self._by_columns, z)
+                if survey.factors is not None:
+                    z *= survey.factors[start : start + z.size]
+                z += constant
+            return []
+
+        self._sum_runs(run)
+        other = copy.copy(self)
+        other._weights = margins
+        return other
+
     def sum_targets(self, function: Callable[[Array, Array], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Add ``function(y, w)`` over stretches of targets and weights; the rows themselves are not read.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy.typing as npt
 __all__ = ["RowMap"]
 
 Influence = Literal["weight", "shorten"]
+
+_FARTHEST = 10.0  # in units of the influence bound: where columns without bounds are clipped when rows are weighted
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,18 @@ class RowMap:
             tuple(shift.tolist()),
             tuple(scale.tolist()),
         )
+
+    def weighted(self) -> RowMap:
+        """Return the map that weights rows where this one, for want of bounds, shortens them.
+
+        Columns are then clipped at ten times the influence bound, so that lengths stay finite; a row keeps its
+        direction and margin up to there.
+        """
+        if self.low is not None:
+            return self
+        most = tuple([_FARTHEST * self.row_norm] * self.n_features)
+        least = tuple(-bound for bound in most)
+        return replace(self, influence="weight", low=least, high=most)
 
     @property
     def dim(self) -> int:

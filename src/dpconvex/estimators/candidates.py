@@ -12,7 +12,7 @@ from dpconvex.mechanisms import (
     resolve_mechanism,
 )
 from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import Guarantee, PureDP
 
 __all__ = ["auto_candidates", "feasible", "named_mechanism"]
 
@@ -20,15 +20,14 @@ Plan = TypeVar("Plan")
 
 
 def auto_candidates(guarantee: Guarantee) -> list[Mechanism]:
-    """Return the mechanisms that offer this kind of guarantee; of equals the first is taken."""
-    if not isinstance(guarantee, PureDP):
-        return [NoisyGradientDescent()]
-    candidates: list[Mechanism] = [OutputPerturbation()]
-    if not isinstance(guarantee, GaussianDP):
-        candidates.insert(0, ObjectivePerturbation())
-    if not isinstance(guarantee, PureDP):
-        candidates.insert(0, NoisyGradientDescent())
-    return candidates
+    """Return what ``"auto"`` chooses from: noisy descent, or for pure epsilon what offers that.
+
+    Noisy descent needs no penalty, keeps to a private constant where columns cannot pay for their noise, and is
+    consistent; perturbed objectives were ahead of it only between some 50 and 100 records after noise.
+    """
+    if isinstance(guarantee, PureDP):
+        return [ObjectivePerturbation(), OutputPerturbation()]
+    return [NoisyGradientDescent()]
 
 
 def feasible(candidates: Iterable[Mechanism], plan: Callable[[Mechanism], Plan]) -> list[Plan]:

@@ -26,7 +26,7 @@ from .labels import (
     expected_classes,
     label_set,
 )
-from .private_linear import Plan, PrivateLinearModel, PublicFacts
+from .private_linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
 from .settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from .tables import read_training
 
@@ -62,13 +62,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             bandwidth=bandwidth,
             kernel=kernel,
             problems=labels["problems"],
+            weighted_norm=facts.row_map.weighted().max_norm,
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
         parameters = {**facts.parameters, **labels, **chosen.parameters}
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        return Plan(chosen.mechanism, certificate, facts.row_map, 0.0, 1.0)
+        row_map = rows_for(chosen.mechanism, facts.row_map)
+        return Plan(chosen.mechanism, certificate, row_map, 0.0, 1.0)
 
     def certify(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Certificate:
         """Return the certificate of a fit, before any data.
@@ -132,7 +134,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         facts = [("classes", f"{parameters['n_classes']}, label set {parameters['label_set']}")]
         if parameters["problems"] > 1:
             facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
-        return facts
+        return [*facts, *kept_facts(self.released_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -169,8 +171,8 @@ class DPLogisticRegression(PrivateLinearClassifier):
     classes : sequence, optional
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
-        one of the first three with the smallest predicted risk.
+        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes
+        "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
     invalid_rows : {"error", "ignore"}
         What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
         is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
@@ -309,8 +311,8 @@ class DPLinearSVC(PrivateLinearClassifier):
     classes : sequence, optional
         The label set, if it is not to be read from y; the certificate says which.
     mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes the
-        one of the first three with the smallest predicted risk.
+        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes
+        "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
     invalid_rows : {"error", "ignore"}
         What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
         is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public

@@ -31,6 +31,8 @@ class ClassifierRequest:
         Smoothing of a kinked loss.
     problems : int
         1 for two classes, else one per class.
+    weighted_norm : float or None
+        Largest norm of a row where rows are weighted instead of shortened, without feature bounds.
     """
 
     smooth_loss: Any
@@ -41,6 +43,7 @@ class ClassifierRequest:
     bandwidth: float | None
     kernel: Any
     problems: int
+    weighted_norm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ def _penalised(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
 
 def _gradient(mechanism: Any, request: ClassifierRequest) -> ClassifierChoice:
     settings = mechanism.settings(request.bandwidth, request.kernel)
-    bounds = replace(request.bounds, loss=request.plain_loss, alpha=request.alpha or 0.0)
+    longest = request.weighted_norm or request.bounds.max_norm
+    bounds = replace(
+        request.bounds, loss=request.plain_loss, alpha=request.alpha or 0.0, max_norm=longest
+    )
     risk = predicted_gradient_risk(bounds, request.guarantee, settings, request.problems)
     parameters = {"problems": request.problems, "gradient": settings}
     return ClassifierChoice(mechanism, bounds, risk, parameters)

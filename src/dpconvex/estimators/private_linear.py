@@ -23,6 +23,7 @@ from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import Guarantee
 
+from .cost_warning import warn_of_cost
 from .settings import (
     INVALID_ROWS,
     ignores_invalid,
@@ -211,6 +212,7 @@ class PrivateLinearModel(BaseEstimator):
                 description=f"{type(self).__name__}.fit",
                 neighbors=certificate.neighbors,
             )
+        warn_of_cost(certificate)
         released: list[dict[str, Any]] = [{} for _ in targets]
         coefficients = []
         for objective, record in zip(objectives, released, strict=True):
@@ -292,6 +294,19 @@ def finite_predictions(X: Any, coef: Any, intercept: Any = 0.0) -> NDArray[np.fl
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)
+
+
+def rows_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
+    """Return how a mechanism bounds rows: descents weight them, also where there are no feature bounds."""
+    return row_map.weighted() if mechanism.name == "gradient" else row_map
+
+
+def kept_facts(released: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what a summary says where a fit stayed near a private constant."""
+    share = released.get("kept_share")
+    if share is None or share > 0.9:
+        return []
+    return [("columns", f"{share:.0%} of what was found is kept, the rest could be noise")]
 
 
 def _compact(bound: list[float]) -> Any:

@@ -15,7 +15,7 @@ from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.smoothing import ConvolvedLoss
 
-from .private_linear import Plan, PrivateLinearModel, PublicFacts
+from .private_linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
 from .quantile_plan import QuantileRequest, choose_quantile_mechanism
 from .settings import optional_positive, quantile_level, resolve_kernel
 
@@ -58,7 +58,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.
     mechanism : str or Mechanism, default="auto"
         How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
-        "auto" takes the one of the first three with the smallest predicted risk, from public facts.
+        "auto" takes "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
     invalid_rows : {"error", "ignore"}
         What becomes of a row with NaN or infinity. "error" refuses the data, which is visible and not covered by the
         guarantee; "ignore" counts it as a fixed public record of loss 0.
@@ -179,6 +179,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             own_influence=self.row_norm is not None,
+            weighted_norm=facts.row_map.weighted().max_norm,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         parameters = {**facts.parameters, "quantile": quantile, **chosen.parameters}
@@ -187,16 +188,15 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        return Plan(
-            chosen.mechanism, certificate, facts.row_map, facts.target_shift, facts.target_scale
-        )
+        row_map = rows_for(chosen.mechanism, facts.row_map)
+        return Plan(chosen.mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
         facts = [("quantile", f"{parameters['quantile']:g}")]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
-        return facts
+        return [*facts, *kept_facts(self.released_)]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the fitted conditional quantile.

@@ -35,6 +35,8 @@ class QuantileRequest:
         Fixed by the user, or left to us.
     own_influence : bool
         Whether the user set the influence bound, and with it the scale of the rows.
+    weighted_norm : float or None
+        Largest norm of a row where rows are weighted instead of shortened, without feature bounds.
     """
 
     quantile: float
@@ -44,6 +46,7 @@ class QuantileRequest:
     alpha: float | None
     bandwidth: float | None
     own_influence: bool
+    weighted_norm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ def _gradient(mechanism: Any, request: QuantileRequest) -> Choice:
     predicted = predicted_gradient_excess(
         request.quantile, request.kernel, request.bounds, request.guarantee, settings
     )
-    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    longest = request.weighted_norm or request.bounds.max_norm
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0, max_norm=longest)
     return Choice(mechanism, bounds, request.bandwidth, predicted, {"gradient": settings})
 
 

@@ -80,6 +80,7 @@ def _lengths(placed: Array, lead: int) -> Array:
 def private_coordinates(
     rows: Any,
     n_samples: int,
+    looked_at: int | None,
     fit_intercept: bool,
     max_norm: float,
     floor: float,
@@ -96,6 +97,8 @@ def private_coordinates(
         Mapped rows.
     n_samples : int
         Public number of rows.
+    looked_at : int or None
+        How many of them to look at; None for all. Only where their number is public.
     fit_intercept : bool
         Whether rows start with the constant 1.
     max_norm : float
@@ -111,7 +114,9 @@ def private_coordinates(
     noise : NoiseSource
         Where noise comes from.
     """
-    lead, dimension = int(fit_intercept), rows.dim
+    lead, dimension, everyone = int(fit_intercept), rows.dim, rows
+    if looked_at is not None:  # which rows depends on their public number alone
+        rows, n_samples = rows.subsample(looked_at), looked_at
     most = STRETCH_LIMIT / max(max_norm, 1.0)
     matrix = np.eye(dimension)
     scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
@@ -150,6 +155,8 @@ def private_coordinates(
                 current = Coordinates(matrix, lead, 1.0, moments)
                 break
     measured, typical = length_at(0.5, usual, 4 * usual)
+    if rows is not everyone:
+        measured = everyone.reweighted(current.store_lengths)
     return replace(current, typical=typical), measured
 
 

@@ -34,6 +34,7 @@ _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES = 0.12, 0.02
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
+_LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
 _NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
@@ -81,23 +82,32 @@ class Course:
         Whether coordinates are released; otherwise the rows' own influence bound gives them.
     records : float
         ``n mu / dimension``: records per coefficient that noise leaves.
+    looked_at : int or None
+        How many rows geometry is taken of, where that is not all of them.
     clip : float
         Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
     floor : float
         Eigenvalues are raised to this multiple of the noise's spectral norm.
     trust : float
         Exponent of the second whitening, between 0 and 1.
+    few : float
+        How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
     """
 
     private: bool
     records: float
+    looked_at: int | None = None
     clip: float = 1.0
     floor: float = 0.5
     trust: float = 1.0
+    few: float = 0.0
 
     def __post_init__(self) -> None:
         if type(self.private) is not bool:
             raise ValueError("Whether coordinates are released must be True or False.")
+        if self.looked_at is not None and (type(self.looked_at) is not int or self.looked_at < 1):
+            raise ValueError("The number of rows looked at must be None or a positive integer.")
+        check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
         for name in ("records", "clip", "floor", "trust"):
             value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
@@ -117,6 +127,20 @@ class GradientPlan:
 
     phases: dict[str, Phase]
     course: Course
+
+
+def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
+    """Return the noise of the averaged descent per coordinate of the mean gradient, for a typical row of white length.
+
+    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps.
+    """
+    parts = [
+        plan.phases[name].std(mu) / math.sqrt(plan.phases[name].releases)
+        for name in ("gradients", "constant part")
+        if name in plan.phases
+    ]
+    typical = math.sqrt(bounds.n_features + 1) if plan.course.private else 1.0
+    return math.hypot(*parts) * typical / bounds.n_samples
 
 
 def level_of(loss: Any) -> float:
@@ -165,7 +189,11 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
-    return GradientPlan(phases, Course(True, records, clip, floor, trust))
+    # A part of the rows is a public choice only where their number is public. Small tables are looked at whole.
+    part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
+    whole = bounds.neighbors != "replace_one" or part > 0.98
+    looked_at = None if whole else round(bounds.n_samples * part)
+    return GradientPlan(phases, Course(True, records, looked_at, clip, floor, trust, few))
 
 
 def _geometry_phases(
@@ -198,10 +226,10 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.4 * few, 0.04 + 0.2 * few
+    targets, residuals = 0.04 + 0.6 * few, 0.04 + 0.1 * few
     left -= targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
-    number = _steps(bounds.n_samples, 20, 10) if steps is None else steps
+    number = _steps(bounds.n_samples, 20, 8) if steps is None else steps
     return {
         "octaves": Phase(1, 0.2 * targets, bounds.histogram_sensitivity(), TARGET_BINS),
         "targets": Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1),
@@ -216,7 +244,7 @@ def _margin_phases(
 ) -> dict[str, Phase]:
     """Plan the share of positives, the descent, and the calibration of its margin."""
     labels, margins = 0.02 + 0.5 * few, 0.08 + 0.1 * few
-    number = _steps(bounds.n_samples, 30, 14) if steps is None else steps
+    number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
     count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins
     return {

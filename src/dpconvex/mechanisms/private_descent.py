@@ -34,6 +34,7 @@ from .gradient_plan import (
     SHIFT_STEPS,
     TARGET_BINS,
     Course,
+    GradientPlan,
     level_of,
     normal_height,
 )
@@ -120,7 +121,7 @@ class PrivateDescent:
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
         self.frame, measured = private_coordinates(
-            self.rows, self.n, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.floor,
+            self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.floor,
             self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
         )  # fmt: skip
         self.released["coordinates"] = self.frame.matrix
@@ -146,7 +147,7 @@ class PrivateDescent:
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
         start = found.copy()
-        start[:lead] += shift
+        start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
         curvature = (high - low) * normal_height(level) / scale
         slope = WeightedSlope(self._smoothed(scale))
         return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
@@ -173,7 +174,7 @@ class PrivateDescent:
         way = self._descend(rows, start, phase, slope, rates) - start
         factor = self._signal(way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip))
         factor /= 1 + (wander / _HOPELESS) ** 2
-        self.released.setdefault("kept", {})[phase] = factor
+        self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
         return start + factor * way
 
     def _wander(self, phase: str, progress: float) -> float:
@@ -190,12 +191,20 @@ class PrivateDescent:
         return max(0.0, 1 - expected / max(float(self.frame.moments @ way**2), 1e-300))
 
     def _target(self) -> tuple[float, float]:
-        """Return a private median and scale of the target."""
+        """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
         low, high = self._target_range()
         centre, width = (low + high) / 2, (high - low) / 2
         total, counting = self.rows.sum_targets, (self.terms["targets"]["std"], self.n, self.noise)
         median = private_quantile(
-            total, _target_of, 0.5, centre, 1.2 * width, width, CENTRE_STEPS, 0.82, *counting
+            total,
+            _target_of,
+            self._first_level,
+            centre,
+            1.2 * width,
+            width,
+            CENTRE_STEPS,
+            0.82,
+            *counting,
         )
 
         def size(y: Array, w: Array) -> Array:
@@ -203,7 +212,11 @@ class PrivateDescent:
 
         start = math.log2(width / 4)
         octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
-        return median, _MEDIAN_TO_STD * 2.0 ** min(octave, math.log2(width))
+        return median, min(_MEDIAN_TO_STD * 2.0**octave, width / 2)
+
+    @property
+    def _first_level(self) -> float:
+        return 0.5 + self.plan.few * (level_of(self.loss) - 0.5)
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some, or the public range."""
@@ -213,13 +226,16 @@ class PrivateDescent:
         found = Sketch.release(self.rows.sum_targets, _target_of, edges, self.n, std, self.noise)
         sure = np.flatnonzero(found.counts > 4 * std)
         if not sure.size or found.counts[sure].sum() < 0.5 * self.n:
-            return -1.0, 1.0
-        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
+            self.bracket = (-1.0, 1.0)
+            return self.bracket
+        low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
+        self.bracket = (2 * low - high, 2 * high - low)  # rare targets lie beyond
+        return low, high
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
         theta = self.frame.to_rows(phi)
-        total = self.rows.reweighted(lambda block, w: block @ theta).sum_targets
+        total = self.rows.predicted(theta).sum_targets
         counting = (self.terms["residuals"]["std"], self.n, self.noise)
 
         def size(y: Array, z: Array) -> Array:
@@ -228,11 +244,11 @@ class PrivateDescent:
         start = math.log2(scale / _MEDIAN_TO_STD)
         octave = private_quantile(total, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting)
         found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
+        guess = found * float(ndtri(level) - ndtri(self._first_level))
+        step = 2.5 * found * (1 - self.plan.few)
         shift = private_quantile(
-            total, lambda y, z: y - z, level, found * float(ndtri(level)), 2.5 * found,
-            4 * found,
-            SHIFT_STEPS, 0.85, *counting,
-        )  # fmt: skip
+            total, lambda y, z: y - z, level, guess, step, 4 * found, SHIFT_STEPS, 0.85, *counting
+        )
         return found, shift
 
     def _margins(self, rows: Any) -> Array:
@@ -273,7 +289,7 @@ class PrivateDescent:
         direction = phi.copy()
         direction[:lead] = 0.0
         theta = self.frame.to_rows(direction)
-        margins = self.rows.reweighted(lambda block, w: block @ theta)
+        margins = self.rows.predicted(theta)
         middle, spread = self._margin_range(margins.sum_targets, direction)
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
         inner = middle + spread * edges[1:-1]
@@ -288,6 +304,7 @@ class PrivateDescent:
         intercept, slope = calibration(counts / self.n, std / self.n, edges, share, signal * spread)
         factor = min(slope / spread, _STEEPEST * hope)
         self.released["calibration"] = np.array([intercept, factor])
+        self.released["kept_share"] = signal
         calibrated = factor * direction
         if lead:
             calibrated[0] = intercept - factor * middle
@@ -330,6 +347,26 @@ class PrivateDescent:
             if step >= first_kept:
                 kept += phi
         return kept / (rates.size - first_kept)
+
+
+def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
+    """Return how far noise alone is expected to lead the descent, in units of where it is given up; 0 if never.
+
+    As in the run, with white coordinates and rows of their usual length ``sqrt(1 + n_features)``.
+    """
+    smooth_residual = bounds.loss.kind == "residual" and math.isfinite(bounds.loss.smoothness)
+    if not plan.course.private or smooth_residual:
+        return 0.0
+    margin = bounds.loss.kind == "margin"
+    phase = plan.phases["gradients" if margin else "rough gradients"]
+    progress = min(_PROGRESS, _FASTEST * phase.releases)
+    if not margin:
+        low, high = bounds.loss.slope_range
+        progress = _ROUGH_RATE * phase.releases / ((high - low) * normal_height(0.5))
+    usual = 1 + bounds.n_features
+    noise = progress * phase.std(mu) / bounds.n_samples
+    found = bounds.dimension * usual * noise**2 / (3 * phase.releases)
+    return found / (_MARGIN_HOPELESS if margin else _HOPELESS)
 
 
 def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array:

@@ -23,7 +23,8 @@ class Sigmoid(NamedTuple):
     """A slope that is a constant plus sigmoids, as numbers for compiled loops.
 
     ``c(u) = first + sum_k jumps_k / (1 + exp(-rate (u - knots_k)))`` with u the residual of a target clamped to
-    ``±limit``, or the margin.
+    ``±limit``, or the margin. With ``clip`` above 0 slopes are limited to ``clip`` times the weights, which must be
+    given; otherwise multiplied by them.
     """
 
     residual: bool
@@ -32,6 +33,7 @@ class Sigmoid(NamedTuple):
     first: float
     knots: Array
     jumps: Array
+    clip: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,3 +100,9 @@ class ClippedSlope:
         """Return the clipped slopes of a block."""
         cap = self.loss.lipschitz * w
         return (np.clip(self.loss.gradient(y, z), -cap, cap),)
+
+    @cached_property
+    def sigmoid(self) -> Sigmoid | None:
+        """The same as numbers, or None for a slope of another shape."""
+        plain = WeightedSlope(self.loss).sigmoid
+        return None if plain is None else plain._replace(clip=float(self.loss.lipschitz))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import calibrate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
@@ -75,14 +75,8 @@ def predicted_gradient_risk(
     """Return the predicted excess risk of noisy gradient descent, whose coordinates have unit second moments."""
     mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
     plan = plan_gradient(bounds, mu, settings)
-    noise = math.hypot(
-        *(
-            plan.phases[name].std(mu) / math.sqrt(plan.phases[name].releases)
-            for name in ("gradients", "constant part")
-            if name in plan.phases
-        )
-    )
-    error = bounds.dimension * (noise / (bounds.n_samples * CURVATURE)) ** 2
+    noise = descent_noise(plan, bounds, mu)
+    error = bounds.dimension * (noise / CURVATURE) ** 2
     return _EARLY_STOP * CURVATURE / 2 * error
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from dpconvex.mechanisms.gradient import NARROW, total_mu
-from dpconvex.mechanisms.gradient_plan import plan_gradient
+from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
 from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.guarantees import Guarantee
@@ -44,11 +42,6 @@ def predicted_gradient_excess(
     """
     mu = total_mu(guarantee, "NoisyGradientDescent")
     plan = plan_gradient(bounds, mu, settings)
-    noises = [
-        plan.phases[name].std(mu) / np.sqrt(plan.phases[name].releases)
-        for name in ("gradients", "constant part")
-        if name in plan.phases
-    ]
     bandwidth: Any = settings["bandwidth"]
     if bandwidth is None:
         bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.course.private else NARROW
@@ -57,7 +50,7 @@ def predicted_gradient_excess(
         kernel,
         bandwidth,
         1e-12,
-        float(np.linalg.norm(noises)) / bounds.n_samples,
+        descent_noise(plan, bounds, mu),
         bounds.dimension,
         1.0 if plan.course.private else 1 / 16,
         RESIDUAL_SCALES,
