@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpconvex.mechanisms.symmetric import release_symmetric
-from dpconvex.privacy.calibration import grid_of
+from dpconvex.privacy.calibration import GRID_BITS, grid_of
 from dpconvex.privacy.noise import (
     NoiseSource,
     Words,
@@ -171,7 +171,7 @@ def test_normal_digits_are_the_rounded_numbers_in_full():
 def test_grid_is_public_and_fine(scale):
     grid = grid_of(scale)
     assert math.frexp(grid)[0] == 0.5
-    assert 2.0**22 <= scale / grid < 2.0**23
+    assert 2.0**GRID_BITS <= scale / grid < 2.0 ** (GRID_BITS + 1)
     term = NoiseTerm("gaussian", scale, 1.5 * scale, 9, "sum")
     assert term.rounded_sensitivity == pytest.approx(1.5 * scale + 3 * grid, rel=1e-15)
 
@@ -224,7 +224,7 @@ def test_supports_do_not_depend_on_data(law, sampler):
         released = np.concatenate(
             [NoiseSource(sampler=sampler).add([value], term) for _ in range(100)]
         )
-        assert np.array_equal(released * 2.0**22, np.rint(released * 2.0**22))
+        assert np.array_equal(released * 2.0**GRID_BITS, np.rint(released * 2.0**GRID_BITS))
 
 
 def test_symmetric_matrices_keep_their_shape_and_frobenius_law():
