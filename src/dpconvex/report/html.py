@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.estimators.summary import describe_sampler
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
 from .content import (
@@ -93,6 +94,7 @@ def render_report(model: Any, ledger: Any = None) -> str:
         tradeoff_plot=_tradeoff_plot(guarantee, attack.accuracy),
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
+        sampler=describe_sampler(certificate),
         facts=_facts(certificate),
         settings=_settings(certificate),
         headings=problem_names(model),
