@@ -186,7 +186,7 @@ class DPQuantileBounds(_PaidTransformer):
     Notes
     -----
     Privacy: replace-one; a replaced record moves a count by at most 1. The ``2 d`` quantiles share the budget. Bounds
-    are points of the grid whatever the rows are; draws come from the floating-point sampler. Later steps may use
+    are points of the grid whatever the rows are; draws are exact. Later steps may use
     ``feature_bounds=(-1, 1)``; their budget comes on top.
 
     Examples

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpconvex.privacy.calibration import grid_of
-from dpconvex.privacy.noise import NoiseSource, Words, choose, normal
+from dpconvex.privacy.noise import NoiseSource, Words, choose, digits, normal
 from dpconvex.privacy.noise.laplace import rounded_l2_laplace
 from dpconvex.privacy.noise.normal import rounded_normals
 
@@ -49,6 +49,28 @@ def lag_p_value(draws):
 @pytest.mark.parametrize("ratio", RATIOS)
 def test_small_cells_have_their_probabilities(ratio):
     assert cells_p_value(rounded_normals(Words(), ratio, 1_000_000), ratio) > LEVEL
+
+
+@pytest.mark.parametrize("word_bits", [2, 3, 6])
+def test_ties_everywhere_leave_the_law_as_it_is(word_bits):
+    """With words of a few bits most comparisons are open at first; digits decide, and the law is the same."""
+    ratio, size = 1.375, 30_000
+    bits = iter(np.random.default_rng(word_bits).integers(0, 2**word_bits, 200 * size).tolist())
+    draws = np.empty(size, dtype=np.int64)
+    for index in range(size):
+        sign, whole, fraction = digits.normal(bits.__next__, word_bits)
+        cell = digits.rounded(11, 3, whole, fraction)
+        draws[index] = -cell if sign else cell
+    assert cells_p_value(draws, ratio) > LEVEL
+
+
+def test_ties_taken_for_ordered_are_caught(monkeypatch):
+    def ordered(left, right, sides=1, twice=0):
+        return (sides * left.value << right.bits) < (twice << right.bits) + right.value << left.bits
+
+    monkeypatch.setattr(digits, "is_below", ordered)
+    with pytest.raises(AssertionError):
+        test_ties_everywhere_leave_the_law_as_it_is(2)
 
 
 @pytest.mark.slow
@@ -168,8 +190,23 @@ class Repeating(Words):
         return np.repeat(super().take(-(-count // 2)), 2)[:count]
 
 
+def test_repeated_words_are_refused():
+    """Comparisons of a number with itself stay open for ever."""
+    with pytest.raises(RuntimeError, match="generator repeats itself"):
+        rounded_normals(Repeating(), 4.0, 1_000_000)
+
+
+class Echoing(Words):
+    """A broken generator whose every tenth word is the one before it."""
+
+    def take(self, count):
+        words = super().take(count).copy()
+        words[10::10] = words[9:-1:10]
+        return words
+
+
 def test_a_repeated_word_is_caught():
-    draws = rounded_normals(Repeating(), 4.0, 1_000_000)
+    draws = rounded_normals(Echoing(), 4.0, 1_000_000)
     assert min(cells_p_value(draws, 4.0), lag_p_value(draws)) < LEVEL
 
 
@@ -205,6 +242,6 @@ def test_a_truncated_tail_is_caught(monkeypatch):
     ratio = 2.0**22
     assert beyond_four_p_value(rounded_normals(Words(), ratio, 1_000_000), ratio) > LEVEL
     short = normal._WHOLE_PARTS.copy()
-    short[3:] = 2**63
+    short[3:] = 2**63  # no pick is as large
     monkeypatch.setattr(normal, "_WHOLE_PARTS", short)
     assert beyond_four_p_value(rounded_normals(Words(), ratio, 1_000_000), ratio) < LEVEL

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from dpconvex.mechanisms.symmetric import release_symmetric
-from dpconvex.privacy.calibration import GRID_BITS, grid_of
+from dpconvex.privacy.calibration import _RESERVE, GRID_BITS, grid_of
 from dpconvex.privacy.noise import (
+    FAILURE_PROBABILITY,
     NoiseSource,
     Words,
     choose,
+    digits,
     laplace,
     normal,
     on_grid,
@@ -22,21 +24,54 @@ from dpconvex.privacy.terms import NoiseTerm
 CAP = 2.0**1000
 
 
-def ideal(words, ratio):
-    """Rounded normals by exact rational arithmetic from the same words, and how many words they used."""
+class Interval:
+    """A uniform number by its first words, as rational ends of what it can be."""
+
+    def __init__(self, words, low, width):
+        self.words, self.low, self.width = words, low, width
+
+    def halve(self):
+        self.low += self.width * Fraction(next(self.words), 2**64)
+        self.width /= 2**64
+
+
+def certainly_below(left, right, sides=1, whole=0):
+    """Whether ``sides left < whole + right``; where that is open, the coarser number gets a word of digits."""
+    while True:
+        if sides * (left.low + left.width) <= whole + right.low:
+            return True
+        if sides * left.low >= whole + right.low + right.width:
+            return False
+        (right if right.width > left.width else left).halve()
+
+
+def ideal(words, ratio, limit=10**9):
+    """Rounded normals by exact rational arithmetic from the same words."""
     words, numbers = iter(words), []
     masses = [mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(40)]
     sums = [mpmath.fsum(masses[: k + 1]) / mpmath.fsum(masses) for k in range(40)]
 
     def uniform():
-        return Fraction(next(words), 2**64)
+        return Interval(words, Fraction(next(words), 2**64), Fraction(1, 2**64))
+
+    def whole_part(pick):
+        while True:
+            ends = [
+                mpmath.mpf(e.numerator) / e.denominator for e in (pick.low, pick.low + pick.width)
+            ]
+            k = sum(ends[0] >= s for s in sums)
+            if ends[1] <= sums[k]:
+                return k
+            pick.halve()
 
     def accepted(k, x):
         for _ in range(k + 1):
             last, length = x, 0
             while True:
                 z = uniform()
-                if z >= last or uniform() * (2 * k + 2) >= 2 * k + x:
+                if not certainly_below(z, last) or not certainly_below(
+                    uniform(), x, 2 * k + 2, 2 * k
+                ):
                     break
                 last, length = z, length + 1
             if length % 2:
@@ -44,30 +79,48 @@ def ideal(words, ratio):
         return True
 
     try:
-        while True:
-            pick = next(words)
-            k = sum(mpmath.mpf(pick >> 1) / 2**63 >= s for s in sums)
+        while len(numbers) < limit:
+            first = next(words)
+            pick = Interval(words, Fraction(first >> 1, 2**63), Fraction(1, 2**63))
             x = uniform()
+            k = whole_part(pick)
             if not accepted(k, x):
                 continue
-            low, width = Fraction(ratio) * (k + x), Fraction(ratio) / 2**64
-            while math.floor(low + Fraction(1, 2)) != math.ceil(low + width + Fraction(1, 2)) - 1:
-                low, width = low + width * uniform(), width / 2**64
-            size = math.floor(low + Fraction(1, 2))
-            numbers.append(-size if pick & 1 else size)
+            while True:
+                low, width = Fraction(ratio) * (k + x.low), Fraction(ratio) * x.width
+                size = math.floor(low + Fraction(1, 2))
+                if size == math.ceil(low + width + Fraction(1, 2)) - 1:
+                    break
+                x.halve()
+            numbers.append(-size if first & 1 else size)
     except StopIteration:
-        return numbers
+        pass
+    return numbers
 
 
 def drawn(words, ratio, size):
     """As many of `size` numbers as the words last for."""
     out = np.zeros(size, dtype=np.int64)
     significand, exponent = math.frexp(ratio)
-    filled, used = normal._fill_rounded(
+    filled, used, is_open = normal._fill_rounded(
         np.array(words, dtype=np.uint64), normal._WHOLE_PARTS, np.uint64(int(significand * 2**53)),
         np.uint64(53 - exponent), out, 0,
     )  # fmt: skip
+    assert not is_open
     return out[:filled].tolist(), used
+
+
+class Portions(Words):
+    """Given words, some at a time."""
+
+    def __init__(self, words, most=10**6):
+        self.words, self.most = np.array(words, dtype=np.uint64), most
+
+    def take(self, count):
+        count = min(count, self.most)
+        assert self.words.size
+        taken, self.words = self.words[:count], self.words[count:]
+        return taken
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.9999999999999998, math.pi * 2**22, 2.0**47])
@@ -107,39 +160,93 @@ def test_digits_beyond_the_first_word_decide_where_they_must():
 def test_refills_change_nothing():
     """Words in small portions give the numbers that all at once give: none is dropped or used for two."""
 
-    class Portions(Words):
-        def __init__(self, sizes):
-            self.words, self.sizes = np.random.default_rng(1).bytes(8 * 400_000), sizes
-
-        def take(self, count):
-            count = min(count, self.sizes)
-            taken, self.words = self.words[: 8 * count], self.words[8 * count :]
-            return np.frombuffer(taken, dtype=np.uint64)
-
-    runs = [normal.rounded_normals(Portions(size), 2.0**22, 500) for size in (3, 50, 10**6)]
+    words = np.random.default_rng(1).integers(0, 2**64, 400_000, dtype=np.uint64)
+    runs = [normal.rounded_normals(Portions(words, most), 2.0**22, 500) for most in (3, 50, 10**6)]
     assert np.array_equal(runs[0], runs[1])
     assert np.array_equal(runs[0], runs[2])
 
 
-def test_whole_parts_are_right_to_the_last_of_63_bits():
+def words_with_ties(count, seed):
+    """Words of which many are equal, halves of each other, or edges of whole parts."""
+    rng = np.random.default_rng(seed)
+    few = [*rng.integers(0, 2**63, 6, dtype=np.uint64).tolist(), 0, 1, 2**64 - 1]
+    few += [word // 2 for word in few] + [word // 2 + 1 for word in few[:6]]
+    # (2k + x) / (2k + 2) for k = 1, 2 and small x: dice that leave that comparison open.
+    few += [((2 * k << 64) + x) // (2 * k + 2) for k in (1, 2) for x in few[:4]]
+    few += [2 * edge + bit for edge in normal._WHOLE_PARTS[:4].tolist() for bit in (0, 1)]
+    plain = rng.integers(0, 2**64, count, dtype=np.uint64)
+    return np.where(
+        rng.random(count) < 0.7, rng.choice(np.array(few, dtype=np.uint64), count), plain
+    )
+
+
+@pytest.mark.parametrize("ratio", [1.0, math.pi * 2**22, 2.0**47])
+@pytest.mark.parametrize("most", [5, 10**6])
+def test_ties_are_decided_by_further_digits(ratio, most, monkeypatch):
+    """Word by word as exact arithmetic decides, wherever 64 digits leave a comparison open."""
+    opened, slow = [], digits.normal
+    monkeypatch.setattr(digits, "normal", lambda take: opened.append(1) or slow(take))
+    with mpmath.workdps(200):
+        for seed in range(8):
+            words = words_with_ties(20_000, seed)
+            found = normal.rounded_normals(Portions(words, most), ratio, 150).tolist()
+            assert found == ideal(words.tolist(), ratio, 150)
+    assert len(opened) > 200  # of 1200 numbers
+
+
+@pytest.mark.parametrize("place", ["pick", "last", "die"])
+def test_each_kind_of_tie_is_noticed(place):
+    """One tie each, decided one way and the other by the next word."""
+    edge = int(normal._WHOLE_PARTS[0])
     with mpmath.workdps(60):
-        total = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf])
-        running = mpmath.mpf(0)
-        for k, threshold in enumerate(normal._WHOLE_PARTS.tolist()):
-            running += mpmath.exp(-mpmath.mpf(k * k) / 2)
-            assert abs(threshold - 2**63 * running / total) <= 0.5 + 1e-9
-    assert normal._WHOLE_PARTS[-1] == 2**63
+        exact = mpmath.mpf(2) ** 63 / mpmath.nsum(
+            lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf]
+        )
+        further = int((exact - edge) * 2**64)
+    x = 2**62 + 12345
+    stream, decisions = {
+        "pick": ([2 * edge, x], (further - 1, further + 1)),
+        "last": ([0, x, x], (5, 2**64 - 5)),
+        "die": ([0, x, 7, x // 2], (5, 2**64 - 5)),
+    }[place]
+    tail = np.random.default_rng(1).integers(0, 2**64, 500, dtype=np.uint64).tolist()
+    results = []
+    with mpmath.workdps(100):
+        for decision in decisions:
+            words = [*stream, decision, 2**63, *tail]
+            out = np.zeros(1, dtype=np.int64)
+            filled, used, is_open = normal._fill_rounded(
+                np.array(words, dtype=np.uint64), normal._WHOLE_PARTS, np.uint64(2**52), np.uint64(20), out, 0
+            )  # fmt: skip
+            assert (filled, used, is_open) == (0, 0, True)
+            found = normal.rounded_normals(Portions(words), 2.0**32, 20).tolist()
+            assert found == ideal(words, 2.0**32, 20)
+            results.append(found)
+    assert results[0] != results[1]
 
 
-def test_stated_failure_covers_tables_and_ties():
-    """Rounded thresholds, and 2^-64 for every comparison of two words."""
-    words = np.random.default_rng(2).integers(0, 2**64, 700_000, dtype=np.uint64)
-    numbers, used = drawn(words, 2.0**22, 100_000)
-    per_number = used / len(numbers)
-    assert 5.5 < per_number < 7  # no more words than that, and fewer comparisons than words
-    attempts = 1.41  # sum of exp(-k^2 / 2) over the integral of exp(-x^2 / 2)
-    assert attempts * 14 * 2.0**-64 + per_number * 2.0**-64 < normal.NORMAL_FAILURE
-    assert 3 * normal.NORMAL_FAILURE < 1e-17
+def test_whole_parts_are_right_to_the_last_bit():
+    with mpmath.workdps(150):
+        total = mpmath.fsum(mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(14))
+        for bits in (63, 127, 400):
+            running = mpmath.mpf(0)
+            for k, threshold in enumerate(digits.whole_part_sums(bits)[:-1]):
+                running += mpmath.exp(-mpmath.mpf(k * k) / 2)
+                assert threshold == int(mpmath.floor(2**bits * running / total))
+            assert digits.whole_part_sums(bits)[-1] == 2**bits
+    assert normal._WHOLE_PARTS.tolist() == list(digits.whole_part_sums(63))
+
+
+def test_stated_failure_covers_tails_and_choices():
+    with mpmath.workdps(60):
+        mass = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf])
+        tail = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [14, mpmath.inf]) / mass
+        attempts = mass / mpmath.sqrt(mpmath.pi / 2)
+        assert attempts < 1.41
+        assert attempts * (tail + mpmath.mpf(2) ** -399) < normal.NORMAL_FAILURE
+    assert 3 * normal.NORMAL_FAILURE + 2.0**-140 < FAILURE_PROBABILITY
+    # What calibrations keep in reserve is more, see the comment there.
+    assert (1 + math.exp(20)) * 1e9 * FAILURE_PROBABILITY < (1 - _RESERVE) * 1e-13
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -147,24 +254,52 @@ def test_l2_laplace_follows_exact_arithmetic(size, monkeypatch):
     rng = np.random.default_rng(4)
     ratio = 1.23 * 2**22
     for _ in range(50):
-        digits = [int(z * 2**60) << 68 for z in rng.normal(size=3 * size)]
-        monkeypatch.setattr(normal, "normal_digits", lambda words, count, d=digits: d)
+        z = [int(abs(z) * 2**60) << 132 for z in rng.normal(size=3 * size)]
+        signs = rng.integers(0, 2, 3 * size).tolist()
+        monkeypatch.setattr(normal, "normal_digits", lambda words, count, both=(signs, z): both)
         found = laplace.rounded_l2_laplace(Words(), ratio, size)
         with mpmath.workdps(80):
-            z = [mpmath.mpf(d) / mpmath.mpf(2) ** 128 for d in digits]
+            z = [mpmath.mpf(d) / mpmath.mpf(2) ** 192 for d in z]
             radius = ratio * mpmath.fsum(x * x for x in z[size:]) / 2
             norm = mpmath.sqrt(mpmath.fsum(x * x for x in z[:size]))
-            assert found.tolist() == [int(mpmath.nint(radius * x / norm)) for x in z[:size]]
+            expected = [int(mpmath.nint(radius * x / norm)) for x in z[:size]]
+            assert found.tolist() == [-e if s else e for e, s in zip(expected, signs, strict=False)]
+
+
+def test_l2_laplace_takes_more_digits_where_they_decide(monkeypatch):
+    """In one dimension b = ratio R sign: R just below an edge to 192 digits, and the next word decides."""
+    ratio, cell = 2.0**22, 12345
+    # R = (z1^2 + z2^2) / 2 with z2 = 0, and ratio R = cell + 1/2 between z1 and z1 + 2^-192.
+    square = ((2 * cell + 1) << 2 * 256) // 2**22
+    exact = math.isqrt(square)
+    first, threshold = exact >> 64, exact % 2**64
+    monkeypatch.setattr(
+        normal, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0])
+    )
+    for word, expected in ((threshold - 2, -cell), (threshold + 2, -cell - 1)):
+        words = Portions([5, word, 0, *range(30)])
+        assert laplace.rounded_l2_laplace(words, ratio, 1).tolist() == [expected]
+        assert words.words.size == 30
 
 
 def test_normal_digits_are_the_rounded_numbers_in_full():
-    words = np.random.default_rng(6).integers(0, 2**64, 900, dtype=np.uint64).tolist()
-    out = np.zeros((100, 3), dtype=np.uint64)
-    normal._fill_digits(np.array(words, dtype=np.uint64), normal._WHOLE_PARTS, out, 0)
-    rounded, _ = drawn(words, 2.0**22, 100)
-    for (sign, whole, first), number in zip(out.tolist(), rounded, strict=True):
-        assert abs((1 - 2 * sign) * (whole + first / 2**64) * 2**22 - number) <= 0.5
-    assert all(abs(z) < 8 << 128 for z in normal.normal_digits(Words(), 50))
+    words = np.random.default_rng(6).integers(0, 2**64, 9_000, dtype=np.uint64).tolist()
+    signs, sizes = normal.normal_digits(Portions(words, 40), 100)
+    stream = iter(words)
+    for sign, size in zip(signs, sizes, strict=True):
+        exact_sign, whole, x = digits.normal(stream.__next__)
+        x.extend()
+        x.extend()
+        assert (sign, size) == (exact_sign, (whole << 192) + x.value)
+    # With ties, all digits that were looked at are kept.
+    words = words_with_ties(9_000, 3)
+    signs, sizes = normal.normal_digits(Portions(words), 100)
+    stream = iter(words.tolist())
+    for sign, size in zip(signs, sizes, strict=True):
+        exact_sign, whole, x = digits.normal(stream.__next__)
+        while x.bits < 192:
+            x.extend()
+        assert (sign, size) == (exact_sign, (whole << 192) + (x.value >> (x.bits - 192)))
 
 
 @pytest.mark.parametrize("scale", [2.0**-22, 0.3, 1.0, 1.9999, 2.0, 1e9, 1e-200, 1e200])

@@ -7,7 +7,8 @@ from dpconvex.audit.bounds import (
     epsilon_from_probabilities,
     epsilon_lower_bound,
 )
-from dpconvex.audit.estimator import NeighborPair, audit_estimator, neighbor_pairs
+from dpconvex.audit.estimator import audit_estimator
+from dpconvex.audit.neighbors import NeighborPair, neighbor_pairs
 from dpconvex.audit.result import AuditResult, TradeoffCurve
 from dpconvex.audit.scalar import (
     GaussianRelease,

@@ -21,6 +21,7 @@ from dpconvex.audit.bounds import (
     epsilon_from_probabilities,
 )
 from dpconvex.audit.result import AuditResult, TradeoffCurve
+from dpconvex.audit.statistics import Statistic, custom_statistic, fitted_statistics
 
 Array = NDArray[np.float64]
 Sampler = Callable[[int, np.random.Generator], Any]
@@ -30,6 +31,7 @@ Sampler = Callable[[int, np.random.Generator], Any]
 _PROFILE_DELTAS = np.concatenate([np.logspace(-9.0, -2.0, 15), [0.03, 0.1, 0.2]])
 _THRESHOLDS = 600
 _CAUTION = 2.0
+_ENOUGH = 200_000  # outputs to judge the size of a visible defect by
 
 
 class Claim(Protocol):
@@ -120,7 +122,7 @@ def _select(
                 likely, rare = runs - likely, runs - rare
             # What the evaluation runs would prove if they repeated these frequencies, each moved
             # against us by _CAUTION standard errors: the best of many rare events is luck.
-            likely = np.maximum(likely - _CAUTION * np.sqrt(likely), 0.0)
+            likely = np.maximum(likely - _CAUTION * np.sqrt(likely * (1 - likely / runs)), 0.0)
             rare = np.minimum(rare + _CAUTION * np.sqrt(rare + 1.0), runs)
             scale = evaluation_runs / runs
             # At most all runs, also where the quotient was rounded up.
@@ -178,6 +180,7 @@ def audit(
     rng: np.random.Generator | int | None = None,
     statistic: Callable[[Array], Any] | None = None,
     selection_share: float = 0.2,
+    bits: bool = False,
 ) -> AuditResult:
     """Try to refute a privacy claim by running a mechanism on two neighbouring data sets.
 
@@ -206,10 +209,12 @@ def audit(
         Randomness handed to the samplers.
     statistic : callable, optional
         Maps outputs to one number per run, for instance an exact likelihood ratio. By default
-        vectors are projected on the difference of the means of the selection runs, and both the
-        projection and its distance from the centre are tried.
+        vectors are projected on the difference of the means of the selection runs, and the
+        projection, its distance from the centre and the numbers that differ most are tried.
     selection_share : float, default=0.2
         Share of the runs spent on choosing the event.
+    bits : bool, default=False
+        Whether to attack last binary digits too. Noise that is added in floating point fails, as it should.
 
     Returns
     -------
@@ -253,7 +258,11 @@ def audit(
             "The samplers of audit must return arrays of one shape. "
             f"Got {first.shape} and {second.shape} instead."
         )
-    statistics = _statistics(first, second, statistic)
+    statistics: dict[str, Statistic]
+    if statistic is None:
+        statistics = fitted_statistics(first, second, bits)
+    else:
+        statistics = {"custom": custom_statistic(statistic)}
     event = max(
         (
             _select(name, function(first), function(second), evaluation_runs, error, profile)
@@ -263,8 +272,10 @@ def audit(
     )[1]
 
     function = statistics[event.statistic]
-    first = function(_draw(sample_first, evaluation_runs, generator))
-    second = function(_draw(sample_second, evaluation_runs, generator))
+    outputs = [
+        _draw(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)
+    ]
+    first, second = (function(each) for each in outputs)
     likely, rare = event.hits(first), event.hits(second)
     if not event.likely_first:
         likely, rare = rare, likely
@@ -287,42 +298,42 @@ def audit(
         rare_hits=rare,
         runs=evaluation_runs,
         selection_runs=selection_runs,
+        detectable_noise=_detectable(
+            outputs, next(iter(statistics.values())), evaluation_runs, error, profile
+        ),
         tradeoff=_tradeoff(event, first, second),
     )
 
 
-def _statistics(
-    first: Array, second: Array, statistic: Callable[[Array], Any] | None
-) -> dict[str, Callable[[Array], Array]]:
-    """Functions from outputs to one number per run, fitted on the selection runs."""
-    if statistic is not None:
+def _detectable(
+    outputs: list[Array],
+    statistic: Statistic,
+    evaluation_runs: int,
+    error: float,
+    profile: tuple[Array, Array],
+) -> float | None:
+    """Return the largest factor on the noise at which an audit like this one would most likely refute the claim.
 
-        def custom(outputs: Array) -> Array:
-            values = np.asarray(statistic(outputs), dtype=np.float64)
-            if values.shape != outputs.shape[:1]:
-                raise ValueError(
-                    "The 'statistic' parameter of audit must return one number per run. "
-                    f"Got shape {values.shape} for {outputs.shape[0]} runs instead."
-                )
-            return values
+    Outputs are drawn together around their medians by the factor, as less noise would; the event is then chosen and
+    judged as on selection runs, two standard errors to its disadvantage, and so are the medians: what may be luck is no
+    difference. None if not even outputs without noise would refute it.
+    """
+    first, second = (each[:_ENOUGH] for each in outputs)
+    centre, other = np.median(first, axis=0), np.median(second, axis=0)
+    luck = _CAUTION * np.sqrt(0.5 * np.pi * (first.var(axis=0) + second.var(axis=0)) / len(first))
+    gap = other - centre
+    pairs = (first, centre), (second, centre + np.sign(gap) * np.maximum(np.abs(gap) - luck, 0.0))
 
-        return {"custom": custom}
-    if first.ndim == 1:
+    def refutes(factor: float) -> bool:
+        nearer, farther = (
+            statistic(place + factor * (each - np.median(each, axis=0))) for each, place in pairs
+        )
+        return _select("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
 
-        def projection(outputs: Array) -> Array:
-            return outputs
-    else:
-        gap = first.mean(axis=0) - second.mean(axis=0)
-        length = float(np.linalg.norm(gap))
-        axis = gap / length if length > 0 else np.eye(len(gap))[0]
-
-        def projection(outputs: Array) -> Array:
-            return np.asarray(outputs @ axis, dtype=np.float64)
-
-    centre = float(np.median(np.concatenate([projection(first), projection(second)])))
-
-    def deviation(outputs: Array) -> Array:
-        # A record whose slope follows the sign of the noise shows in both tails at once.
-        return np.abs(projection(outputs) - centre)
-
-    return {"projection": projection, "deviation": deviation}
+    if not refutes(0.0):
+        return None
+    low, high = 0.0, 1.0
+    while high - low > 0.02:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refutes(middle) else (low, middle)
+    return low

@@ -1,83 +1,41 @@
-"""Audit a whole estimator: fit it many times on two tiny neighbouring data sets."""
+"""Audit a whole estimator: fit it many times on two tiny neighbouring data sets, as it is fitted in earnest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.bounds import DEFAULT_CONFIDENCE
+from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
 
 Array = NDArray[np.float64]
 
-
-@dataclass(frozen=True, eq=False)
-class NeighborPair:
-    """Two data sets that differ in one record.
-
-    Attributes
-    ----------
-    name : str
-        What the differing record does.
-    first, second : tuple (X, y)
-        The neighbouring data sets.
-    """
-
-    name: str
-    first: tuple[Array, Array]
-    second: tuple[Array, Array]
+# What estimators and paid transformers give out.
+_RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")
 
 
-def neighbor_pairs(
-    X: ArrayLike, y: ArrayLike, record: ArrayLike, targets: tuple[float, float]
-) -> Iterator[NeighborPair]:
-    """Yield the replace-one pairs in which a calibration is most likely to break.
-
-    Row 0 of (X, y) is replaced, the other rows stay. The pairs are: ``mirror``, the record against
-    its negative at the same target; ``target``, the same record with the target at opposite
-    extremes (the worst case with an intercept; for classifiers a label flip); ``both``, mirror and
-    opposite target together.
-
-    Parameters
-    ----------
-    X, y : array of shape (n, d) and (n,)
-        Base data. Row 0 is the one that is replaced.
-    record : array of shape (d,)
-        Features of the differing record, at the influence bound.
-    targets : tuple of two numbers
-        Target extremes, or the two labels.
-    """
-    X = np.array(X, dtype=np.float64)
-    y = np.array(y)
-    record = np.asarray(record, dtype=np.float64)
-    if X.ndim != 2 or len(X) < 1 or record.shape != X.shape[1:]:
-        raise ValueError(
-            "The 'record' parameter of neighbor_pairs must have one entry per column of X, and X "
-            f"at least one row. Got shapes {record.shape} and {X.shape} instead."
-        )
-    low, high = targets
-
-    def data(features: Array, target: float) -> tuple[Array, Array]:
-        rows, values = X.copy(), y.copy()
-        rows[0], values[0] = features, target
-        return rows, values
-
-    yield NeighborPair("mirror", data(record, high), data(-record, high))
-    yield NeighborPair("target", data(record, high), data(record, low))
-    yield NeighborPair("both", data(record, high), data(-record, low))
+def released_numbers(model: Any) -> Array:
+    """Return every number that a fitted model gives out, coefficients first."""
+    return np.array([x for name in _RELEASED for x in _flat(getattr(model, name, ()))], np.float64)
 
 
-def fitted_outputs(
-    estimator: Any, data: tuple[Any, Any], count: int, rng: np.random.Generator
-) -> Array:
-    """Released coefficients of ``count`` independent fits, shape (count, number of coefficients).
+def _flat(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [x for name in sorted(value) for x in _flat(value[name])]
+    if isinstance(value, (list, tuple)):
+        return [x for part in value for x in _flat(part)]
+    numbers = np.asarray(value)
+    return numbers.ravel().tolist() if numbers.dtype.kind in "biuf" else []
 
-    Every fit is a fresh clone; if the estimator has a ``random_state`` it is drawn from ``rng``.
+
+def fitted_outputs(estimator: Any, data: tuple[Any, Any], count: int) -> Array:
+    """Everything that ``count`` independent fits release, shape (count, numbers per fit).
+
+    Every fit is a fresh clone without a ``random_state``: noise comes from where it comes from in earnest.
     """
     from sklearn.base import clone
 
@@ -86,10 +44,8 @@ def fitted_outputs(
     for _ in range(count):
         copy = clone(estimator)
         if seeded:
-            copy.set_params(random_state=int(rng.integers(2**31 - 1)))
-        copy.fit(*data)
-        released = [np.ravel(copy.coef_), np.ravel(getattr(copy, "intercept_", ()))]
-        outputs.append(np.concatenate(released))
+            copy.set_params(random_state=None)
+        outputs.append(released_numbers(copy.fit(*data)))
     return np.asarray(outputs, dtype=np.float64)
 
 
@@ -105,8 +61,9 @@ def audit_estimator(
 ) -> AuditResult:
     """Try to refute an estimator's certificate by fitting it on two neighbouring data sets.
 
-    The statistic is the projection of ``(coef_, intercept_)`` on the difference of their means,
-    learnt on the selection runs; see :func:`dpconvex.audit.audit` for the bound.
+    Looked at is every released number: coefficients, intercept and ``released_``, together, one by one, and bit by bit
+    where the certificate covers floating point; see :func:`dpconvex.audit.audit` for the statistics and the bound.
+    Fits draw noise as they do in earnest: a ``random_state`` of the estimator is ignored, and no two audits are alike.
 
     Parameters
     ----------
@@ -114,7 +71,7 @@ def audit_estimator(
         An unfitted dpconvex estimator without a ledger: every run is a fit. Give ``alpha`` and
         ``bandwidth`` explicitly, or each fit works out their defaults anew.
     pair : NeighborPair
-        The two data sets, see :func:`neighbor_pairs`.
+        The two data sets, see :func:`neighbor_pairs`; neighbours in the sense of the estimator's certificate.
     runs : int, default=2_000
         Fits per data set. A few thousand catch gross errors (noise several times too small);
         audit the calibrated scalar mechanism for fine ones.
@@ -128,26 +85,26 @@ def audit_estimator(
     AuditResult
         ``passed`` is False if the claim is refuted.
     """
-    generator = np.random.default_rng(rng)
+    from sklearn.base import clone
+
     if getattr(estimator, "ledger", None) is not None:
         raise ValueError(
             "The 'ledger' parameter of the audited estimator must be None, because every run "
             "would be charged. Got a ledger instead. Audit a clone on invented data."
         )
-    if guarantee is None:
-        from sklearn.base import clone
-
-        guarantee = clone(estimator).fit(*pair.first).certificate_
+    certificate = clone(estimator).fit(*pair.first).certificate_
+    check_pair(pair, getattr(certificate, "neighbors", "replace_one"))
 
     def sampler(data: tuple[Any, Any]) -> Sampler:
-        return lambda count, rng: fitted_outputs(estimator, data, count, rng)
+        return lambda count, rng: fitted_outputs(estimator, data, count)
 
     return audit(
         sampler(pair.first),
         sampler(pair.second),
-        guarantee,
+        certificate if guarantee is None else guarantee,
         runs,
         delta=delta,
         confidence=confidence,
-        rng=generator,
+        rng=rng,
+        bits=getattr(certificate, "failure_probability", None) is not None,
     )

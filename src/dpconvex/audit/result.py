@@ -44,8 +44,8 @@ class AuditResult:
     confidence : float
         Probability that the lower bound is right, whatever the mechanism.
     statistic : str
-        ``"projection"``, ``"deviation"`` (distance of the projection from its centre) or
-        ``"custom"``.
+        ``"projection"``, ``"deviation"`` (distance of the projection from its centre), ``"number 3"`` (the fourth
+        number of the output alone), ``"last bit of number 3"`` or ``"custom"``.
     threshold : float
         The event is ``statistic > threshold`` or ``statistic <= threshold``.
     direction : str
@@ -58,6 +58,9 @@ class AuditResult:
         Evaluation runs per data set, which the bound rests on.
     selection_runs : int
         Runs per data set spent on choosing the event.
+    detectable_noise : float or None
+        What size of defect this run could have seen: noise below this share of what is stated would most likely have
+        been refuted. 0 means missing noise only, None that not even this is certain.
     tradeoff : TradeoffCurve
         Errors of all thresholds of the chosen statistic and direction.
     """
@@ -75,6 +78,7 @@ class AuditResult:
     rare_hits: int
     runs: int
     selection_runs: int
+    detectable_noise: float | None
     tradeoff: TradeoffCurve = field(repr=False, compare=False)
 
     def summary(self) -> str:
@@ -90,7 +94,16 @@ class AuditResult:
             f"  seen                 {self.likely_hits} times on the {self.likely} data set, "
             f"{self.rare_hits} on the {other}",
             f"  runs per data set    {self.runs} counted, {self.selection_runs} for selection",
+            f"  would have caught    {self.would_have_caught()}",
         ]
         return "\n".join(lines)
 
     __str__ = summary
+
+    def would_have_caught(self) -> str:
+        """Return in words what size of defect this run could have seen."""
+        if self.detectable_noise is None:
+            return "no defect for certain: more runs see more"
+        if self.detectable_noise < 0.01:
+            return "missing noise only"
+        return f"noise below {self.detectable_noise:.2g} of what is stated"

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dpconvex.estimators.summary import describe_noise, shown, shown_names
+from dpconvex.estimators.summary import describe_noise, describe_sampler, shown, shown_names
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 
@@ -88,7 +88,7 @@ def certificate_table(certificate: Certificate) -> Table:
         ("public facts", _facts(bounds)),
     ]
     rows += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
-    rows.append(("sampler", certificate.sampler))
+    rows.append(("sampler", describe_sampler(certificate)))
     if "invalid_rows" in certificate.parameters:
         rows.append(("invalid rows", certificate.parameters["invalid_rows"]))
     for label, text in rows:

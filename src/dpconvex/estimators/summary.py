@@ -7,9 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.terms import NoiseTerm
 
-__all__ = ["Summary", "cut", "describe_noise", "shown", "shown_names", "summary_text"]
+__all__ = [
+    "Summary",
+    "cut",
+    "describe_noise",
+    "describe_sampler",
+    "shown",
+    "shown_names",
+    "summary_text",
+]
 
 WIDTH = 48  # of a name
 
@@ -50,6 +59,14 @@ def describe_noise(name: str, term: NoiseTerm) -> str:
     return f"{name}: {term.distribution}, {size} {term.scale:.4g} per coordinate of the {term.added_to}{times}"
 
 
+def describe_sampler(certificate: Certificate) -> str:
+    """Return in words how noise was drawn, and what of floating point the guarantee covers."""
+    failure = certificate.failure_probability
+    if failure is None:
+        return f"{certificate.sampler}; floating point not covered"
+    return f"{certificate.sampler}; on public grids, to the last bit but for a probability of {failure:.0e}"
+
+
 def summary_text(model: Any) -> str:
     """Return the summary of a fitted linear model."""
     certificate = model.certificate_
@@ -66,7 +83,7 @@ def summary_text(model: Any) -> str:
         ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
         *model._summary_facts(),
         *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
-        ("sampler", certificate.sampler),
+        ("sampler", describe_sampler(certificate)),
     ]
     width = 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]

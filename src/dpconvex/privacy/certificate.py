@@ -20,7 +20,7 @@ import numpy as np
 
 from .bounds import Bounds, bounds_from_dict
 from .guarantees import GaussianDP, Guarantee, for_group, guarantee_from_dict
-from .noise import EXACT, SEEDED
+from .noise import EXACT, FAILURE_PROBABILITY, SEEDED
 from .terms import NoiseTerm, follows
 
 FORMAT = "dpconvex-certificate-2"
@@ -208,6 +208,25 @@ class Certificate:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at which (epsilon, delta)-DP follows."""
         return self.guarantee.delta(epsilon)
+
+    @property
+    def failure_probability(self) -> float | None:
+        """How far the drawn noise is from its ideal law at most; None where noise is drawn in floating point.
+
+        ``FAILURE_PROBABILITY`` for each of ``sum problems releases dimension`` numbers. The guarantee holds but for an
+        event of this probability; the reserve of calibrations covers what it adds to a delta (see
+        :mod:`dpconvex.privacy.noise.gate`).
+
+        Examples
+        --------
+        >>> from dpconvex import DPLogisticRegression
+        >>> DPLogisticRegression(epsilon=1.0, delta=1e-6).certify(1000, 3).failure_probability < 1e-35
+        True
+        """
+        if any(not term.grid for term in self.noise.values()):
+            return None
+        numbers = sum(term.releases * term.dimension for term in self.noise.values())
+        return self.problems * numbers * FAILURE_PROBABILITY
 
     def for_group(self, size: int) -> Guarantee:
         """Return what is promised to ``size`` records together, by the sharpest bound that the noise proves.

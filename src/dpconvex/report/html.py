@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.estimators.summary import describe_sampler
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
@@ -95,6 +96,7 @@ def render_report(model: Any, ledger: Any = None) -> str:
         groups=_groups(certificate),
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
+        sampler=describe_sampler(certificate),
         facts=_facts(certificate),
         settings=_settings(certificate),
         headings=problem_names(model),

@@ -5,9 +5,10 @@ exactly from the normal distribution, 2016, algorithm N). ``|Z| = k + x``: k has
 ``exp(-k^2 / 2)``, x is uniform on [0, 1) and accepted with probability ``exp(-x (2k + x) / 2)``, which is decided by
 comparing uniform numbers with each other. No exponential function, no rounding error.
 
-One word is the first 64 binary digits of a uniform number. Two words that must be compared and are equal would need
-further digits; they are treated as ordered. Per number this happens with probability below 4e-19, and k is drawn from
-a table that is rounded to 2^-63, which adds less than 1e-18: together less than 2e-18, `NORMAL_FAILURE`.
+One word is the first 64 binary digits of a uniform number. Where they leave a comparison open (two equal words, a pick
+at the edge of a whole part), the kernel stops and :mod:`~dpconvex.privacy.noise.digits` finishes that number with as
+many digits as it takes. What is left is the tail: a whole part above 13 has probability below 2e-43 per attempt, and
+there are 1.41 attempts per number, so that `NORMAL_FAILURE` bounds the distance from the ideal law.
 
 The product of the scale and Z is rounded to the nearest integer by integer arithmetic, with as many further words of x
 as it takes: no error there. Imported lazily, because importing numba takes half a second.
@@ -16,19 +17,19 @@ as it takes: no error there. Imported lazily, because importing numba takes half
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
-from itertools import accumulate
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from . import digits
 from .words import Words
 
 __all__ = ["NORMAL_FAILURE", "normal_digits", "rounded_normals"]
 
-NORMAL_FAILURE = 2e-18
+NORMAL_FAILURE = 1e-42
 
 # Numbers that are drawn in one call of the kernel, and words to begin with for each: 6.2 are used on average.
 _CHUNK = 1 << 14
@@ -39,23 +40,19 @@ _HALF_WORD = np.uint64(32)
 _LOW_HALF = np.uint64(2**32 - 1)
 
 
-def _whole_parts() -> NDArray[np.uint64]:
-    """Return ``2^63 P(whole part of |Z| proposed <= k)`` for k = 0, 1, ..., 13.
+# Words of digits after the point that an unrounded normal begins with.
+_DIGITS = 3
 
-    The mass of what is left out, ``sum exp(-k^2 / 2)`` over k > 13, is below 1e-42.
-    """
-    with localcontext() as context:
-        context.prec = 60
-        sums = list(accumulate((-Decimal(k * k) / 2).exp() for k in range(14)))
-        return np.array([int((s / sums[-1] * 2**63).to_integral_value()) for s in sums], np.uint64)
+# A pick of 63 bits that equals an entry is open; the last one is 2^63, which no pick is.
+_WHOLE_PARTS = np.array(digits.whole_part_sums(63), dtype=np.uint64)
 
-
-_WHOLE_PARTS = _whole_parts()
+# Instead of a place among the words: there are too few, or digits beyond the first word decide.
+_SHORT, _OPEN = -1, -2
 
 
 @numba.njit(nogil=True, cache=True)
 def _accept(words: Any, at: int, whole: Any, fraction: Any) -> Any:
-    """Return whether ``x = fraction`` is accepted and the next unused word, or -1 if words ran out.
+    """Return whether ``x = fraction`` is accepted and the next unused word, or why there is no answer.
 
     Each of k + 1 rounds succeeds with probability ``exp(-x (2k + x) / (2k + 2))`` (algorithm B): a sequence of uniform
     numbers below x is continued as long as it falls and, each time, a number below ``(2k + x) / (2k + 2)`` is drawn;
@@ -68,20 +65,27 @@ def _accept(words: Any, at: int, whole: Any, fraction: Any) -> Any:
         even = True
         while True:
             if at >= words.size:
-                return False, -1
+                return False, _SHORT
             drawn = words[at]
             at += 1
             if drawn >= last:
+                if drawn == last:
+                    return False, _OPEN
                 break
             if at >= words.size:
-                return False, -1
+                return False, _SHORT
             die = words[at]
             at += 1
             # die * sides < 2k * 2^64 + fraction, in two words.
             high = (
                 (die >> _HALF_WORD) * sides + (((die & _LOW_HALF) * sides) >> _HALF_WORD)
             ) >> _HALF_WORD
-            if high > twice or (high == twice and die * sides >= fraction):
+            low = die * sides
+            # Further digits of the die add less than its sides, those of x less than 1. (The high words may differ:
+            # then this is an open case too many, which costs a little time.)
+            if fraction - low < sides:
+                return False, _OPEN
+            if high > twice or (high == twice and low >= fraction):
                 break
             last = drawn
             even = not even
@@ -92,21 +96,23 @@ def _accept(words: Any, at: int, whole: Any, fraction: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def _draw(words: Any, at: int, whole_parts: Any) -> Any:
-    """Return sign bit, whole part and first 64 digits of a normal, and the next unused word or -1."""
+    """Return sign bit, whole part and first 64 digits of a normal, and the next unused word or why there is none."""
     while at + 2 <= words.size:
         sign = words[at] & _ONE
         pick = words[at] >> _ONE
         fraction = words[at + 1]
         at += 2
         whole = 0
-        while pick >= whole_parts[whole]:
+        while pick > whole_parts[whole]:
             whole += 1
+        if pick == whole_parts[whole]:
+            return _ZERO, _ZERO, _ZERO, _OPEN
         accepted, at = _accept(words, at, np.uint64(whole), fraction)
         if at < 0:
-            break
+            return _ZERO, _ZERO, _ZERO, at
         if accepted:
             return sign, np.uint64(whole), fraction, at
-    return _ZERO, _ZERO, _ZERO, -1
+    return _ZERO, _ZERO, _ZERO, _SHORT
 
 
 @numba.njit(nogil=True, cache=True)
@@ -127,15 +133,16 @@ def _fill_rounded(
 ) -> Any:
     """Fill ``out[first:]`` with ``round(mantissa 2^-drop Z)`` as far as words last.
 
-    Returns how much of `out` is filled, and how many words that took; the words of an unfinished number are not
-    counted: they must be offered again, with others behind them, or numbers that take many words would be rarer.
+    Returns how much of `out` is filled, how many words that took, and whether the next number is open; the words of an
+    unfinished number are not counted: they must be offered again, with others behind them, or numbers that take many
+    words would be rarer.
     """
     used = 0
     ones = (_ONE << drop) - _ONE
     for index in range(first, out.size):
         sign, whole, fraction, at = _draw(words, used, whole_parts)
         if at < 0:
-            return index, used
+            return index, used, at == _OPEN
         high, low = _product(mantissa, fraction)
         high += mantissa * whole + ((_ONE << drop) >> _ONE)
         rounded = high >> drop
@@ -145,7 +152,7 @@ def _fill_rounded(
         if high & ones == ones and low != _ZERO:
             while left < mantissa:
                 if at >= words.size:
-                    return index, used
+                    return index, used, False
                 high, low = _product(mantissa, words[at])
                 at += 1
                 if high >= left:
@@ -158,33 +165,56 @@ def _fill_rounded(
                 left = _ZERO - low
         out[index] = -np.int64(rounded) if sign else np.int64(rounded)
         used = at
-    return out.size, used
+    return out.size, used, False
 
 
 @numba.njit(nogil=True, cache=True)
 def _fill_digits(words: Any, whole_parts: Any, out: Any, first: int) -> Any:
-    """Fill ``out[first:]`` with sign, whole part and first word of digits, as `_fill_rounded` does."""
+    """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded` does."""
     used = 0
     for index in range(first, out.shape[0]):
         sign, whole, fraction, at = _draw(words, used, whole_parts)
         if at < 0:
-            return index, used
+            return index, used, at == _OPEN
+        # Digits beyond the first word were not touched when x was accepted: they are new words.
+        more = out.shape[1] - 3
+        if at + more > words.size:
+            return index, used, False
         out[index, 0], out[index, 1], out[index, 2] = sign, whole, fraction
-        used = at
-    return out.shape[0], used
+        out[index, 3:] = words[at : at + more]
+        used = at + more
+    return out.shape[0], used, False
 
 
-def _fill(words: Words, out: NDArray[Any], kernel: Any) -> None:
-    """Fill `out` with a kernel, fetching words until it is full."""
+class _Replay:
+    """Words that were offered to the kernel, one by one, and new ones behind them."""
+
+    def __init__(self, words: Words, offered: NDArray[np.uint64]) -> None:
+        self.words, self.offered, self.used = words, offered, 0
+
+    def take(self) -> int:
+        if self.used == self.offered.size:
+            self.offered, self.used = self.words.take(64), 0
+        self.used += 1
+        return int(self.offered[self.used - 1])
+
+
+def _fill(words: Words, out: NDArray[Any], kernel: Any, finish: Callable[..., Any]) -> None:
+    """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
     for start in range(0, len(out), _CHUNK):
         part = out[start : start + _CHUNK]
         offered, filled = words.take(_WORDS * len(part) + 64), 0
         while True:
-            filled, used = kernel(offered, part, filled)
+            filled, used, is_open = kernel(offered, part, filled)
             if filled == len(part):
                 break
-            more = words.take(_WORDS * (len(part) - filled) + 64)
-            offered = np.concatenate([offered[used:], more])
+            if is_open:
+                replay = _Replay(words, offered[used:])
+                part[filled] = finish(*digits.normal(replay.take))
+                filled, offered = filled + 1, replay.offered[replay.used :]
+            else:
+                more = words.take(_WORDS * (len(part) - filled) + 64)
+                offered = np.concatenate([offered[used:], more])
 
 
 def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
@@ -202,29 +232,37 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
     significand, exponent = math.frexp(ratio)
     mantissa, drop = np.uint64(int(significand * 2.0**53)), np.uint64(53 - exponent)
     out = np.empty(size, dtype=np.int64)
-    _fill(
-        words,
-        out,
-        lambda offered, part, first: _fill_rounded(
-            offered, _WHOLE_PARTS, mantissa, drop, part, first
-        ),
-    )
+
+    def kernel(offered: NDArray[np.uint64], part: NDArray[np.int64], first: int) -> Any:
+        return _fill_rounded(offered, _WHOLE_PARTS, mantissa, drop, part, first)
+
+    def finish(sign: int, whole: int, fraction: digits.Uniform) -> int:
+        size_of = digits.rounded(int(mantissa), int(drop), whole, fraction)
+        return -size_of if sign else size_of
+
+    _fill(words, out, kernel, finish)
     return out
 
 
-def normal_digits(words: Words, size: int) -> list[int]:
-    """Return ``trunc(2^128 Z)`` for independent ideal normals Z.
+def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
+    """Return sign bits and ``trunc(2^192 |Z|)`` of independent ideal normals Z; further digits are new words."""
+    drawn = np.empty((size, 2 + _DIGITS), dtype=np.uint64)
 
-    Digits beyond the first word are not touched when x is accepted: they are new words.
-    """
-    drawn = np.empty((size, 3), dtype=np.uint64)
-    _fill(
-        words,
-        drawn,
-        lambda offered, part, first: _fill_digits(offered, _WHOLE_PARTS, part, first),
-    )
-    digits = zip(drawn.tolist(), words.take(size).tolist(), strict=True)
-    return [
-        (1 - 2 * sign) * ((whole << 128) + (first << 64) + second)
-        for (sign, whole, first), second in digits
-    ]
+    def kernel(offered: NDArray[np.uint64], part: NDArray[np.uint64], first: int) -> Any:
+        return _fill_digits(offered, _WHOLE_PARTS, part, first)
+
+    def finish(sign: int, whole: int, fraction: digits.Uniform) -> list[int]:
+        while fraction.bits < 64 * _DIGITS:
+            fraction.extend()
+        # Comparisons that are open after so many digits are rarer than 1e-55: what is known beyond them is dropped.
+        kept = fraction.value >> (fraction.bits - 64 * _DIGITS)
+        return [sign, whole, *((kept >> 64 * place) % 2**64 for place in reversed(range(_DIGITS)))]
+
+    _fill(words, drawn, kernel, finish)
+    signs, sizes = [], []
+    for sign, size_of, *parts in drawn.tolist():
+        for part in parts:
+            size_of = (size_of << 64) + part
+        signs.append(sign)
+        sizes.append(size_of)
+    return signs, sizes

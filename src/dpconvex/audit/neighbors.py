@@ -1,0 +1,110 @@
+"""Neighbouring data sets to attack, for each relation that a certificate can state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborPair:
+    """Two data sets that differ in one record.
+
+    Attributes
+    ----------
+    name : str
+        What the differing record does.
+    first, second : tuple (X, y)
+        The neighbouring data sets.
+    """
+
+    name: str
+    first: tuple[Array, Array]
+    second: tuple[Array, Array]
+
+
+def neighbor_pairs(
+    X: ArrayLike,
+    y: ArrayLike,
+    record: ArrayLike,
+    targets: tuple[float, float],
+    relation: str = "replace_one",
+) -> Iterator[NeighborPair]:
+    """Yield the pairs in which a calibration is most likely to break.
+
+    Row 0 of (X, y) is the differing record, the other rows stay. Where it is replaced, the pairs are: ``mirror``, the
+    record against its negative at the same target; ``target``, the same record with the target at opposite extremes
+    (the worst case with an intercept; for classifiers a label flip); ``both``, mirror and opposite target together.
+    Where labels stay, it is mirrored at either label; where records come and go, it is there or not.
+
+    Parameters
+    ----------
+    X, y : array of shape (n, d) and (n,)
+        Base data. Row 0 is the one that differs.
+    record : array of shape (d,)
+        Features of the differing record, at the influence bound.
+    targets : tuple of two numbers
+        Target extremes, or the two labels.
+    relation : {"replace_one", "replace_one_keeping_label", "add_or_remove_one"}
+        What a certificate's ``neighbors`` states.
+    """
+    X = np.array(X, dtype=np.float64)
+    y = np.array(y)
+    record = np.asarray(record, dtype=np.float64)
+    if X.ndim != 2 or len(X) < 1 or record.shape != X.shape[1:]:
+        raise ValueError(
+            "The 'record' parameter of neighbor_pairs must have one entry per column of X, and X "
+            f"at least one row. Got shapes {record.shape} and {X.shape} instead."
+        )
+    low, high = targets
+
+    def data(features: Array, target: float) -> tuple[Array, Array]:
+        rows, values = X.copy(), y.copy()
+        rows[0], values[0] = features, target
+        return rows, values
+
+    if relation == "replace_one":
+        yield NeighborPair("mirror", data(record, high), data(-record, high))
+        yield NeighborPair("target", data(record, high), data(record, low))
+        yield NeighborPair("both", data(record, high), data(-record, low))
+    elif relation == "replace_one_keeping_label":
+        yield NeighborPair("mirror, high", data(record, high), data(-record, high))
+        yield NeighborPair("mirror, low", data(record, low), data(-record, low))
+    elif relation == "add_or_remove_one":
+        for name, target in (("high", high), ("low", low)):
+            rows, values = data(record, target)
+            yield NeighborPair(f"presence, {name}", (rows, values), (rows[1:], values[1:]))
+    else:
+        raise ValueError(
+            "The 'relation' parameter of neighbor_pairs must be 'replace_one', 'replace_one_keeping_label' or "
+            f"'add_or_remove_one'. Got {relation!r} instead."
+        )
+
+
+def check_pair(pair: NeighborPair, relation: str) -> None:
+    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made."""
+    first, second = (_records(*data) for data in (pair.first, pair.second))
+    gone, come = list((first - second).elements()), list((second - first).elements())
+    if relation == "add_or_remove_one":
+        neighbours = len(gone) + len(come) <= 1
+    else:
+        neighbours = len(gone) == len(come) <= 1
+        if relation == "replace_one_keeping_label":
+            neighbours = neighbours and [label for _, label in gone] == [y for _, y in come]
+    if not neighbours:
+        raise ValueError(
+            f"The pair {pair.name!r} must be two neighbouring data sets in the sense of the claim, {relation!r}. Got "
+            f"{len(gone)} records that only the first has and {len(come)} that only the second has, or another label."
+        )
+
+
+def _records(X: Any, y: Any) -> Counter[tuple[bytes, bytes]]:
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
+    return Counter((row.tobytes(), target.tobytes()) for row, target in zip(X, y, strict=True))
