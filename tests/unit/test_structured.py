@@ -226,7 +226,7 @@ def test_descent_spends_exactly_mu():
         certificate = StructuredGradientDescent(steps=49).certify(bounds, GaussianDP(0.7))
         term = certificate.noise["gradients"]
         spent = np.sqrt(term["releases"]) * records * bounds.lipschitz / term["std"]
-        assert spent == pytest.approx(0.7)
+        assert 0.7 * (1 - 1e-5) < spent <= 0.7  # the rest pays for rounding to the grid
     with pytest.raises(ValueError, match="GaussianDP and ApproxDP"):
         StructuredGradientDescent().certify(bounds, PureDP(1.0))
     with pytest.raises(ValueError, match="'steps'"):
