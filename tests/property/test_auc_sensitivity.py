@@ -242,8 +242,9 @@ def test_found_row_lengths_keep_to_their_sensitivity(monkeypatch):
     ratio = 2 * math.log1p(bounds.curvature_ratio / 2)
     spent = 6 / noise["lengths"]["scale"]
     spent += bounds.gradient_sensitivity / noise["objective"]["scale"] + ratio
-    spent += 2 * certificate.solver_tolerance / bounds.alpha / noise["release"]["scale"]
-    assert spent == pytest.approx(1.0, abs=1e-3)
+    assert noise["release"].sensitivity >= 2 * certificate.solver_tolerance / bounds.alpha
+    spent += noise["release"].sensitivity / noise["release"].scale
+    assert spent == pytest.approx(1.0, abs=1e-4)
     assert spent <= 1.0  # the rest pays for rounding to the grid
 
 

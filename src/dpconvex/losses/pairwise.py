@@ -206,7 +206,7 @@ class PairHinge(_PieceLoss):
     width: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.width != 0:
+        if self.width != 0 or isinstance(self.width, bool):
             positive_number(self.width, "width", "PairHinge", "Use 0 for the hinge itself.")
 
     @property

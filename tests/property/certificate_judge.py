@@ -1,0 +1,541 @@
+"""An independent judge of certificates: does the noise that a file states suffice for what it claims?
+
+It reads plain JSON and recomputes sensitivities, curvatures and privacy profiles from the formulas of the theory, with
+other code than the library's: no bounds, provers, profiles or losses of dpconvex are used. It errs on the lenient
+side by 1e-6, so what it refuses is refuted.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from loss_judge import Contradiction, Facts, count, number, pair, pointwise, require, vector
+from scipy import integrate, special, stats
+
+SLACK = 1 + 1e-6
+SEARCH = 6
+RELATIONS = ("replace_one", "add_or_remove_one")
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Profile of N(0, 1) against N(mu, 1)."""
+    if mu == 0:
+        return 0.0
+    first = float(special.log_ndtr(mu / 2 - epsilon / mu))
+    second = epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))
+    if first == -math.inf:
+        return 0.0
+    return max(0.0, math.exp(first) * -math.expm1(min(0.0, second - first)))
+
+
+class Judge:
+    """Everything that the judge derives from one file."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        self.tree, self.facts = tree, tree["bounds"]
+        self.kind, self.mechanism = self.facts["kind"], tree["mechanism"]
+        self.parameters, self.noise = tree["parameters"], tree["noise"]
+        self.n, self.d = count(self.facts["n_samples"]), count(self.facts["n_features"])
+        self.alpha = number(self.facts["alpha"], closed=True)
+        self.neighbors = self.facts["neighbors"]
+        require(self.neighbors in RELATIONS, "relation")
+        self.records = 2 if self.neighbors == "replace_one" else 1
+        kept = self.facts.get("label_private", True)
+        relation = self.neighbors if kept else "replace_one_keeping_label"
+        require(tree["neighbors"] == relation, "relation of the promise")
+        classes = self.parameters.get("n_classes", 2)
+        self.problems = self.parameters.get("problems", 1)
+        require(count(classes) >= 2 and count(self.problems) >= 1, "classes")
+        require(self.problems == (1 if classes == 2 else classes), "problems")
+        getattr(self, f"_read_{self.kind}")()
+
+    # Facts of one record: L, beta, dimension, sensitivity of a gradient sum, rank.
+
+    def _row(self) -> None:
+        self.c = self.facts["fit_intercept"]
+        require(type(self.c) is bool, "fit_intercept")
+        self.loss = pointwise(self.facts["loss"])
+        self.U, self.X = number(self.facts["row_norm"]), number(self.facts["max_norm"])
+        self.size = self.d + self.c
+        self.row = math.hypot(self.c, min(self.U, self.X))
+        self.rank = 1
+
+    def _factor(self, reach: float = 0.0) -> float:
+        """``sup w (c + (||x|| + reach)^2)``, numerically over the lengths of rows."""
+        lengths = np.append(np.linspace(0, self.X, 2001), min(self.U, self.X))
+        weights = np.minimum(1, self.U / np.maximum(lengths, 1e-300))
+        return float(np.max(weights * (self.c + (lengths + reach) ** 2)))
+
+    def _read_LinearBounds(self) -> None:
+        self._row()
+        self.L = self.loss.slope * self.row
+        self.beta = self.loss.curvature * self._factor()
+        self.moved = self.records * self.L
+
+    def _read_RobustBounds(self) -> None:
+        self._row()
+        loss, radius = self.loss, number(self.facts["radius"], closed=True)
+        require(loss.kind == "margin" and loss.high <= 0, "a loss that never increases")
+        width, norm, cost = number(self.facts["width"]), self.facts["norm"], self.facts["cost"]
+        require(norm in ("l2", "linf"), "norm")
+        if cost is None:
+            reach = radius * (math.sqrt(self.d) if norm == "linf" else 1.0)
+            bend = loss.slope * radius / width
+            self.beta = loss.curvature * self._factor(reach) + bend
+        else:
+            require(self.neighbors == "replace_one" and norm == "l2", "with a cost")
+            ball = math.sqrt(2 * loss.value(0.0) / self.alpha)
+            require(number(cost) * SLACK >= 2 * loss.curvature * ball**2, "a concave inner problem")
+            reach = loss.slope * ball / cost
+            self.beta = 2 * loss.curvature * self._factor(2 * reach) + loss.slope**2 / cost
+            require(self.mechanism == "output", "slopes are known where minimisers lie only")
+        self.L = loss.slope * math.hypot(self.c, min(self.U, self.X) + reach)
+        self.moved = self.records * self.L
+        if self.neighbors == "replace_one" and cost is None:
+            uneven = (1 - min(1.0, self.U / self.X)) * reach
+            self.moved = min(self.moved, max(self.L, loss.slope * (2 * self.row + uneven)))
+        self.rank = self.size if radius > 0 or cost is not None else 1
+
+    def _read_TiltedBounds(self) -> None:
+        self._row()
+        require(self.neighbors == "replace_one" and self.mechanism == "output", "tilted")
+        loss, tilt = self.loss, number(self.facts["tilt"], closed=True)
+        self.L = loss.slope * self.row
+        self.beta = math.nan
+
+        def value(y: float, z: float) -> float:
+            return loss.value(y - z if loss.kind == "residual" else y * z)
+
+        start = max(value(1.0, 0.0), value(-1.0, 0.0))
+        ball = min(self.L / self.alpha, math.sqrt(2 * start / self.alpha))
+        wall = self.facts["coef_bound"]
+        if wall is not None and ball > number(wall):
+            steep = 100 * self.L / wall
+            ball = min(ball, (self.L + steep * wall) / (self.alpha + steep))
+        if self.X > self.U:
+            spread = start + self.L * ball
+        else:
+            margin = math.hypot(self.c, self.X) * ball
+            ends = [value(y, z) for y in (1.0, -1.0) for z in (margin, -margin)]
+            falls = loss.kind == "margin" and loss.high <= 0
+            spread = max(ends) - (min(ends) if falls else 0.0)
+        weight = 1 / (1 + (self.n - 1) * math.exp(-min(745.0, tilt * spread)))
+        self.minimiser = min(2 * self.L / self.alpha * weight, 2 * ball)
+
+    def _read_PairwiseBounds(self) -> None:
+        self.loss, self.size = pair(self.facts["loss"]), self.d
+        require(self.neighbors == "replace_one", "pairs")
+        require(type(self.facts["label_private"]) is bool, "label_private")
+        widest = 2 * number(self.facts["row_norm"])
+        given = self.facts["diameter"]
+        self.D = widest if given is None else min(number(given), widest)
+        plus, minus = (count(self.facts[name]) for name in ("min_positive", "min_negative"))
+        if self.facts["label_private"]:
+            options = 2 / plus, 2 / minus, 1 / plus + 2 / (minus + 1), 1 / minus + 2 / (plus + 1)
+            self.share = max(options)
+        else:
+            self.share = (1 if self.loss.monotone else 2) * max(1 / plus, 1 / minus)
+        slope = self.loss.slope
+        if self.loss.quadratic and self.mechanism == "output":
+            slope = 2 * (1 + self.D * math.sqrt(2 / self.alpha))  # on the ball of minimisers
+        self.L = slope * self.D
+        self.gamma = self.L * self.share
+        self.beta = self.loss.curvature * self.D**2
+        self.trace = self.beta * (1 / plus + 1 / minus)
+        self.moved = self.n * self.gamma
+
+    def _read_StructuredBounds(self) -> None:
+        self.loss, self.size = vector(self.facts["loss"]), self.d
+        norm, link = number(self.facts["operator_norm"]), self.loss.link
+        reach = number(self.facts["link_norm"], closed=True)
+        require((link is None) == (reach == 0), "link")
+        self.L = norm * self.loss.slope + (0.0 if link is None else reach * link.slope)
+        self.beta = norm**2 * self.loss.curvature
+        self.beta += 0.0 if link is None else reach**2 * link.curvature
+        self.moved = self.records * self.L
+        self.rank = min(self.loss.size, self.d)
+
+    # Noise.
+
+    def term(
+        self, name: str, moved: float, size: int, times: int | None = 1, law: str | None = None
+    ) -> tuple[float, int]:
+        """Return (sensitivity with rounding) / scale of a release, and how often it is made."""
+        require(name in self.noise, f"{name} is missing")
+        term = self.noise[name]
+        require(law is None or term["distribution"] == law, "law")
+        require(term["dimension"] == size and type(term["dimension"]) is int, "dimension")
+        times = count(term["releases"]) if times is None else times
+        require(term["releases"] == times and type(term["releases"]) is int, "releases")
+        require(number(term["sensitivity"], closed=True) * SLACK >= moved, "stated sensitivity")
+        scale = number(term["scale"])
+        return (moved + self.grid(name) * math.sqrt(size)) / scale, times
+
+    def grid(self, name: str) -> float:
+        scale, stated = number(self.noise[name]["scale"]), self.noise[name]["grid"]
+        drawn = 2.0 ** (math.floor(math.log2(scale)) - 22)
+        require(stated is None or number(stated) > 0, "a grid")
+        return drawn if stated is None else max(drawn, stated)
+
+    def only(self, *names: str) -> None:
+        require(set(self.noise) == set(names), "terms")
+
+    # What the releases give together, for the claim.
+
+    def enough(self, **spent: Any) -> bool:
+        """Whether mu (squared), pure epsilon, or a delta at each epsilon covers the claim, over all problems."""
+        claim, k = self.tree["guarantee"], self.problems
+        if claim["kind"] == "gaussian":
+            return "square" in spent and math.sqrt(k * spent["square"]) <= claim["mu"] * SLACK
+        epsilon = claim["epsilon"] * SLACK
+        delta = claim.get("delta", 0.0) if claim["kind"] == "approx" else 0.0
+        if "pure" in spent:
+            excess = k * spent["pure"] - epsilon
+            # Pure epsilon' beyond epsilon still leaves a delta.
+            return excess <= 0 or -math.expm1(-excess) / (1 + math.exp(-excess - epsilon)) <= delta
+        if delta == 0:
+            return "square" in spent and spent["square"] == 0
+        if "square" in spent:
+            return gaussian_delta(epsilon, math.sqrt(k * spent["square"])) <= delta * SLACK
+        return k * spent["delta"](epsilon / k) <= delta * SLACK
+
+    def suffices(self) -> bool:
+        name = self.mechanism.replace("-", "_")
+        require(hasattr(self, f"_judge_{name}"), "mechanism")
+        return bool(getattr(self, f"_judge_{name}")())
+
+    def composed(self, *terms: tuple[float, int]) -> bool:
+        return self.enough(square=sum(times * ratio**2 for ratio, times in terms))
+
+    def _judge_output(self) -> bool:
+        self.only("release")
+        require(self.alpha > 0 and math.isfinite(self.L), "strong convexity and bounded slope")
+        tolerance, gap = (
+            number(self.tree["solver_tolerance"], closed=True),
+            self.parameters.get("solver_gap"),
+        )
+        if gap is not None:
+            tolerance = max(tolerance, math.sqrt(2 * self.alpha * number(gap)))
+        base = getattr(self, "minimiser", None)
+        base = self.moved / (self.n * self.alpha) if base is None else base
+        ratio, _ = self.term("release", base + 2 * tolerance / self.alpha, self.size)
+        if self.noise["release"]["distribution"] == "gaussian":
+            return self.composed((ratio, 1))
+        return self.enough(pure=ratio)
+
+    def _inexact(self, divisor: int) -> float:
+        """How far a solver that stops short, and the rounding of b, can move the release."""
+        tilt = self.noise["objective"]
+        scale, d = number(tilt["scale"]), self.size
+        gaussian = tilt["distribution"] == "gaussian"
+        largest = scale * (math.sqrt(d) + 9 if gaussian else 2 * d + 80)
+        rounding = self.grid("objective") * math.sqrt(d) / 2 + 2.0**-52 * largest
+        tolerance = number(self.tree["solver_tolerance"], closed=True)
+        return 2 * (tolerance + rounding / divisor) / self.alpha
+
+    def _judge_objective(self) -> bool:
+        require(self.kind != "PairwiseBounds", "pairs have a theorem of their own")
+        self.only("objective", "release")
+        require(self.alpha > 0 and math.isfinite(self.L + self.beta), "smooth and penalised")
+        law = self.noise["objective"]["distribution"]
+        self.term("objective", self.moved, self.size)
+        release, _ = self.term("release", self._inexact(self.n), self.size, law=law)
+        kappa, scale = self.beta / (self.n * self.alpha), number(self.noise["objective"]["scale"])
+        if law == "gaussian":
+            key = (self.L / scale, kappa, self.rank, self.neighbors)
+            return self.enough(
+                delta=lambda e: tilted_delta(0.99 * e, *key) + gaussian_delta(0.01 * e, release)
+            )
+        require(self.rank == 1, "pure epsilon needs a GLM")
+        return self.enough(pure=self.records * self.L / scale + math.log1p(kappa) + release)
+
+    def _judge_auc_objective(self) -> bool:
+        search = "longest_row" in self.parameters
+        self.only("objective", "release", *(["lengths"] if search else []))
+        require(self.problems == 1 and math.isfinite(self.L + self.beta), "smooth and single")
+        require(not search or self.D >= 2, "rows in units of a released length are up to 2 apart")
+        law, d = self.noise["objective"]["distribution"], self.size
+        self.term("objective", self.gamma, d)
+        release, _ = self.term("release", self._inexact(1), d, law=law)
+        counts = self.term("lengths", 1.0, 1, SEARCH, law)[0] if search else 0.0
+        kappa, scale = self.trace / self.alpha, number(self.noise["objective"]["scale"])
+        if law == "l2-laplace":
+            tilt = self.gamma / scale + d * math.log1p(kappa / d)
+            return self.enough(pure=tilt + release + SEARCH * counts)
+        share = 0.1 if search else 0.0
+
+        def delta(e: float) -> float:
+            total = trace_delta((0.99 - share) * e, self.gamma / scale, kappa)
+            total += gaussian_delta(0.01 * e, release)
+            return total + (
+                gaussian_delta(share * e, math.sqrt(SEARCH) * counts) if search else 0.0
+            )
+
+        return self.enough(delta=delta)
+
+    def _moments(self) -> list[tuple[float, int]]:
+        require(self.kind == "PairwiseBounds" and self.problems == 1, "one pairwise problem")
+        d = self.d
+        return [
+            self.term("lengths", 1.0, 1, 3 * SEARCH, "gaussian"),
+            self.term("centre", 2.0, d, 1, "gaussian"),
+            self.term("count", 1.0, 1, 1, "gaussian"),
+            self.term("moments", math.sqrt(2), d * (d + 1) // 2, 1, "gaussian"),
+            self.term("difference", 2.0, d, 1, "gaussian"),
+        ]
+
+    def _judge_moments(self) -> bool:
+        self.only("lengths", "centre", "count", "moments", "difference")
+        return self.composed(*self._moments())
+
+    def _judge_auc_gradient(self) -> bool:
+        self.only("lengths", "centre", "count", "moments", "difference", "gradients")
+        steps = count(self.parameters["gradient"]["steps"])
+        moved = 2 * self.loss.slope * self.share  # rows of length 1
+        require(math.isfinite(moved), "bounded slope")
+        gradients = self.term("gradients", moved, self.d, steps, "gaussian")
+        return self.composed(*self._moments(), gradients)
+
+    def _judge_structured_gradient(self) -> bool:
+        self.only("gradients")
+        require(self.kind == "StructuredBounds" and self.problems == 1, "structured")
+        steps = count(self.parameters["descent"]["steps"])
+        return self.composed(self.term("gradients", self.moved, self.d, steps, "gaussian"))
+
+    def _judge_gradient(self) -> bool:
+        require(self.kind == "LinearBounds" and math.isfinite(self.L), "a linear model")
+        course, settings = self.parameters["course"], self.parameters["gradient"]
+        rounds, d, c = course["rounds"], self.d, self.c
+        require(type(rounds) is int and rounds >= 0, "rounds")
+        replaced = self.neighbors == "replace_one"
+        influence = math.sqrt(d) * (number(course["reach"]) if rounds else 1.0)
+        least = 0.0 if rounds else min(1.0, self.U / self.X)
+        reach = math.hypot(c, influence)
+        half, middle = (self.loss.high - self.loss.low) / 2, abs(self.loss.high + self.loss.low) / 2
+        moving, constant = half * reach, middle * reach
+        if replaced:
+            moving *= 2
+            uneven = math.hypot(c * (1 - least), 2 * influence)
+            constant = 2 * constant if self.loss.kind == "margin" else middle * uneven
+        steps = settings["steps"]
+        require(steps is None or count(steps) > 0, "steps")
+        terms = [self.term("gradients", moving, self.size, steps, "gaussian")]
+        names = {"gradients"}
+        if rounds:
+            square = math.sqrt(2) * (1 + c) if replaced else math.sqrt(1 + 2 * c)
+            numbers = self.size * (self.size + 1) // 2
+            terms.append(self.term("lengths", 1.0, 1, rounds * SEARCH, "gaussian"))
+            terms.append(self.term("moments", square, numbers, rounds, "gaussian"))
+            names |= {"lengths", "moments"}
+        if course["finds_scale"]:
+            terms.append(self.term("rough gradients", moving, self.size, None, "gaussian"))
+            terms.append(self.term("residuals", 1.0, 1, SEARCH, "gaussian"))
+            names |= {"rough gradients", "residuals"}
+        if "constant part" in self.noise:
+            terms.append(self.term("constant part", constant, self.size, 1, "gaussian"))
+            names.add("constant part")
+        self.only(*names)
+        return self.composed(*terms)
+
+    def _phases(self, name: str) -> list[tuple[int, float]]:
+        settings = self.parameters[name]
+        require(self.kind == "LinearBounds" and self.neighbors == "replace_one", "phases")
+        phases, step = count(settings["phases"]), number(settings["step_size"])
+        decay = number(settings["decay"])
+        require(decay >= 1 and self.n >> phases >= 1, "phases with rows")
+        require(settings["assignment"] == "random permutation", "assignment")
+        self.only(*(f"phase {i}" for i in range(1, phases + 1)))
+        return [(self.n >> i, step / decay**i) for i in range(1, phases + 1)]
+
+    def _judge_phased_erm(self) -> bool:
+        worst = 0.0
+        require(math.isfinite(self.L), "bounded slope")
+        for i, (rows, step) in enumerate(self._phases("phased-erm"), start=1):
+            firm = self.alpha + 2 / (step * rows)
+            tolerance = number(self.noise[f"phase {i}"]["tolerance"], closed=True)
+            moved = 2 * self.L / (rows * firm) + 2 * tolerance / firm
+            worst = max(worst, self.term(f"phase {i}", moved, self.size, 1, "gaussian")[0])
+        return self.composed((worst, 1))
+
+    def _judge_phased_sgd(self) -> bool:
+        worst = 0.0
+        for i, (_, step) in enumerate(self._phases("phased-sgd"), start=1):
+            require(step * (self.beta + self.alpha) <= 2 * SLACK, "contractive steps")
+            moved = 2 * self.L * step
+            worst = max(worst, self.term(f"phase {i}", moved, self.size, 1, "gaussian")[0])
+        return self.composed((worst, 1))
+
+    def _judge_sgd(self) -> bool:
+        self.only("gradients")
+        require(self.kind == "LinearBounds" and math.isfinite(self.L), "a linear model")
+        settings, term = self.parameters["sgd"], self.noise["gradients"]
+        steps, size = count(settings["steps"]), count(settings["batch_size"])
+        require(size <= self.n and term["releases"] == steps, "batches")
+        require(settings["sampling"] in ("fixed", "poisson"), "scheme")
+        require(settings["sampling"] == "poisson" or self.neighbors == "replace_one", "scheme")
+        require(term["distribution"] == "gaussian" and term["grid"] == 0, "law")
+        require(term["dimension"] == self.size, "dimension")
+        require(number(term["sensitivity"]) * SLACK >= self.moved, "stated sensitivity")
+        claim, k = self.tree["guarantee"], self.problems
+        require(claim["kind"] == "approx" and claim["delta"] > 0, "sgd proves epsilon and delta")
+        mu = self.moved / number(term["scale"])
+        found = sampled_epsilon(self.neighbors, size / self.n, mu, steps, claim["delta"] / k)
+        return k * found <= claim["epsilon"] * (1 + 1e-3)
+
+
+@cache
+def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: str) -> float:
+    """Delta of Gaussian objective perturbation, ``a = L / std``: GLM, or the smaller of Renyi and chi."""
+    reduced = epsilon - rank * math.log1p(kappa)
+
+    def two_sided(e: float, r: float) -> float:
+        if e >= r * r / 2:
+            return 2 * gaussian_delta(e, r)
+        return 1 - 2 * math.exp(e + float(special.log_ndtr(-r)))
+
+    if rank == 1 and neighbors == "replace_one":
+        if reduced <= 0:
+            return 1.0
+        twice = 4 * a * a > 2 * (math.sqrt(1 + reduced**2) - 1)
+        return min(1.0, (2 if twice else 1) * two_sided(reduced, 2 * a))
+    if rank == 1:
+        inside = (
+            gaussian_delta(reduced, a)
+            if reduced >= 0
+            else 1 - math.exp(reduced) * (2 * special.ndtr(-a / 2))
+        )
+        return float(max(two_sided(epsilon, a), inside))
+
+    def chi(e: float, r: float) -> float:
+        law, offset = stats.chi(rank), e - r * r / 2
+
+        def part(x: float) -> float:
+            return float(law.pdf(x)) * -math.expm1(min(0.0, offset - r * x))
+
+        start = max(0.0, offset / r)
+        middle = max(start, math.sqrt(rank))
+        near = integrate.quad(part, start, middle, limit=200)[0]
+        return float(near + integrate.quad(part, middle, middle + 15, limit=200)[0])
+
+    def renyi(direction: str) -> float:
+        orders = 1 + np.geomspace(1e-2, 1e5, 60_001)
+        slack = 1 - (orders - 1) * kappa
+        with np.errstate(all="ignore"):
+            outside = -(orders - 1) * math.log1p(kappa) - np.log(slack)
+        outside = np.where(slack > 0, outside, np.inf)
+        inside = orders * math.log1p(kappa) - np.log1p(orders * kappa)
+        cost = {"with": inside, "without": outside, "both": inside + outside}[direction]
+        gap = (4 if direction == "both" else 1) * orders * a * a / 2
+        return best_delta(orders, gap + rank * cost / (orders - 1), epsilon)
+
+    if neighbors == "replace_one":
+        return min(1.0, renyi("both"), 2 * chi(reduced, 2 * a))
+    return min(
+        1.0, max(min(renyi("with"), chi(reduced, a)), min(renyi("without"), chi(epsilon, a)))
+    )
+
+
+def best_delta(orders: Any, curve: Any, epsilon: float) -> float:
+    logs = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
+    return math.exp(min(0.0, float(np.min(logs))))
+
+
+@cache
+def trace_delta(epsilon: float, ratio: float, kappa: float) -> float:
+    """Delta of objective perturbation of pairs: Renyi orders a with ``sqrt(a) kappa <= 1, (a - 1) kappa < 1``."""
+    orders = 1 + np.geomspace(1e-3, 1e5, 100_001)
+    orders = orders[(np.sqrt(orders) * kappa <= 1) & ((orders - 1) * kappa < 1)]
+    if not orders.size:
+        return 1.0
+    inside = orders * math.log1p(kappa) - np.log1p(orders * kappa)
+    outside = -(orders - 1) * math.log1p(kappa) - np.log1p(-(orders - 1) * kappa)
+    return best_delta(orders, orders * ratio**2 / 2 + (inside + outside) / (orders - 1), epsilon)
+
+
+@cache
+def sampled_epsilon(neighbors: str, rate: float, mu: float, steps: int, delta: float) -> float:
+    """Epsilon of sampled Gaussian steps: Renyi by quadrature, or by the binomial sum under add-or-remove-one."""
+    orders = np.concatenate([1 + np.geomspace(0.02, 0.95, 60), np.arange(2, 257)])
+    orders = np.append(orders, np.geomspace(258, 2000, 60))
+    if neighbors == "replace_one":
+        curve = np.array([_dominating(rate, mu, float(order)) for order in orders])
+    else:
+        whole = orders[orders == np.round(orders)]
+        orders, curve = whole, np.array([_binomial(rate, mu, int(order)) for order in whole])
+    needed = steps * curve + np.log1p(-1 / orders)
+    needed -= (math.log(delta) + np.log(orders)) / (orders - 1)
+    renyi = max(0.0, float(np.min(needed)))
+    if neighbors == "replace_one" or steps > 2000 or renyi > 50:
+        return renyi
+    from dp_accounting.pld import privacy_loss_distribution as distributions
+
+    single = distributions.from_gaussian_mechanism(
+        1 / mu, sampling_prob=rate, value_discretization_interval=5e-4
+    )
+    return min(renyi, float(single.self_compose(steps).get_epsilon_for_delta(delta)))
+
+
+def _dominating(rate: float, mu: float, order: float) -> float:
+    """Renyi divergence of one step under replace-one: the smaller of two bounds."""
+    plain = order * (order - 1) * mu * mu / 2
+    if rate >= 1:
+        return plain / (order - 1)
+    moment = plain
+    if order * mu <= 24:
+        x = np.linspace(mu / 2, max(order * mu, mu / 2) + 20, 5001)
+        ratio = np.log1p(rate * np.expm1(mu * x - mu * mu / 2))
+        up = order * ratio + np.log(-np.expm1(-order * ratio))
+        logs = up + np.log(-np.expm1((1 - order) * ratio)) - x * x / 2
+        logs = np.where(np.isnan(logs), -np.inf, logs)
+        peak = float(logs.max())
+        area = float(integrate.simpson(np.exp(logs - peak), x=x)) / math.sqrt(2 * math.pi)
+        moment = float(np.logaddexp(0.0, peak + math.log(area)))
+    if order == round(order) and order <= 256:
+        j = np.arange(2, int(order) + 1)
+        choose = (
+            special.gammaln(order + 1) - special.gammaln(j + 1) - special.gammaln(order - j + 1)
+        )
+        total = np.logaddexp.reduce(choose + j * math.log(rate) + _triples(mu)[: j.size])
+        moment = min(moment, float(np.logaddexp(0.0, total)))
+    return min(plain, moment) / (order - 1)
+
+
+@cache
+def _triples(mu: float) -> Any:
+    j = np.arange(2, 257)
+    bound = math.log(2) + j * (j - 1) * mu * mu / 2
+    x = np.linspace(-20, 20, 8001)
+    size = np.log(np.abs(np.expm1(mu * x - mu * mu / 2)))
+    for place in range(j.size):
+        if j[place] * mu > 4:
+            break
+        moment = np.logaddexp.reduce(j[place] * size - x * x / 2)
+        moment += math.log((x[1] - x[0]) / math.sqrt(2 * math.pi)) + j[place] * math.log(2)
+        bound[place] = min(bound[place], moment)
+    bound[0] = math.log(2) + mu * mu / 2 + math.log(math.expm1(mu * mu / 2))
+    return bound
+
+
+def _binomial(rate: float, mu: float, order: int) -> float:
+    """Renyi divergence of one Poisson-sampled step: a binomial sum at integer orders."""
+    if rate >= 1:
+        return order * mu * mu / 2
+    k = np.arange(order + 1)
+    logs = special.gammaln(order + 1) - special.gammaln(k + 1) - special.gammaln(order - k + 1)
+    logs = logs + k * math.log(rate) + (order - k) * math.log1p(-rate) + k * (k - 1) * mu * mu / 2
+    return float(np.logaddexp.reduce(logs)) / (order - 1)
+
+
+def suffices(tree: dict[str, Any]) -> bool:
+    """Whether the stated noise suffices; Contradiction where facts exclude each other."""
+    try:
+        with np.errstate(all="ignore"):
+            return Judge(tree).suffices()
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise Contradiction(f"{type(error).__name__}: {error}") from error
+
+
+__all__ = ["Contradiction", "Facts", "Judge", "suffices"]
