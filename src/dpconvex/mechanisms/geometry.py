@@ -26,10 +26,7 @@ LENGTH_STEPS = 10  # noisy counts per length
 OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
-_RADIUS_LEVEL, _REACH = (
-    0.75,
-    1.1,
-)  # rows are shortened to this multiple of this quantile of their lengths
+_RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
 _FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 
@@ -80,6 +77,7 @@ def private_coordinates(
     looked_at: int | None,
     fit_intercept: bool,
     max_norm: float,
+    reach: float,
     floor: float,
     trust: float,
     stds: dict[str, float],
@@ -99,6 +97,8 @@ def private_coordinates(
         Whether rows start with the constant 1.
     max_norm : float
         Public bound on ``||x||``.
+    reach : float
+        Rows are shortened to this multiple of the 0.75 quantile of their lengths.
     floor : float
         Eigenvalues are raised to this multiple of the noise's spectral norm.
     trust : float
@@ -133,7 +133,7 @@ def private_coordinates(
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
         measured, length = length_at(_RADIUS_LEVEL, guess, most_likely)
-        radius = _REACH * length
+        radius = reach * length
         packed = pack(_moment_sums(measured, current, radius))
         sums = unpack(noise.add_gaussian(packed, stds[moments_of]), dimension)
         std = stds[moments_of] / n_samples

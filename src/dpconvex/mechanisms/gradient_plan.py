@@ -87,6 +87,8 @@ class GradientPlan:
         Exponent of the second whitening, between 0 and 1.
     few : float
         How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
+    reach : float
+        Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
     """
 
     phases: dict[str, Phase]
@@ -97,6 +99,7 @@ class GradientPlan:
     floor: float = 0.5
     trust: float = 1.0
     few: float = 0.0
+    reach: float = 1.1
 
 
 def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
@@ -159,11 +162,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
+    reach = 1.1 * math.sqrt(1 + records / 200)
     # A part of the rows is a public choice only where their number is public. Small tables are looked at whole.
     part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
     whole = bounds.neighbors != "replace_one" or part > 0.98
     looked_at = None if whole else round(bounds.n_samples * part)
-    return GradientPlan(phases, True, records, looked_at, clip, floor, trust, few)
+    return GradientPlan(phases, True, records, looked_at, clip, floor, trust, few, reach)
 
 
 def _geometry_phases(
