@@ -162,7 +162,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
-    reach = 1.1 * math.sqrt(1 + records / 200)
+    reach = 1.1 * math.sqrt(1 + records / 2000)
     # A part of the rows is a public choice only where their number is public. Small tables are looked at whole.
     part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
     whole = bounds.neighbors != "replace_one" or part > 0.98
