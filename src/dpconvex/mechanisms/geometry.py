@@ -27,7 +27,7 @@ OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
-_FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
+_FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 
 
@@ -165,9 +165,8 @@ def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: Nois
 
     (counts,) = rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
-    above = np.cumsum(counts[:, :-1], axis=1)
-    spread = std * np.sqrt(np.arange(1, OCTAVES))
-    enough = above > np.maximum(_CERTAIN * spread, _FEWEST * n_samples)
+    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small.
+    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * n_samples)
     octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
     return 2.0 ** -octave.astype(np.float64)
 
