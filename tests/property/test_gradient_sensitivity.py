@@ -307,7 +307,7 @@ def sabotage_lengths(monkeypatch):
 def sabotage_moments(monkeypatch):
     exact = geometry._moment_sums
     monkeypatch.setattr(
-        geometry, "_moment_sums", lambda rows, frame, radius: 4 * exact(rows, frame, radius)
+        geometry, "_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius)
     )
 
 

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 _STEEPEST = (
     3.0  # largest slope on a margin of unit spread that a descent is believed without evidence
 )
-_SPREAD, _LEAST_SPREAD = 0.2, 0.15  # of what is believed: relative, and absolute
+_SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
 
 
 def calibration(

@@ -29,11 +29,8 @@ LENGTH_STEPS = 10  # noisy counts per length
 OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
-_RADIUS_LEVEL, _REACH = (
-    0.75,
-    1.1,
-)  # rows are shortened to this multiple of this quantile of their lengths
-_FEWEST = 0.002  # share of the records that must lie in or above an octave for it to count
+_RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
+_FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 
 
@@ -83,6 +80,7 @@ def private_coordinates(
     looked_at: int | None,
     fit_intercept: bool,
     max_norm: float,
+    reach: float,
     floor: float,
     trust: float,
     most_cancellation: float,
@@ -103,6 +101,8 @@ def private_coordinates(
         Whether rows start with the constant 1.
     max_norm : float
         Public bound on ``||x||``.
+    reach : float
+        Rows are shortened to this multiple of the 0.75 quantile of their lengths.
     floor : float
         Eigenvalues are raised to this multiple of the noise's spectral norm.
     trust : float
@@ -139,7 +139,7 @@ def private_coordinates(
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
         measured, length = length_at(_RADIUS_LEVEL, guess, most_likely)
-        radius = _REACH * length
+        radius = reach * length
         sums = release_symmetric(_moment_sums(measured, current, radius), terms[moments_of], noise)
         std = terms[moments_of].scale / n_samples
         # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
@@ -181,9 +181,8 @@ def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: Nois
 
     (counts,) = rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
-    above = np.cumsum(counts[:, :-1], axis=1)
-    spread = std * np.sqrt(np.arange(1, OCTAVES))
-    enough = above > np.maximum(_CERTAIN * spread, _FEWEST * n_samples)
+    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small.
+    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * n_samples)
     octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
     return 2.0 ** -octave.astype(np.float64)
 

@@ -92,6 +92,8 @@ class Course:
         Exponent of the second whitening, between 0 and 1.
     few : float
         How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
+    reach : float
+        Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
     """
 
     private: bool
@@ -101,6 +103,7 @@ class Course:
     floor: float = 0.5
     trust: float = 1.0
     few: float = 0.0
+    reach: float = 1.1
 
     def __post_init__(self) -> None:
         if type(self.private) is not bool:
@@ -108,7 +111,7 @@ class Course:
         if self.looked_at is not None and (type(self.looked_at) is not int or self.looked_at < 1):
             raise ValueError("The number of rows looked at must be None or a positive integer.")
         check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
-        for name in ("records", "clip", "floor", "trust"):
+        for name in ("records", "clip", "floor", "trust", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
 
@@ -189,11 +192,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
+    reach = 1.1 * math.sqrt(1 + records / 2000)
     # A part of the rows is a public choice only where their number is public. Small tables are looked at whole.
     part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
     whole = bounds.neighbors != "replace_one" or part > 0.98
     looked_at = None if whole else round(bounds.n_samples * part)
-    return GradientPlan(phases, Course(True, records, looked_at, clip, floor, trust, few))
+    return GradientPlan(phases, Course(True, records, looked_at, clip, floor, trust, few, reach))
 
 
 def _geometry_phases(

@@ -121,8 +121,8 @@ class PrivateDescent:
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
         self.frame, measured = private_coordinates(
-            self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.floor,
-            self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
+            self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.reach,
+            self.plan.floor, self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
         )  # fmt: skip
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
@@ -258,8 +258,9 @@ class PrivateDescent:
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
         share = self._positive_share()
         steps = self.terms["gradients"]["releases"]
-        wander = self._wander("gradients", min(_PROGRESS, _FASTEST * steps))
-        progress = min(_PROGRESS, _FASTEST * steps) / math.sqrt(1 + wander / _MARGIN_SLOWED)
+        progress = margin_progress(steps, records)
+        wander = self._wander("gradients", progress)
+        progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
         start = np.zeros(self.frame.matrix.shape[0])
         start[:lead] = float(np.clip(logit(share), -5.0, 5.0))
         rates = progress / steps * decaying(steps)
@@ -349,6 +350,12 @@ class PrivateDescent:
         return kept / (rates.size - first_kept)
 
 
+def margin_progress(steps: int, records: float) -> float:
+    """Return the sum of the rates of a margin's descent: long steps while clips flatten the loss, stable ones later."""
+    fastest = 4 + 6 / (1 + records / 4000)
+    return min(_PROGRESS, fastest * steps)
+
+
 def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
     """Return how far noise alone is expected to lead the descent, in units of where it is given up; 0 if never.
 
@@ -359,7 +366,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
         return 0.0
     margin = bounds.loss.kind == "margin"
     phase = plan.phases["gradients" if margin else "rough gradients"]
-    progress = min(_PROGRESS, _FASTEST * phase.releases)
+    progress = margin_progress(phase.releases, plan.records)
     if not margin:
         low, high = bounds.loss.slope_range
         progress = _ROUGH_RATE * phase.releases / ((high - low) * normal_height(0.5))
