@@ -366,7 +366,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
         return 0.0
     margin = bounds.loss.kind == "margin"
     phase = plan.phases["gradients" if margin else "rough gradients"]
-    progress = margin_progress(phase.releases, plan.records)
+    progress = margin_progress(phase.releases, plan.course.records)
     if not margin:
         low, high = bounds.loss.slope_range
         progress = _ROUGH_RATE * phase.releases / ((high - low) * normal_height(0.5))
