@@ -165,3 +165,14 @@ def test_structured_delta_grows_with_rank_noise_ratio_and_curvature(neighbors):
     assert structured_delta(1.0, 0.12, 0.01, 3, neighbors) > base
     assert structured_delta(1.0, 0.1, 0.03, 3, neighbors) > base
     assert structured_delta(1.2, 0.1, 0.01, 3, neighbors) < base
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-12, 1e-8, 1e-4, 0.01])
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 5.0])
+def test_gaussian_profile_keeps_its_digits_at_tiny_epsilon(epsilon, ratio):
+    """Calibration at tiny budgets rests on differences of nearly equal tails."""
+    mu = epsilon / ratio
+    with mpmath.workdps(60):
+        e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+        assert abs(gaussian_delta(epsilon, mu) / exact - 1) < 1e-9

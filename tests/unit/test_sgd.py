@@ -321,3 +321,11 @@ def test_estimator(mechanism):
 
 def test_names():
     assert resolve_mechanism("sgd", "test") == NoisySGD()
+
+
+@pytest.mark.parametrize(("step_size", "alpha"), [(1.7e308, 0.0), (1e99, 0.0), (3.0, 1.0)])
+def test_steps_that_could_overflow_are_refused(step_size, alpha):
+    """An infinite iterate made a slope that is no number of a zero row's, so that a release showed a record."""
+    bounds = replace(facts(), alpha=alpha)
+    with pytest.raises(ValueError, match="overflow"):
+        NoisySGD(steps=20, step_size=step_size).certify(bounds, ApproxDP(1.0, 1e-6))

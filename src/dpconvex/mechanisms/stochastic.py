@@ -90,6 +90,18 @@ def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Mapping[str,
     return std
 
 
+def _check_finite(bounds: LinearBounds, settings: Mapping[str, Any], std: float) -> None:
+    """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
+    rate, steps = settings["step_size"], settings["steps"]
+    # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
+    longest = bounds.lipschitz + std * (math.sqrt(bounds.dimension) + 13)
+    if not (rate * bounds.alpha <= 2 and steps * rate * longest < 1e100):
+        raise ValueError(
+            "The 'step_size' parameter of NoisySGD must be so small that steps cannot overflow: at most 2 / alpha, and "
+            f"steps * step_size below 1e100 in units of a gradient. Got {rate!r} instead. Use a smaller step."
+        )
+
+
 @calibrates("sgd")
 def calibrate_sgd(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
@@ -106,6 +118,7 @@ def calibrate_sgd(
     _check_count("batch_size", settings["batch_size"], bounds.n_samples)
     check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     std = _noise_std(bounds, _check_guarantee(guarantee), settings)
+    _check_finite(bounds, settings, std)
     sensitivity = bounds.gradient_sum_sensitivity()
     # Millions of sums that are never shown are drawn in floating point: no grid.
     term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps, grid=0.0)
@@ -125,6 +138,7 @@ def prove_sgd(certificate: Certificate) -> Proof:
     sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     if term.distribution != "gaussian":
         raise CertificateError("The certificate's noise is not Gaussian.")
+    _check_finite(bounds, settings, term.scale)
     claim, problems = _check_guarantee(certificate.guarantee), certificate.problems
     each = claim.delta_bound / problems
     rate = size / bounds.n_samples

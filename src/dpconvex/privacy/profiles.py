@@ -26,6 +26,22 @@ def _mills(x: float) -> float:
     return _SQRT_HALF_PI * float(erfcx(x / math.sqrt(2)))
 
 
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(10)
+
+
+def _mills_difference(low: float, width: float) -> float:
+    """Return the Mills ratio at `low` less that at ``low + width``, with its relative accuracy for close arguments too.
+
+    The ratio ``m`` has the derivative ``x m - 1``: close arguments are told apart by its integral.
+    """
+    if width > 0.1:
+        return _mills(low) - _mills(low + width)
+    half = width / 2
+    x = low + half * (1 + _NODES)
+    ratios = _SQRT_HALF_PI * erfcx(x / math.sqrt(2))
+    return float(half * (_NODE_WEIGHTS @ (1 - x * ratios)))
+
+
 def gaussian_delta(epsilon: float, mu: float) -> float:
     r"""Return the exact profile of the Gaussian mechanism with ``mu = sensitivity / std``.
 
@@ -52,7 +68,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if p > 38:  # exp(-p^2 / 2) underflows: far below any delta worth naming
         return float(np.exp(log_ndtr(-p)))
     if p >= -5:
-        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * (_mills(p) - _mills(q))
+        return math.exp(-p * p / 2) / math.sqrt(2 * math.pi) * _mills_difference(p, mu)
     return max(0.0, float(ndtr(-p)) - math.exp(epsilon + float(log_ndtr(-q))))
 
 
