@@ -200,7 +200,7 @@ def test_the_stated_defect_is_caught_and_a_smaller_one_is_not(claim, std):
     assert honest.passed
     share = honest.detectable_noise
     assert 0.2 < share < 0.9
-    assert f"noise below {share:.2g} of what is stated" in honest.summary()
+    assert f"noise below {share:.2g} of what was drawn" in honest.summary()
     caught = [not verdict(share * std, seed).passed for seed in range(1, 6)]
     assert sum(caught) >= 4
     assert not all(not verdict(1.5 * share * std, seed).passed for seed in range(1, 4))

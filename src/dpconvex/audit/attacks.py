@@ -136,9 +136,19 @@ def _select(
             )
             index = int(np.argmax(ratio))
             if ratio[index] > best[0]:
-                event = _Event(statistic, float(thresholds[index]), above, likely_first)
-                best = (float(ratio[index]), event)
+                place = _between(float(thresholds[index]), first, second)
+                best = (float(ratio[index]), _Event(statistic, place, above, likely_first))
     return best
+
+
+def _between(threshold: float, first: Array, second: Array) -> float:
+    """Return the middle of the gap above a threshold: the same event on these sorted runs, a safer one on others."""
+    above = [
+        float(values[place])
+        for values in (first, second)
+        if (place := int(np.searchsorted(values, threshold, side="right"))) < len(values)
+    ]
+    return threshold + (min(above) - threshold) / 2 if above else threshold
 
 
 def _tradeoff(event: _Event, first: Array, second: Array) -> TradeoffCurve:

@@ -59,7 +59,7 @@ class AuditResult:
     selection_runs : int
         Runs per data set spent on choosing the event.
     detectable_noise : float or None
-        What size of defect this run could have seen: noise below this share of what is stated would most likely have
+        What size of defect this run could have seen: noise below this share of what was drawn would most likely have
         been refuted. 0 means missing noise only, None that not even this is certain.
     tradeoff : TradeoffCurve
         Errors of all thresholds of the chosen statistic and direction.
@@ -106,4 +106,4 @@ class AuditResult:
             return "no defect for certain: more runs see more"
         if self.detectable_noise < 0.01:
             return "missing noise only"
-        return f"noise below {self.detectable_noise:.2g} of what is stated"
+        return f"noise below {self.detectable_noise:.2g} of what was drawn"

@@ -59,6 +59,5 @@ def _rounded(drawn: list[int], ratio: float, size: int, bits: int, upper: int) -
     numerator, denominator = ratio.as_integer_ratio()
     whole = (denominator * norm) << (2 * bits + 1)
     # floor(v + 1/2); v stays below the upper end, so that an end on an edge counts as before it.
-    return [
-        (2 * numerator * squares * (z + upper) + whole - upper) // (2 * whole) for z in direction
-    ]
+    factor, half, unit = 2 * numerator * squares, whole - upper, 2 * whole
+    return [(factor * (z + upper) + half) // unit for z in direction]
