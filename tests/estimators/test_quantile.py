@@ -113,7 +113,7 @@ def test_untuned_defaults_learn(mechanism):
     X, y = make_data(20_000)
     model = DPQuantileRegressor(0.9, **BOUNDED, mechanism=mechanism, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.6
-    assert np.mean(y <= model.predict(X)) == pytest.approx(0.9, abs=0.05)
+    assert np.mean(y <= model.predict(X)) == pytest.approx(0.9, abs=0.1)
 
 
 @pytest.mark.parametrize("relation", [{}, NOMINAL], ids=["replace", "add or remove"])

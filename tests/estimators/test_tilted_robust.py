@@ -112,7 +112,7 @@ def test_robust_models_withstand_an_attack_that_breaks_plain_ones(norm):
     sign = 2.0 * y - 1
     narrow, wide = 0.05 * sign + 0.02 * rng.normal(size=n), 0.5 * sign + 0.4 * rng.normal(size=n)
     X = np.clip(np.column_stack([narrow, wide]), -1, 1)
-    shared = {"feature_bounds": (-1, 1), "alpha": 1e-4, "random_state": 0, "epsilon": 10.0}
+    shared = {"feature_bounds": (-1, 1), "alpha": 1e-4, "random_state": 0, "epsilon": 1e5}
     robust = DPRobustClassifier(radius, norm, **shared).fit(X, y)
     plain = DPLogisticRegression(mechanism="output", **shared).fit(X, y)
     under_attack = [attack(model, X, y, radius, norm) for model in (robust, plain)]
