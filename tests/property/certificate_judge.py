@@ -399,7 +399,7 @@ def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: s
     if rank == 1 and neighbors == "replace_one":
         if reduced <= 0:
             return 1.0
-        twice = 4 * a * a > 2 * (math.sqrt(1 + reduced**2) - 1)
+        twice = 4 * a * a > 2 * (math.hypot(1, reduced) - 1)
         return min(1.0, (2 if twice else 1) * two_sided(reduced, 2 * a))
     if rank == 1:
         inside = (

@@ -169,7 +169,8 @@ def test_sound_noise_is_the_certificates(rows):
             bounds = certificate.bounds
             assert (bounds.min_positive, bounds.min_negative) == (2_000, 1_500)
             if not delta:
-                assert size == pytest.approx(bounds.gradient_sensitivity / 0.1 / 0.2, rel=1e-6)
+                exact = bounds.gradient_sensitivity / 0.1 / 0.2
+                assert exact < size < 1.0001 * exact  # rounding to the grid is paid for
     released = tuning.output_release(zero, "paper", facts, "logistic", 0.1, 0.2, 0.0, 3, counts)
     printed = printed_output_scale(0.2, 1 / math.log(2), 2.0, 0.1, *counts)
     drawn = draw_noise(printed, 0.0, 36, np.random.default_rng(3))

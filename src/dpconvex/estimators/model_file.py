@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 LARGEST_FILE = 64 * 2**20
+# Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of them are needed.
+_MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**12}
 
 
 def save_model(
@@ -108,6 +110,7 @@ def save_model(
             f"This {name} cannot be saved, because the file could not be loaded: {error} "
             "Fit again if parameters were set after the fit."
         ) from error
+    _check_size(text.encode())
     draft = f"{os.fspath(path)}.{os.getpid()}.draft"
     try:
         with open(draft, "w", encoding="utf-8") as file:
@@ -170,11 +173,10 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the object in a strict JSON file: no NaN, no repeated keys, at most 64 MiB."""
+    """Return the object in a strict JSON file: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
     with open(path, "rb") as file:
         raw = file.read(LARGEST_FILE + 1)
-    if len(raw) > LARGEST_FILE:
-        raise ModelFileError(f"The file is larger than {LARGEST_FILE // 2**20} MiB.")
+    _check_size(raw)
     try:
         data = json.loads(
             raw.decode("utf-8"),
@@ -189,6 +191,14 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ModelFileError("The file must hold a JSON object.")
     return data
+
+
+def _check_size(raw: bytes) -> None:
+    """Raise if a file would take more time or memory to parse than a model needs."""
+    if len(raw) > LARGEST_FILE:
+        raise ModelFileError(f"The file is larger than {LARGEST_FILE // 2**20} MiB.")
+    if any(raw.count(sign) > most for sign, most in _MOST_SIGNS.items()):
+        raise ModelFileError("The file holds more values, texts, lists or objects than any model.")
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from dpconvex.losses import Pinball
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ConvolvedLoss
 
 from .private_linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
@@ -153,11 +154,12 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         # Smoothing moves quantiles, so the level that is smoothed may be another one.
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth else loss
+        planned = parameters.get("gradient", {}).get("kernel", describe(kernel))
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (type(base), Pinball) if smooth else (base, Pinball(level)),
             "quantile": (parameters.get("quantile"), level),
-            "kernel": (loss.kernel if smooth else kernel, kernel),
+            "kernel": (describe(loss.kernel) if smooth else planned, describe(kernel)),
         }
         bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
         if bandwidth is not None:

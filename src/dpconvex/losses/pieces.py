@@ -66,17 +66,18 @@ def arrange(slopes: Array, offsets: Array, centre: Array) -> Pieces:
     """Return the pieces relative to a centre, grouped by direction."""
     size = max(1.0, float(np.abs(slopes).max()))
     floor, groups = -math.inf, list[Group]()
+    directions = np.empty_like(slopes)
     for slope, offset in zip(slopes - centre, offsets.tolist(), strict=True):
         length = float(np.linalg.norm(slope))
         if length <= 1e-12 * size:
             floor = max(floor, offset)
             continue
         direction = slope / length
-        for index, group in enumerate(groups):
-            cosine = float(direction @ np.array(group.direction))
-            rising = cosine > 0
+        cosines = directions[: len(groups)] @ direction
+        for index in np.flatnonzero(np.abs(cosines) >= 1 - 1e-12).tolist():
+            group, rising = groups[index], cosines[index] > 0
             taken = group.rise if rising else group.fall
-            if abs(cosine) < 1 - 1e-12 or taken not in (0.0, length):
+            if taken not in (0.0, length):
                 continue
             known = group.high if rising else group.low
             best = max(offset, known) if taken else offset
@@ -87,6 +88,7 @@ def arrange(slopes: Array, offsets: Array, centre: Array) -> Pieces:
             groups[index] = Group(**fields)
             break
         else:
+            directions[len(groups)] = direction
             groups.append(Group(tuple(direction.tolist()), length, offset))
     return Pieces(tuple(centre.tolist()), floor, tuple(groups))
 

@@ -23,6 +23,8 @@ __all__ = ["Bowl", "L1Norm", "L1WithLink", "PiecewiseLinear", "VectorLoss"]
 
 Array = NDArray[np.float64]
 
+_MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre
+
 
 class VectorLoss(ABC):
     """A convex function ``g`` of the residual vector, one record per row of ``u``.
@@ -257,14 +259,17 @@ class PiecewiseLinear(VectorLoss):
     @cached_property
     def diameter(self) -> float:
         """``max ||a_p - a_q||``: how far the slope can turn along any direction."""
-        gaps = self._slopes[:, None] - self._slopes[None]
-        return float(np.linalg.norm(gaps, axis=2).max())
+        return max(
+            float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes
+        )
 
     @cached_property
     def pieces(self) -> Pieces:
         """The pieces around the centre that makes the directions nearest to orthonormal."""
         slopes = self._slopes
-        centres = [np.zeros(self.outputs), *slopes, slopes.mean(axis=0)]
+        # Any centre will do; with many pieces, looking for the best one costs more than it gains.
+        own = slopes if len(slopes) <= _MOST_CENTRES else ()
+        centres = [np.zeros(self.outputs), *own, slopes.mean(axis=0)]
         candidates = [arrange(slopes, self._offsets, centre) for centre in centres]
         return min(candidates, key=lambda pieces: (round(pieces.stretch, 9), len(pieces.groups)))
 
@@ -272,7 +277,7 @@ class PiecewiseLinear(VectorLoss):
     def profile(self) -> Kinks | None:
         """The pieces as a function of one variable if all slopes differ along one direction, else None."""
         differences = self._slopes - self._slopes[0]
-        _, sizes, axes = np.linalg.svd(differences)
+        _, sizes, axes = np.linalg.svd(differences, full_matrices=False)
         if len(sizes) > 1 and sizes[1] > 1e-12 * sizes[0]:
             return None
         return upper_envelope(differences @ axes[0], self._offsets)
@@ -281,7 +286,7 @@ class PiecewiseLinear(VectorLoss):
     def profile_axis(self) -> tuple[Array, Array]:
         """Direction of the profile's variable, and the slope that all pieces share."""
         differences = self._slopes - self._slopes[0]
-        return np.linalg.svd(differences)[2][0], self._slopes[0]
+        return np.linalg.svd(differences, full_matrices=False)[2][0], self._slopes[0]
 
     def value(self, u: Array, level: Any = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""

@@ -125,7 +125,8 @@ def release_term(
 ) -> NoiseTerm:
     """Return the noise that pays for :func:`inexactness`, with a budget of mu or epsilon by the tilt's law."""
     moved = inexactness(bounds, tilt, divisor, tolerance)
-    scale = released_scale(budget, moved, tilt.dimension)
+    longest = (bounds.lipschitz + tilt.largest / divisor) / bounds.alpha  # of a minimiser
+    scale = released_scale(budget, moved, tilt.dimension, longest)
     law, size = tilt.distribution, tilt.dimension
     return NoiseTerm(law, scale, moved, size, "coefficients", tolerance=tolerance)
 

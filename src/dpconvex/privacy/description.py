@@ -33,6 +33,7 @@ class DeclaredLoss:
                 raise ValueError(
                     f"The '{name}' of a declared loss must be a number of at least 0. Got {value!r} instead."
                 )
+            object.__setattr__(self, name, float(value))
         if self.kind not in ("residual", "margin") or not isinstance(self.name, str):
             raise ValueError(
                 f"The 'kind' of a declared loss must be 'residual' or 'margin'. Got {self.kind!r} instead."

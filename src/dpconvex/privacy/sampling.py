@@ -84,6 +84,7 @@ _REACH = 20.0  # normal deviations integrated beyond the peak of the largest ter
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 # Privacy loss distributions are composed up to this many steps: beyond, they take minutes.
 _MOST_DISTRIBUTION_STEPS = 2000
+_LARGEST_DISTRIBUTION_MU = 2.0  # beyond, their losses spread over too many cells
 _SMALLEST_DELTA = 1e-10  # below, their Fourier transforms are not accurate enough
 _RESERVE = 1e-9  # relative error of the integrals below is less
 _LARGEST_MULTIPLIER = 1e12  # beyond, the finite orders of the Renyi bound are what fails
@@ -240,7 +241,8 @@ def sampled_epsilon(
     if neighbors == "replace_one":
         return rdp_epsilon(_ORDERS, steps * dominating_rdp(rate, mu, _ORDERS), delta)
     renyi = rdp_epsilon(_ORDERS, steps * _poisson_rdp(rate, mu, _ORDERS), delta)
-    if steps > _MOST_DISTRIBUTION_STEPS or delta < _SMALLEST_DELTA or renyi > 50:
+    small = steps <= _MOST_DISTRIBUTION_STEPS and mu <= _LARGEST_DISTRIBUTION_MU
+    if not small or delta < _SMALLEST_DELTA or renyi > 50:
         return renyi
     return min(renyi, _distribution_epsilon(rate, steps, multiplier, delta))
 
@@ -282,14 +284,18 @@ def sampled_multiplier(
         return found <= epsilon * (1 - _RESERVE)
 
     check_sampling(sampling, neighbors, "sampled_multiplier")
+    refusal = ValueError(
+        f"No noise is certified for epsilon={epsilon!r} and delta={delta!r} by accounting for sampled batches. "
+        "Use a larger budget, or the mechanism 'gradient'."
+    )
+    # What finitely many orders leave of epsilon even where nothing is released.
+    if rdp_epsilon(_ORDERS, np.zeros(_ORDERS.size), delta) >= epsilon * (1 - _RESERVE):
+        raise refusal
     high = 1.0
     while not renyi_holds(high):
         high *= 2
         if high > _LARGEST_MULTIPLIER:
-            raise ValueError(
-                f"No noise is certified for epsilon={epsilon!r} and delta={delta!r} by accounting for sampled batches. "
-                "Use a larger budget, or the mechanism 'gradient'."
-            )
+            raise refusal
     low = high / 2
     while renyi_holds(low):
         low, high = low / 2, low

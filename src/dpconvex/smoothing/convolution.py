@@ -12,9 +12,10 @@ from dpconvex.losses.interface import Kind, PointwiseLoss, positive_number
 from dpconvex.losses.kinks import Array, Kinks
 from dpconvex.smoothing.kernels import Kernel
 
-# Cells between neighbouring knots in the bound on the curvature: it holds for any number of them,
-# and more cells make it tighter.
+# Cells between neighbouring knots in the bound on the curvature: it holds for any number of them, and more cells make
+# it tighter. With k knots k^2 densities are computed per cell; beyond the largest number, the crudest bound must do.
 _CELLS = 1024
+_MOST_DENSITIES = 2**22
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,12 @@ class ConvolvedLoss(PointwiseLoss):
         jumps = 2.0 * np.asarray(shape.weights)
         knots = np.asarray(shape.knots)
         total = float(jumps.sum()) * self.kernel.peak / h
-        if len(knots) == 1:
+        cells = min(_CELLS, _MOST_DENSITIES // len(knots) ** 2)
+        if len(knots) == 1 or cells == 0:
             return total
         worst = 0.0
         for i in range(1, len(knots)):
-            grid = np.linspace(knots[i - 1], knots[i], _CELLS + 1)[:, None]
+            grid = np.linspace(knots[i - 1], knots[i], cells + 1)[:, None]
             left = self.kernel.pdf((grid[:-1] - knots[:i]) / h) @ jumps[:i]
             right = self.kernel.pdf((grid[1:] - knots[i:]) / h) @ jumps[i:]
             worst = max(worst, float(np.max(left + right)))

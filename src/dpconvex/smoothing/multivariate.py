@@ -41,6 +41,7 @@ Array = NDArray[np.float64]
 _REACH = 7.5  # the normal law leaves 3e-14 beyond
 _PANEL = 3.0  # length of a panel in standard deviations
 _NODES = 16
+_MOST_PIECES = 1000  # in several directions: constants take the square of that
 _BLOCK = 256  # records handed to a thread at a time
 
 
@@ -221,6 +222,11 @@ class SmoothedMax(_Smoothed):
 
     def __post_init__(self) -> None:
         self._check((PiecewiseLinear, Bowl))
+        if isinstance(self.loss, PiecewiseLinear) and len(self.loss.slopes) > _MOST_PIECES:
+            raise ValueError(
+                f"The 'loss' parameter of convolve_vector must have at most {_MOST_PIECES} pieces in several "
+                f"directions. Got {len(self.loss.slopes)} instead."
+            )
         if not isinstance(self.kernel, GaussianKernel):
             raise ValueError(
                 "The 'kernel' parameter of convolve_vector must be Gaussian for pieces in several directions. "
