@@ -86,6 +86,23 @@ class StructuredModel(BaseEstimator):
             },
         )
 
+    def _stated(self, certificate: Certificate, facts: RecordFacts) -> dict[str, tuple[Any, Any]]:
+        """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
+        owner, loss = type(self).__name__, certificate.bounds.loss
+        expected = self._loss(loss.outputs)
+        smooth = hasattr(loss, "kernel")
+        if smooth:
+            kernel = resolve_kernel(self.kernel, owner)
+            expected = convolve_vector(expected, kernel, loss.bandwidth)
+        stated = {
+            "kind of bounds": (type(certificate.bounds), StructuredBounds),
+            "loss": (loss, expected),
+        }
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        if bandwidth is not None:
+            stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
+        return stated
+
     def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> tuple[Any, Certificate]:
         """Decide everything from public facts."""
         owner = type(self).__name__
