@@ -22,7 +22,7 @@ __all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificat
 FORMAT = "dpconvex-model-1"
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
-# Parameters that may be objects of the user's own classes. Of a mechanism, the certificate states what matters. A kernel
+# Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
 # is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
 OMITTABLE = ("kernel", "mechanism")
 _FIELDS: dict[str, Any] = {

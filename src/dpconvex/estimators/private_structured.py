@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -226,8 +227,9 @@ class StructuredModel(BaseEstimator):
         """
         owner = type(self).__name__
         ignored, least = ignores_invalid(self), least_rows(self.neighbors)
-        matrices = _read("A", A, 3, owner, least, finite=not ignored)
-        targets = _read("Y", Y, 2, owner, least, finite=not ignored)
+        with unwarned() if ignored else nullcontext():
+            matrices = _read("A", A, 3, owner, least, finite=not ignored)
+            targets = _read("Y", Y, 2, owner, least, finite=not ignored)
         if targets.shape != matrices.shape[:2]:
             raise ValueError(
                 f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
