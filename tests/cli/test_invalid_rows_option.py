@@ -134,3 +134,59 @@ def test_progress_does_not_count_passes(folder, monkeypatch):
     assert [message for message in said[0] if message == "Fitting"] == ["Fitting"]
     assert {message.split(":")[0] for message in said[1]} == {"Reading", "Fitting"}
     assert said[1].count("Fitting") == 1
+
+
+def test_progress_does_not_tell_a_private_number_of_rows(folder, monkeypatch):
+    """One more record may make one more part."""
+    said = []
+
+    class Screen:
+        def __enter__(self):
+            return said[-1].append
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(fit_command, "progress", lambda message: Screen())
+    monkeypatch.setattr(partitions, "FEWEST_BYTES", 200)
+    monkeypatch.setattr(partitions, "COPIES", 1 << 24)
+    private = ["--neighbors", "add_or_remove_one", "--nominal-samples", "50"]
+    for rows in (20, 200):
+        said.append([])
+        a = np.linspace(-1, 1, rows).round(3)
+        write(folder, "data.csv", {"a": a, "b": -a, "t": a})
+        result = run(folder, "data.csv", "--engine", "dask", "--mechanism", "output", *private)
+        assert result.exit_code == 0, result.output
+    assert said[0] == said[1] == ["Fitting"]
+
+
+def test_a_row_group_that_is_too_large_is_not_counted(folder, monkeypatch):
+    monkeypatch.setattr(partitions, "COPIES", 1 << 24)
+    private = ["--neighbors", "add_or_remove_one", "--nominal-samples", "50"]
+    found = []
+    for rows in (701, 702):
+        a = np.zeros(rows)
+        write(folder, "data.parquet", {"a": a, "b": a, "t": a})
+        result = run(folder, "data.parquet", "--engine", "dask", "--memory-limit", "16MB", *private)
+        assert result.exit_code == 2
+        assert "memory limit" in result.output
+        found.append(result.output)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("engine", ["memory", "dask"])
+@pytest.mark.parametrize("record", [",,", ",", ",,\r"])
+@pytest.mark.parametrize("place", [0, 4, 9])
+def test_an_empty_record_is_not_dropped(folder, engine, record, place):
+    """Without it the certificate would state one row less than a neighbour's."""
+    (folder / "bounds.toml").write_text(BOUNDS)
+    lines = ["0.5,0.5,1"] * 9
+    for found, code in (("0.1,0.2,1", 0), ("", 0), (record, 2)):
+        text = "\n".join(["a,b,t", *lines[:place], found, *lines[place:]])
+        (folder / "data.csv").write_bytes(text.encode())
+        result = run(folder, "data.csv", "--engine", engine, "--mechanism", "output")
+        assert result.exit_code == code, result.output
+    assert "every field is empty" in result.output
+    result = run(folder, "data.csv", "--engine", engine, "--invalid-rows", "ignore")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["certificate"]["bounds"]["n_samples"] == 10

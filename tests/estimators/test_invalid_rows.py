@@ -27,6 +27,7 @@ from dpconvex import (
 )
 from dpconvex.engine import MemoryRows, RowMap, memory
 from dpconvex.estimators import private_linear
+from dpconvex.estimators.cost_warning import PrivacyCostWarning
 from dpconvex.objectives.slopes import WeightedSlope
 
 PROFILE = settings(max_examples=25, derandomize=True, deadline=None)
@@ -344,3 +345,19 @@ def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
         assert np.array_equal(weights == 0, void[100:300])
         assert not block[weights == 0, 1:].any()
         assert not targets[weights == 0].any()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("where", ["features", "target"])
+def test_a_masked_value_is_ignored_in_silence(name, where):
+    """Whether numpy warns while it reads depends on one record."""
+    X, y = training_data(name)
+    X, y = X.astype(object), np.array(y, dtype=object)
+    if where == "features":
+        X[3].flat[0] = np.ma.masked
+    else:
+        y[(3, *[0] * (y.ndim - 1))] = np.ma.masked
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", PrivacyCostWarning)  # from public facts
+        fitted(name, X, y)

@@ -203,9 +203,16 @@ def _fit_pieces(
 
     plan = plan_pieces(matching_files(data), columns, memory_bytes(memory_limit), available_cores())
 
+    private = (
+        model.neighbors == "add_or_remove_one"
+    )  # the number of rows, which that of parts follows
+
     def report(done: int, total: int) -> None:
         # The first pass only: how many follow depends on the data.
-        say(f"Reading: {done} of {total} parts" if done < total else "Fitting")
+        if done == total:
+            say("Fitting")
+        elif not private:
+            say(f"Reading: {done} of {total} parts")
 
     with (
         dask_engine(scheduler, plan.threads),

@@ -19,7 +19,14 @@ from typing import Any
 from dpconvex.estimators.model_file import Columns
 
 from .errors import InputError
-from .tables import encode_piece, label_column, open_table, table_format, without_values
+from .tables import (
+    encode_piece,
+    label_column,
+    open_table,
+    refuse_empty_records,
+    table_format,
+    without_values,
+)
 
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
@@ -79,7 +86,7 @@ def plan_pieces(files: list[Path], columns: Columns, memory_limit: int, threads:
     needed = 8 * width * COPIES * largest
     if needed > room:
         raise InputError(
-            f"A row group of the Parquet files has {largest:,} rows, too many for the memory limit. "
+            "A row group of the Parquet files has too many rows for the memory limit. "
             "Raise --memory-limit, or write the files with smaller row groups."
         )
     return Plan(tuple(pieces), max(1, min(threads, room // needed)))
@@ -136,8 +143,10 @@ def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> An
             raise InputError(
                 "A field of a CSV file holds a line break, which --engine dask cannot read. Use Parquet."
             )
-        read = pl.read_csv(io.BytesIO(header.rstrip(b"\r\n") + b"\n" + content), infer_schema=False)
+        content = header.rstrip(b"\r\n") + b"\n" + content
+        read = pl.read_csv(io.BytesIO(content), infer_schema=False)
         if not every_line:
+            refuse_empty_records(content)
             read = read.filter(pl.any_horizontal(pl.all().is_not_null()))
         return read.select(wanted)
 

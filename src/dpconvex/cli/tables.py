@@ -8,6 +8,8 @@ of a file without a header is data.
 from __future__ import annotations
 
 import contextlib
+import mmap
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 LONGEST_NAME = 1000
+_EMPTY_RECORD = re.compile(rb"\n,+\r?(?:\n|\Z)")
 
 
 def table_format(path: Path) -> str:
@@ -52,12 +55,29 @@ def read_training(
     """
     wanted = [*columns.features, *columns.categories, columns.target]
     table = _read(path, wanted, least, every_line=ignored)
+    if not ignored and table_format(path) == "csv":
+        with without_values(path), path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            with content:
+                refuse_empty_records(content)
     name = columns.target
     if labels:
         target = label_column(table, name, kind, ignored)
     else:
         target = _numbers(table, name, ignored)
     return _encode(table, columns, ignored), target
+
+
+def refuse_empty_records(content: Any) -> None:
+    """Raise if a line below the header of a CSV file holds separators alone.
+
+    A blank line is no record. One of separators is, and must not be dropped: the number of rows is public.
+    """
+    if _EMPTY_RECORD.search(content):
+        raise InputError(
+            "The data file has a row in which every field is empty. Remove it or fill it in, or use "
+            "--invalid-rows ignore."
+        )
 
 
 def encode_piece(

@@ -113,6 +113,7 @@ class Mapping:
     target_shift: float
     target_scale: float
     clean: Clean | None = None
+    labels: bool = False
 
     def source_rows(
         self, pair: tuple[Any, Any], pending: Iterable[Reweight] = (), cores: int = 1
@@ -144,6 +145,8 @@ class Mapping:
             keep=False,
             weights=weights,
         )
+        if self.labels:
+            rows = rows.with_labels()
         for function in pending:
             rows = rows.reweighted(function)
         return rows
@@ -340,6 +343,10 @@ class DaskRows:
             return replace(source, pending=(*source.pending, function))
 
         return DaskRows(list(run_all(change, self._sources)), self._mapping, self._spill)
+
+    def with_labels(self) -> DaskRows:
+        """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
+        return DaskRows(self._sources, replace(self._mapping, labels=True), self._spill)
 
     def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
         """Return the same rows with weights ``function(weights)``."""

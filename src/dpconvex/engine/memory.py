@@ -461,6 +461,18 @@ class MemoryRows:
         rows, targets, weights = zip(*parts, strict=True)
         return np.concatenate(rows), np.concatenate(targets), np.concatenate(weights)
 
+    def with_labels(self) -> MemoryRows:
+        """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
+
+        Slopes and curvature of such a loss grow with ``|y|``; bounds are those of labels.
+        """
+        if not (np.abs(self._targets) > 1).any():
+            return self
+        other = copy.copy(self)
+        vars(other).pop("mean_target_size", None)
+        other._targets = np.clip(self._targets, -1.0, 1.0)
+        return other
+
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows as their own `MemoryRows`."""
         taken = MemoryRows(

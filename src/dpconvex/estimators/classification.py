@@ -43,9 +43,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
         loss = certificate.bounds.loss
+        _, plain, bandwidth, kernel = self._losses()
+        if isinstance(loss, ConvolvedLoss):
+            # How far a kink is rounded by default may change.
+            free = getattr(self, "bandwidth", None) is None
+            plain = convolve(plain, kernel, loss.bandwidth if free else bandwidth)
         return {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
-            "loss": (loss.loss if isinstance(loss, ConvolvedLoss) else loss, self._losses()[1]),
+            "loss": (loss, plain),
         }
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:

@@ -13,6 +13,7 @@ from sklearn.base import is_classifier
 
 from dpconvex.privacy.certificate import Certificate, CertificateError
 from dpconvex.privacy.description import rebuild
+from dpconvex.privacy.noise import SAMPLERS
 
 from .labels import declared_classes
 
@@ -21,8 +22,9 @@ __all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificat
 FORMAT = "dpconvex-model-1"
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
-# Parameters that may be objects of the user's own classes. The certificate states what matters of them.
-OMITTABLE = ("kernel", "loss", "mechanism")
+# Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
+# is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
+OMITTABLE = ("kernel", "mechanism")
 _FIELDS: dict[str, Any] = {
     "format": str,
     "version": str,
@@ -203,6 +205,7 @@ def _stated_facts(
         "guarantee": (certificate.guarantee, facts.guarantee),
         "n_samples": (bounds.n_samples, facts.n_samples),
         "neighbors": (bounds.neighbors, model.neighbors),
+        "sampler": (model.sampler in SAMPLERS, True),
         **{
             name: (certificate.parameters.get(name), value)
             for name, value in facts.parameters.items()
@@ -221,9 +224,10 @@ def _stated_facts(
     if mechanism != "auto":
         named = certificate.mechanism.removeprefix("auc-").removeprefix("structured-")
         pairs["mechanism"] = (named, mechanism)
-    if hasattr(model, "_stated"):
-        own = model._stated(certificate, facts)
-        pairs.update({name: pair for name, pair in own.items() if name not in data["omitted"]})
+    pairs.update(model._stated(certificate, facts))
+    if "kernel" in data["omitted"]:
+        # One of the library's own would stand in the file, and no other can stand in a certificate.
+        pairs["kernel"] = (_uses_kernel(certificate), False)
     if hasattr(facts, "row_map"):
         pairs["fit_intercept"] = (
             getattr(bounds, "fit_intercept", False),
@@ -236,6 +240,10 @@ def _stated_facts(
         longest = facts.row_map.weighted().max_norm if weighted else facts.max_norm
         pairs["max_norm"] = (bounds.max_norm, longest)
     return pairs
+
+
+def _uses_kernel(certificate: Certificate) -> bool:
+    return hasattr(certificate.bounds.loss, "kernel") or "gradient" in certificate.parameters
 
 
 def _same(found: Any, expected: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,7 +192,8 @@ class PrivateLinearModel(BaseEstimator):
 
     def _release(self, X: Any, y: Any) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
-        X, targets = self._read(X, y)
+        with unwarned() if ignores_invalid(self) else nullcontext():
+            X, targets = self._read(X, y)
         plan = self._plan(max(1, X.shape[0]), X.shape[1])  # the number counts where it is public
         certificate = plan.certificate
         with unwarned():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,6 +86,23 @@ class StructuredModel(BaseEstimator):
                 "invalid_rows": INVALID_ROWS["ignore" if ignores_invalid(self) else "error"],
             },
         )
+
+    def _stated(self, certificate: Certificate, facts: RecordFacts) -> dict[str, tuple[Any, Any]]:
+        """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
+        owner, loss = type(self).__name__, certificate.bounds.loss
+        expected = self._loss(loss.outputs)
+        smooth = hasattr(loss, "kernel")
+        if smooth:
+            kernel = resolve_kernel(self.kernel, owner)
+            expected = convolve_vector(expected, kernel, loss.bandwidth)
+        stated = {
+            "kind of bounds": (type(certificate.bounds), StructuredBounds),
+            "loss": (loss, expected),
+        }
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        if bandwidth is not None:
+            stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
+        return stated
 
     def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> tuple[Any, Certificate]:
         """Decide everything from public facts."""
@@ -209,8 +227,9 @@ class StructuredModel(BaseEstimator):
         """
         owner = type(self).__name__
         ignored, least = ignores_invalid(self), least_rows(self.neighbors)
-        matrices = _read("A", A, 3, owner, least, finite=not ignored)
-        targets = _read("Y", Y, 2, owner, least, finite=not ignored)
+        with unwarned() if ignored else nullcontext():
+            matrices = _read("A", A, 3, owner, least, finite=not ignored)
+            targets = _read("Y", Y, 2, owner, least, finite=not ignored)
         if targets.shape != matrices.shape[:2]:
             raise ValueError(
                 f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "

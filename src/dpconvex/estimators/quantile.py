@@ -15,6 +15,7 @@ from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ConvolvedLoss
+from dpconvex.theory.quantile_risk import may_be_level
 
 from .private_linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
 from .quantile_plan import QuantileRequest, choose_quantile_mechanism
@@ -151,17 +152,22 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
         kernel, level = resolve_kernel(self.kernel, type(self).__name__), self._level()
         loss, parameters = certificate.bounds.loss, certificate.parameters
-        # Smoothing moves quantiles, so the level that is smoothed may be another one.
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth else loss
         planned = parameters.get("gradient", {}).get("kernel", describe(kernel))
+        bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
-            "loss": (type(base), Pinball) if smooth else (base, Pinball(level)),
+            "loss": (base, Pinball(level)),
             "quantile": (parameters.get("quantile"), level),
             "kernel": (describe(loss.kernel) if smooth else planned, describe(kernel)),
         }
-        bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
+        if smooth:
+            stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
+            if certificate.mechanism == "objective" and bandwidth is None:
+                # Smoothing moves quantiles, so the level that is smoothed may be another one, within limits.
+                near = type(base) is Pinball and may_be_level(base.quantile, level)
+                stated["loss"] = (near, True)
         if bandwidth is not None:
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated

@@ -178,6 +178,7 @@ class DPRobustClassifier(PrivateLinearClassifier):
             "kind of bounds": (type(bounds), RobustBounds),
             "loss": (bounds.loss, loss),
             "cost": (bounds.cost, self.cost),
+            "width": (bounds.width, RobustBounds.width),
         }
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:

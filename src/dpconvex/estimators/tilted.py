@@ -17,6 +17,7 @@ from dpconvex.privacy.certificate import Certificate
 from dpconvex.privacy.tilted_bounds import TiltedBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.theory import tilted_penalty
+from dpconvex.theory.output_only_risk import WALLS
 
 from .classification import PrivateLinearClassifier
 from .labels import count_classes
@@ -66,6 +67,18 @@ class PrivateTiltedModel(PrivateLinearModel):
             seeded=self.random_state is not None,
         )
         return Plan(mechanism, certificate, facts.row_map, *target)
+
+    def _own_loss(self) -> Any:
+        raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+        given = facts.parameters["coef_bound"]
+        return {
+            "kind of bounds": (type(certificate.bounds), TiltedBounds),
+            "loss": (certificate.bounds.loss, self._own_loss()),
+            # Which of the walls is best by default may change, not what they are.
+            "wall": (certificate.bounds.coef_bound in (WALLS if given is None else (given,)), True),
+        }
 
     def _objective(self, rows: Any, certificate: Certificate) -> Any:
         bounds = certificate.bounds
@@ -211,16 +224,11 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
-        loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
-        return {
-            "kind of bounds": (type(certificate.bounds), TiltedBounds),
-            "loss": (certificate.bounds.loss, loss),
-        }
+    def _own_loss(self) -> Any:
+        return resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
-        owner = type(self).__name__
-        loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", owner)
+        loss = self._own_loss()
         parameters = count_classes(self, n_classes)
         facts = self._public_facts(n_samples, n_features)
         return self._tilted_plan(facts, loss, parameters, {}, (0.0, 1.0))
@@ -335,15 +343,11 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
-        loss = resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
-        return {
-            "kind of bounds": (type(certificate.bounds), TiltedBounds),
-            "loss": (certificate.bounds.loss, loss),
-        }
+    def _own_loss(self) -> Any:
+        return resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
 
     def _plan(self, n_samples: int, n_features: int) -> Plan:
-        loss = resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
+        loss = self._own_loss()
         facts = self._public_facts(n_samples, n_features)
         target = (facts.target_shift, facts.target_scale)
         return self._tilted_plan(facts, loss, {}, REGRESSION, target)

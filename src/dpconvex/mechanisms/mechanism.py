@@ -41,6 +41,9 @@ class Mechanism(Protocol):
 
         ``rng`` is a :class:`NoiseSource`, a seed or generator, or None for the operating system's entropy;
         ``record`` takes what is released on the way.
+
+        Privacy: a seed or generator is for tests. Whoever knows it can undo the noise, whatever the certificate says of
+        the sampler, unless it was issued with ``seeded=True``. Leave ``rng`` out for a private release.
         """
 
 

@@ -55,7 +55,7 @@ class AdversarialObjective:
     Parameters
     ----------
     rows : MemoryRows or another engine
-        Mapped rows, labels -1 and +1, influence weights.
+        Mapped rows, labels -1 and +1 (others are clipped to [-1, 1]), influence weights.
     loss : Loss
         Smooth margin loss that never increases in ``y z``.
     alpha : float
@@ -89,7 +89,7 @@ class AdversarialObjective:
             raise ValueError(
                 f"The 'norm' parameter of AdversarialObjective must be 'l2' or 'linf'. Got {norm!r} instead."
             )
-        self.rows = rows
+        self.rows = rows.with_labels()
         self.loss = loss
         self.alpha = float(alpha)
         self.radius = float(radius)

@@ -34,7 +34,7 @@ class CostlyAdversaryObjective:
     Parameters
     ----------
     rows : MemoryRows or another engine
-        Mapped rows, labels -1 and +1, influence weights.
+        Mapped rows, labels -1 and +1 (others are clipped to [-1, 1]), influence weights.
     loss : Loss
         Smooth margin loss that never increases in ``y z``.
     alpha, cost : float
@@ -54,7 +54,7 @@ class CostlyAdversaryObjective:
     def __init__(
         self, rows: Any, loss: Any, alpha: float, cost: float, divisor: float | None = None
     ) -> None:
-        self.rows = rows
+        self.rows = rows.with_labels()
         self.loss = loss
         self.alpha = float(alpha)
         self.cost = float(cost)

@@ -45,6 +45,9 @@ class Rows(Protocol):
     def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
         """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
 
+    def with_labels(self) -> Rows:
+        """Return the same rows with mapped targets clipped to [-1, 1]."""
+
     def subsample(self, rows: int) -> Rows:
         """Return about `rows` rows, spread over the data."""
 
@@ -71,7 +74,7 @@ class EmpiricalObjective:
     rows : MemoryRows or another engine
         Mapped rows x~, targets y and weights w.
     loss : Loss
-        Pointwise loss of the margin.
+        Pointwise loss of the margin. For one of ``y z`` targets are clipped to [-1, 1].
     alpha : float
         Ridge; it covers the intercept too.
     divisor : float, optional
@@ -109,7 +112,8 @@ class EmpiricalObjective:
                 f"The 'divisor' parameter of EmpiricalObjective must be positive. "
                 f"Got {divisor!r} instead."
             )
-        self.rows = rows
+        # By construction: an error would depend on the data.
+        self.rows = rows.with_labels() if getattr(loss, "kind", None) == "margin" else rows
         self.loss = loss
         self.alpha = float(alpha)
         self.divisor = float(rows.n_rows if divisor is None else divisor)

@@ -260,6 +260,7 @@ class Certificate:
             raise CertificateError(
                 f"The public facts do not support the guarantee: {error}"
             ) from error
+        self._check_void_rows()
         if not enough:
             raise CertificateError(
                 f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
@@ -270,6 +271,17 @@ class Certificate:
                     f"The noise of '{name}' must have a grid where it is drawn exactly, and only there."
                 )
         return proof
+
+    def _check_void_rows(self) -> None:
+        """Raise unless the facts count records of weight 0 where, and only where, invalid rows become such records."""
+        said, void = self.parameters.get("invalid_rows"), getattr(self.bounds, "void_rows", None)
+        if said is None or void is None:
+            return
+        word = str(said).partition(":")[0]
+        if word not in ("error", "ignore") or void != (word == "ignore"):
+            raise CertificateError(
+                "The certificate's 'invalid_rows' contradicts the 'void_rows' of its bounds."
+            )
 
     @property
     def problems(self) -> int:

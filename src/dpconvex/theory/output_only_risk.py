@@ -26,7 +26,7 @@ from .classification_risk import CURVATURE
 __all__ = ["robust_penalty", "tilted_penalty"]
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
-_WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
+WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
 _SPREADS = np.array([1 / 4, 1 / 16, 1 / 64])
 _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderately well
 
@@ -60,7 +60,7 @@ def tilted_penalty(
     """
     unit = _noise_per_sensitivity(bounds, guarantee, parameters)
     alphas = _ALPHAS if alpha is None else np.array([alpha])
-    walls = _WALLS if bounds.coef_bound is None else (bounds.coef_bound,)
+    walls = WALLS if bounds.coef_bound is None else (bounds.coef_bound,)
     best: tuple[float, float | None, float] | None = None
     for wall in walls:
         known = [replace(bounds, alpha=float(a), coef_bound=wall) for a in alphas]

@@ -32,6 +32,7 @@ _EXCESS_FLOOR = 0.01  # relative excess risk below which more accuracy is not wo
 _LARGEST_EPSILON = 30.0  # beyond it a larger curvature ratio only costs digits of the minimiser
 _BANDWIDTHS = np.geomspace(1e-3, 3.0, 48)
 _LEVEL_PULLS = np.linspace(0.2, 1.0, 9)  # from near the median to the wanted quantile
+_LEVEL_DIGITS = 6
 
 
 def _pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
@@ -210,8 +211,16 @@ def objective_prescription(
     return Prescription(
         alpha=_rounded_up(float(alphas[i, j])) if alpha is None else alpha,
         bandwidth=_rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
-        level=round(float(levels[k]), 6),
+        level=round(float(levels[k]), _LEVEL_DIGITS),
         predicted_excess=float(score[i, j, k]),
+    )
+
+
+def may_be_level(level: float, quantile: float) -> bool:
+    """Whether :func:`objective_prescription` may smooth the loss of this level for a quantile."""
+    ends = 0.5 + _LEVEL_PULLS[[0, -1]] * (quantile - 0.5)
+    return bool(
+        ends.min() <= level + 10.0**-_LEVEL_DIGITS and level - 10.0**-_LEVEL_DIGITS <= ends.max()
     )
 
 
