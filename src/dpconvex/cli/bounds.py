@@ -18,6 +18,8 @@ _HEAD = """\
 # Public bounds for private fits. Write what you know before you see the data: limits of the
 # instrument, of the form, of the law. Bounds taken from the data are not private.
 # Remove the '#' of the columns to use and fill in numbers or categories.
+# A column of a CSV file is listed as numbers if every value of it is one: a single record can
+# change that, and no budget covers it. Do not publish this template.
 """
 
 
@@ -37,7 +39,10 @@ def init(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write a template of a bounds file: names and types of the columns, never values."""
+    """Write a template of a bounds file: names and types of the columns, never values.
+
+    The type of a column of a CSV file depends on every value of it, and is not covered by any budget.
+    """
     if out is not None and out.exists():
         raise InputError(f"{str(out)!r} exists already: bounds in it would be lost.")
     with progress(f"Reading names and types of {data.name}"):

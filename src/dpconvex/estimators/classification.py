@@ -46,8 +46,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         _, plain, bandwidth, kernel = self._losses()
         if isinstance(loss, ConvolvedLoss):
             # How far a kink is rounded by default may change.
-            free = bandwidth is None or getattr(self, "bandwidth", None) is None
-            plain = convolve(plain, kernel, loss.bandwidth if free else float(bandwidth))  # type: ignore[arg-type]
+            if bandwidth is None or getattr(self, "bandwidth", None) is None:
+                bandwidth = loss.bandwidth
+            plain = convolve(plain, kernel, bandwidth)
         return {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (loss, plain),

@@ -310,9 +310,9 @@ class _Problem:
             )  # fmt: skip
         else:
             steps, noise = self._descent(bounds)
-            width: Any = BANDWIDTH_SHARE * scales if steps.private else NARROW
+            width: Any = BANDWIDTH_SHARE * scales if steps.course.private else NARROW
             # Private geometry makes the second moments of features 1, and leaves predictions as they are.
-            facts = (bounds.dimension, 1.0 if steps.private else moment, scales)
+            facts = (bounds.dimension, 1.0 if steps.course.private else moment, scales)
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
             squares = scales**2
             share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
@@ -331,7 +331,7 @@ class _Problem:
         if mechanism == "gradient":
             steps, noise = self._descent(bounds)
             settings = {"gradient_std": noise}
-            if steps.private:
+            if steps.course.private:
                 # Features of moment 1 then, so the noise has the same effect whatever their spread.
                 spreads = np.ones(1)
                 settings["reached"] = _ROUGH_GEOMETRY
