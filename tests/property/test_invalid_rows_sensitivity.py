@@ -13,7 +13,7 @@ import test_gradient_sensitivity as coupled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_auc_sensitivity import _ORDER, LOSSES, PLACES, SLOPES, Replay, Silence
-from test_gradient_sensitivity import matrices_are_released_whole, problems  # noqa: F401
+from test_gradient_sensitivity import problems
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, PairLogistic, Pinball

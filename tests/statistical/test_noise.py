@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpconvex.privacy.calibration import GRID_BITS
 from dpconvex.privacy.noise import NoiseSource
 
 LEVEL = 1e-7
@@ -20,7 +21,7 @@ def test_exact_gaussian_follows_the_normal_law():
 
 def test_exact_gaussian_lies_on_its_grid():
     draws = NoiseSource().add_gaussian(np.full(50, 1 / 3), 1.0)
-    assert np.all(draws * 2.0**22 == np.round(draws * 2.0**22))
+    assert np.all(draws * 2.0**GRID_BITS == np.round(draws * 2.0**GRID_BITS))
 
 
 @pytest.mark.parametrize("std", [1e-12, 1.0, 1e9])

@@ -107,5 +107,5 @@ def test_impossible_requests_are_refused(arguments, match):
 
 def test_a_budget_below_the_samplers_grid_is_refused():
     with pytest.raises(ValueError, match="larger budget"):
-        released_scale(4e-7, 1.0, 4)
+        released_scale(1e-12, 1.0, 4)
     assert released_scale(1e-6, 1.0, 4) > 1e6

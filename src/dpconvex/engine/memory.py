@@ -444,7 +444,7 @@ class MemoryRows:
         Weights are those that were given, or ones: what the row map says would need the rows.
         """
         given, stretch = self._weights, TARGET_BLOCK
-        edges = range(0, self.n_rows, stretch)
+        edges = range(0, max(1, self.n_rows), stretch)  # no rows are one empty stretch
 
         def part(start: int) -> tuple[Any, ...]:
             y = self._targets[start : start + stretch]

@@ -14,7 +14,7 @@ from .guarantees import check_number
 from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
-GRID_BITS = 32
+GRID_BITS = 40
 
 # Scales whose grid and values are ordinary floating-point numbers.
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-960, 2.0**960
