@@ -228,10 +228,11 @@ def test_counts_of_row_lengths_change_by_at_most_one(monkeypatch):
     certificate = mechanism.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay, summing = Replay(), moments.PairRows.sum
     monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
-    mechanism.release(pairs(X, y, bounds), certificate, 0)
+    given = replace(bounds, row_norm=2.0, diameter=4.0)  # before a unit of length is found
+    mechanism.release(pairs(X, y, given), certificate, 0)
     replay.restart()
     for other in of_three_kinds(X, y):
-        mechanism.release(pairs(*other, bounds), certificate, 0)
+        mechanism.release(pairs(*other, given), certificate, 0)
         for first, now in zip(replay.first, replay.now, strict=True):
             assert abs(float(first[0] - now[0])) <= 1
         replay.restart()

@@ -60,8 +60,8 @@ class Coordinates:
         return _lengths(block @ self.matrix.T, self.lead)
 
     def store_lengths(self, block: Array, w: Array) -> Array:
-        """Return the lengths in place of weights."""
-        return self.lengths(block)
+        """Return the lengths in place of weights; infinite for rows of weight 0, so that they keep it."""
+        return np.where(w == 0, np.inf, self.lengths(block))
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(1, u) . phi``."""

@@ -208,7 +208,7 @@ def _geometry_phases(
     moments, numbers, second = (
         bounds.moment_sensitivity(),
         size * (size + 1) // 2,
-        0.5 * (1 - lengths) * trust,
+        0.5 * (1 - lengths) * max(trust, 1e-3),
     )
     scales = bounds.histogram_sensitivity(columns)
     return {
