@@ -176,7 +176,7 @@ class Judge:
 
     def grid(self, name: str) -> float:
         scale, stated = number(self.noise[name]["scale"]), self.noise[name]["grid"]
-        drawn = 2.0 ** (math.floor(math.log2(scale)) - 22)
+        drawn = 2.0 ** (math.floor(math.log2(scale)) - 40)
         require(stated is None or number(stated) > 0, "a grid")
         return drawn if stated is None else max(drawn, stated)
 
@@ -308,37 +308,56 @@ class Judge:
     def _judge_gradient(self) -> bool:
         require(self.kind == "LinearBounds" and math.isfinite(self.L), "a linear model")
         course, settings = self.parameters["course"], self.parameters["gradient"]
-        rounds, d, c = course["rounds"], self.d, self.c
-        require(type(rounds) is int and rounds >= 0, "rounds")
-        replaced = self.neighbors == "replace_one"
-        influence = math.sqrt(d) * (number(course["reach"]) if rounds else 1.0)
-        least = 0.0 if rounds else min(1.0, self.U / self.X)
-        reach = math.hypot(c, influence)
-        half, middle = (self.loss.high - self.loss.low) / 2, abs(self.loss.high + self.loss.low) / 2
-        moving, constant = half * reach, middle * reach
-        if replaced:
-            moving *= 2
-            uneven = math.hypot(c * (1 - least), 2 * influence)
-            constant = 2 * constant if self.loss.kind == "margin" else middle * uneven
+        private, loss = course["private"], self.loss
+        require(type(private) is bool, "private")
+        require(settings["geometry"] == ("private" if private else "given"), "geometry")
         steps = settings["steps"]
         require(steps is None or count(steps) > 0, "steps")
-        terms = [self.term("gradients", moving, self.size, steps, "gaussian")]
         names = {"gradients"}
-        if rounds:
-            square = math.sqrt(2) * (1 + c) if replaced else math.sqrt(1 + 2 * c)
-            numbers = self.size * (self.size + 1) // 2
-            terms.append(self.term("lengths", 1.0, 1, rounds * SEARCH, "gaussian"))
-            terms.append(self.term("moments", square, numbers, rounds, "gaussian"))
-            names |= {"lengths", "moments"}
-        if course["finds_scale"]:
-            terms.append(self.term("rough gradients", moving, self.size, None, "gaussian"))
-            terms.append(self.term("residuals", 1.0, 1, SEARCH, "gaussian"))
-            names |= {"rough gradients", "residuals"}
-        if "constant part" in self.noise:
-            terms.append(self.term("constant part", constant, self.size, 1, "gaussian"))
-            names.add("constant part")
-        self.only(*names)
-        return self.composed(*terms)
+        if not private:
+            half, middle = (loss.high - loss.low) / 2, abs(loss.high + loss.low) / 2
+            influence, least = math.sqrt(self.d), min(1.0, self.U / self.X)
+            if self.facts.get("void_rows"):
+                least = 0.0
+            reach = math.hypot(self.c, influence)
+            moving, constant = half * reach, middle * reach
+            if self.neighbors == "replace_one":
+                moving *= 2
+                uneven = math.hypot(self.c * (1 - least), 2 * influence)
+                constant = 2 * constant if loss.kind == "margin" else middle * uneven
+            terms = [self.term("gradients", moving, self.size, steps, "gaussian")]
+            if constant > 0:
+                names.add("constant part")
+                terms.append(self.term("constant part", constant, self.size, 1, "gaussian"))
+            self.only(*names)
+            return self.composed(*terms)
+        pair = math.sqrt(2) if self.neighbors == "replace_one" else 1.0
+        clip, numbers = number(course["clip"]), self.size * (self.size + 1) // 2
+        released = {
+            "gradients": (self.records * loss.slope * clip, self.size, steps),
+            "scales": (pair * math.sqrt(self.d), 17 * self.d, 1),
+            "lengths": (1.0, 1, 30),
+            "moments": (pair, numbers, 1),
+            "finer moments": (pair, numbers, 1),
+        }
+        if loss.kind == "margin":
+            released |= {
+                "labels": (1.0, 1, 1),
+                "margin range": (1.0, 1, 16),
+                "margins": (pair, 32, 1),
+            }
+        elif not math.isfinite(loss.curvature):
+            rough = self.records * (loss.high - loss.low) / 2 * clip
+            released |= {
+                "octaves": (pair, 64, 1),
+                "targets": (1.0, 1, 36),
+                "rough gradients": (rough, self.size, None),
+                "residuals": (1.0, 1, 28),
+            }
+        self.only(*released)
+        return self.composed(
+            *(self.term(name, *facts, "gaussian") for name, facts in released.items())
+        )
 
     def _phases(self, name: str) -> list[tuple[int, float]]:
         settings = self.parameters[name]

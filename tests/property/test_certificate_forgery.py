@@ -352,7 +352,6 @@ def searched_once() -> Any:
 
 def unpaid(phase: str) -> Any:
     tree = issued(NoisyGradientDescent(), LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0))
-    tree["parameters"]["course"]["phases"].remove(phase)
     del tree["noise"][phase]
     return tree
 
@@ -370,8 +369,8 @@ FORGERIES = {
     "a reach below 0": lambda: put(
         issued(NoisyGradientDescent(), LINEAR), ("parameters.course.reach", -1.0)
     ),
-    "a huge reach": lambda: put(
-        issued(NoisyGradientDescent(), LINEAR), ("parameters.course.reach", 1e9)
+    "a huge clip": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR), ("parameters.course.clip", 1e9)
     ),
     "a negative slope": lambda: declared(lipschitz=-1),
     "a slope that is true": lambda: declared(lipschitz=True),

@@ -77,5 +77,7 @@ def relative_error(n_rows: int, dimension: int) -> float:
 
 
 def _relative(roundings: int) -> float:
-    """Return ``k u / (1 - k u)`` for k roundings, rounded up."""
+    """Return ``k u / (1 - k u)`` for k roundings, rounded up; infinite where nothing is left of the digits."""
+    if roundings * UNIT > 0.5:
+        return math.inf
     return roundings * UNIT / (1 - roundings * UNIT) * (1 + 1e-12)
