@@ -150,9 +150,10 @@ def of_three_kinds(X, y, flips=True):
 
 
 def pairs(X, y, bounds):
-    rows = MemoryRows(X, y, RowMap(2, 1.0, fit_intercept=False), threads=1)
+    longest = bounds.row_norm
+    rows = MemoryRows(X, y, RowMap(2, longest, fit_intercept=False), threads=1)
     least = (bounds.min_positive, bounds.min_negative)
-    return PairwiseObjective(rows, None, bounds.loss, bounds.alpha, *least, row_norm=1.0)
+    return PairwiseObjective(rows, None, bounds.loss, bounds.alpha, *least, row_norm=longest)
 
 
 @st.composite
