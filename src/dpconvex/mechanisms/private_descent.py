@@ -39,7 +39,6 @@ from .gradient_plan import (
     normal_height,
 )
 from .search import private_quantile
-from .sketch import Sketch
 
 Array = NDArray[np.float64]
 
@@ -223,9 +222,17 @@ class PrivateDescent:
         sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
         edges = np.concatenate([-sizes[:0:-1], sizes])
         std = self.terms["octaves"]["std"]
-        found = Sketch.release(self.rows.sum_targets, _target_of, edges, self.n, std, self.noise)
-        sure = np.flatnonzero(found.counts > 4 * std)
-        if not sure.size or found.counts[sure].sum() < 0.5 * self.n:
+
+        def part(y: Array, w: Array) -> tuple[Array]:
+            places = np.searchsorted(
+                edges[1:-1], y, side="right"
+            )  # the outermost bins take all beyond
+            return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
+
+        (exact,) = self.rows.sum_targets(part)
+        counts = self.noise.add_gaussian(np.asarray(exact), std)
+        sure = np.flatnonzero(counts > 4 * std)
+        if not sure.size or counts[sure].sum() < 0.5 * self.n:
             self.bracket = (-1.0, 1.0)
             return self.bracket
         low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
