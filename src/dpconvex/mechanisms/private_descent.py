@@ -224,9 +224,8 @@ class PrivateDescent:
         std = self.terms["octaves"]["std"]
 
         def part(y: Array, w: Array) -> tuple[Array]:
-            places = np.searchsorted(
-                edges[1:-1], y, side="right"
-            )  # the outermost bins take all beyond
+            # The outermost bins take all that is beyond.
+            places = np.searchsorted(edges[1:-1], y, side="right")
             return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
 
         (exact,) = self.rows.sum_targets(part)
