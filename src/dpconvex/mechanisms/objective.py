@@ -125,8 +125,7 @@ def release_term(
 ) -> NoiseTerm:
     """Return the noise that pays for :func:`inexactness`, with a budget of mu or epsilon by the tilt's law."""
     moved = inexactness(bounds, tilt, divisor, tolerance)
-    longest = (bounds.lipschitz + tilt.largest / divisor) / bounds.alpha  # of a minimiser
-    scale = released_scale(budget, moved, tilt.dimension, longest)
+    scale = released_scale(budget, moved, tilt.dimension)
     law, size = tilt.distribution, tilt.dimension
     return NoiseTerm(law, scale, moved, size, "coefficients", tolerance=tolerance)
 

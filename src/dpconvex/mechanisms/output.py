@@ -122,7 +122,7 @@ def calibrate_output(
         law, budget = "l2-laplace", guarantee.epsilon_bound / problems
     else:
         law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
-    scale = released_scale(budget, sensitivity, dimension, bounds.lipschitz / bounds.alpha)
+    scale = released_scale(budget, sensitivity, dimension)
     release = NoiseTerm(law, scale, sensitivity, dimension, "coefficients", tolerance=tolerance)
     return Calibration({"release": release}, tolerance)
 

@@ -119,12 +119,11 @@ def grid_of(scale: float) -> float:
     return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
 
 
-def released_scale(budget: float, sensitivity: float, dimension: int, reach: float = 0.0) -> float:
+def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
     """Return the noise scale of a release that is rounded to its grid first: Gaussian for mu, l2-Laplace for epsilon.
 
     ``sensitivity / (budget - sqrt(dimension) 2^-bits)``: rounding to a grid at most ``2^-bits scale`` wide moves two
-    neighbouring vectors apart by at most ``sqrt(dimension) 2^-bits scale`` more. At least ``2^(bits - 59) reach``: the
-    gate's integers hold numbers of size ``reach`` then, however large the budget is.
+    neighbouring vectors apart by at most ``sqrt(dimension) 2^-bits scale`` more.
     """
     left = budget - math.sqrt(dimension) * 2.0**-GRID_BITS
     if not left > 0:
@@ -133,7 +132,7 @@ def released_scale(budget: float, sensitivity: float, dimension: int, reach: flo
             f"{dimension} dimensions. Give a larger budget."
         )
     # A few roundings to nearest on the way here.
-    return max(sensitivity / left * (1 + 1e-15), math.ldexp(reach, GRID_BITS - 59))
+    return sensitivity / left * (1 + 1e-15)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
