@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from benchmarks import Measurement, one_time
+from dpconvex.defaults import OutputProblem, linear_preset, output_preset, solver_iterations
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6
 from dpconvex.losses import Huber, Logistic, Pinball
@@ -29,7 +30,6 @@ from dpconvex.solvers import (
     Subgradient,
     default_solver,
 )
-from dpconvex.theory import OutputProblem, linear_preset, output_preset, solver_iterations
 
 EPSILON, DELTA, RADIUS = 1.0, 1e-5, 2.0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 PACKAGES = [
     "dpconvex",
-    "dpconvex.report",
+    "dpconvex.words",
     "dpconvex.selection",
     "dpconvex.preprocessing",
     "dpconvex.privacy",
@@ -21,7 +21,7 @@ PACKAGES = [
     "dpconvex.objectives",
     "dpconvex.solvers",
     "dpconvex.engine",
-    "dpconvex.theory",
+    "dpconvex.defaults",
     "dpconvex.audit",
     "dpconvex.datasets",
 ]

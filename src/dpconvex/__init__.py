@@ -1,6 +1,6 @@
 """Differentially private convex learning: linear models you may publish."""
 
-from .estimators import (
+from dpconvex.estimators import (
     DPAUCClassifier,
     DPLinearSVC,
     DPLogisticRegression,

@@ -16,17 +16,17 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.engine.memory import accumulate
-from dpconvex.estimators.settings import resolve_bounds, resolve_guarantee
-from dpconvex.estimators.tables import read_features
-from dpconvex.privacy.exponential import SCORE_GRID, choose
-from dpconvex.privacy.guarantees import check_number
-from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
-from dpconvex.privacy.preprocessing import (
+from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
+from dpconvex.inputs.tables import read_features
+from dpconvex.privacy.certificates.preprocessing import (
     MOMENT_BLOCK,
     PreprocessingCertificate,
     moment_noise,
     quantile_noise,
 )
+from dpconvex.privacy.exponential import SCORE_GRID, choose
+from dpconvex.privacy.guarantees import check_number
+from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
 

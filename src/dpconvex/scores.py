@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.privacy.exponential import SCORE_GRID
-from dpconvex.privacy.score_bounds import AUCScoreBounds, RowScoreBounds
 
 __all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 
@@ -188,7 +188,7 @@ class AUCScore:
 
     Notes
     -----
-    Privacy: its sensitivity is that of :class:`~dpconvex.privacy.score_bounds.AUCScoreBounds`, about
+    Privacy: its sensitivity is that of :class:`~dpconvex.privacy.bounds.scores.AUCScoreBounds`, about
     ``2 / min(min_positive, min_negative)``, half of it if labels are public. Two classes only.
 
     Examples

@@ -24,19 +24,19 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.estimators.labels import declared_classes, label_set
-from dpconvex.estimators.private_linear import unchanged_on_failure
-from dpconvex.estimators.settings import (
+from dpconvex.estimators.linear import unchanged_on_failure
+from dpconvex.inputs.labels import declared_classes, label_set
+from dpconvex.inputs.settings import (
     least_rows,
     optional_positive,
     resolve_guarantee,
     resolve_samples,
 )
-from dpconvex.estimators.tables import is_partitioned, read_training
+from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
 from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, check_number
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.selection import SelectionCertificate, share_budget
 from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, silent
 
 __all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]

@@ -9,7 +9,7 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier
 from dpconvex.audit import audit
-from dpconvex.estimators.tables import map_rows
+from dpconvex.inputs.tables import map_rows
 from dpconvex.mechanisms import moments
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP

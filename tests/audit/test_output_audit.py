@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import GaussianRelease, LaplaceRelease, audit
+from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6, algorithm_8
 from dpconvex.losses import Huber
@@ -16,7 +17,6 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.theory import OutputProblem
 
 ALPHA, LOSS = 0.5, Huber(0.1)
 

@@ -9,10 +9,10 @@ from command_line import sales_csv
 
 pytest.importorskip("dask.dataframe")
 
-from dpconvex.cli import partitions
-from dpconvex.cli.bounds_file import read_bounds
-from dpconvex.cli.errors import InputError
-from dpconvex.cli.tables import read_training
+from dpconvex.inputs import partitioned_files as partitions
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import read_training
+from dpconvex.inputs.schema import read_bounds
 
 MEMORY = 1 << 30
 

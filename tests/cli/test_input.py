@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpconvex.cli import errors
-from dpconvex.cli.tables import read_training
-from dpconvex.estimators.model_file import Columns
+from dpconvex.inputs.files import read_training
+from dpconvex.models.file import Columns
 
 SECRET = "SECRETVALUE"
 NUMBER = "7777123"

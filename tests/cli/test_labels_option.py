@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 import dpconvex
-from dpconvex.cli.errors import InputError
 from dpconvex.cli.options import parse_classes
-from dpconvex.cli.tables import label_column
-from dpconvex.cli.words import MOST_CLASSES, coefficient_table
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import label_column
+from dpconvex.words.terminal import MOST_CLASSES, coefficient_table
 
 BOUNDS = "[features]\nprice = [0, 10]\n"
 CITY = ("--target", "city", "--classes", "berlin,paris,rome")

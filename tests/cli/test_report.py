@@ -14,8 +14,8 @@ import pytest
 
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
-from dpconvex.report import render_report, write_report
-from dpconvex.report.content import attacker, outlook, uncertainty
+from dpconvex.words import render_report, write_report
+from dpconvex.words.content import attacker, outlook, uncertainty
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}

@@ -13,7 +13,7 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
-from dpconvex.estimators.cost_warning import PrivacyCostWarning
+from dpconvex.defaults.cost_warning import PrivacyCostWarning
 from dpconvex.mechanisms import Moments, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from dpconvex.privacy import Certificate
 

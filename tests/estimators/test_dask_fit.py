@@ -14,7 +14,7 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
 
-import dpconvex.engine.dask as engine  # noqa: E402
+import dpconvex.engine.dask.rows as engine  # noqa: E402
 from dpconvex import (  # noqa: E402
     DPLinearSVC,
     DPLogisticRegression,
@@ -23,7 +23,7 @@ from dpconvex import (  # noqa: E402
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
-from dpconvex.estimators.tables import map_rows, read_training  # noqa: E402
+from dpconvex.inputs.tables import map_rows, read_training  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
 CHUNKS = (900, 0, 1, 1600, 499)

@@ -20,8 +20,6 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.estimators import model_file
-from dpconvex.estimators.model_file import parse_certificate, parse_model
 from dpconvex.losses import Huber, L1Norm, Pinball
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
@@ -30,8 +28,10 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PhasedERM,
 )
+from dpconvex.models import file as model_file
+from dpconvex.models.file import parse_certificate, parse_model
 from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, sampling
-from dpconvex.privacy.structured_bounds import StructuredBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve_vector
 
 MEGABYTES = 100
@@ -314,7 +314,7 @@ def test_a_certificate_of_smaller_facts_is_refused(name, files):
 
 
 def parse_bounds(data):
-    from dpconvex.privacy.bounds import bounds_from_dict
+    from dpconvex.privacy.bounds.linear import bounds_from_dict
 
     return bounds_from_dict(data)
 

@@ -25,9 +25,9 @@ from dpconvex import (
     load_model,
     save_model,
 )
+from dpconvex.defaults.cost_warning import PrivacyCostWarning
 from dpconvex.engine import MemoryRows, RowMap, memory
-from dpconvex.estimators import private_linear
-from dpconvex.estimators.cost_warning import PrivacyCostWarning
+from dpconvex.estimators import linear as private_linear
 from dpconvex.objectives.slopes import WeightedSlope
 
 PROFILE = settings(max_examples=25, derandomize=True, deadline=None)

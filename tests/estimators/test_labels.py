@@ -13,7 +13,7 @@ from dpconvex import (
     DPRobustClassifier,
     DPTiltedClassifier,
 )
-from dpconvex.estimators.labels import MOST_FOUND
+from dpconvex.inputs.labels import MOST_FOUND
 from dpconvex.privacy import BudgetExceeded, Ledger
 
 rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_mu,
 )
-from dpconvex.privacy.account import pure_mu
+from dpconvex.privacy.ledger.account import pure_mu
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
-from dpconvex.estimators.private_linear import PrivateLinearModel
+from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import PublicScaler
 from dpconvex.privacy import (
     ApproxDP,
@@ -23,8 +23,8 @@ from dpconvex.privacy import (
     NoiseSource,
     PureDP,
 )
+from dpconvex.privacy.bounds.scores import AUCScoreBounds
 from dpconvex.privacy.exponential import SCORE_GRID, choose
-from dpconvex.privacy.score_bounds import AUCScoreBounds
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [0.01, 1.0]}

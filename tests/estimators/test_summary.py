@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
-from dpconvex.estimators.summary import WIDTH, shown, shown_names
+from dpconvex.words.summary import WIDTH, shown, shown_names
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 3))
 

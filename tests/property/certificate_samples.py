@@ -42,11 +42,11 @@ from dpconvex.mechanisms import (
 )
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.description import DeclaredLoss
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
-from dpconvex.privacy.robust_bounds import RobustBounds
-from dpconvex.privacy.structured_bounds import StructuredBounds
-from dpconvex.privacy.tilted_bounds import TiltedBounds
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     ExponentialKernel,

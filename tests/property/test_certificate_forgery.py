@@ -32,8 +32,8 @@ from dpconvex.privacy import (
     LinearBounds,
     PureDP,
 )
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
-from dpconvex.privacy.robust_bounds import RobustBounds
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
 
 FIXED = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck),
@@ -235,7 +235,9 @@ def first_of(mechanism: str) -> Certificate:
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     """The judge is worth its name: without one check of the library, forgeries that verify are found."""
     if weakness == "follows":
-        monkeypatch.setattr("dpconvex.privacy.certificate.follows", lambda claim, proven: True)
+        monkeypatch.setattr(
+            "dpconvex.privacy.certificates.certificate.follows", lambda claim, proven: True
+        )
     else:
         monkeypatch.setattr(
             Certificate, "term", lambda self, name, *facts, **more: self.noise[name]

@@ -28,7 +28,7 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
-from dpconvex.privacy.robust_bounds import RobustBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
 

@@ -14,8 +14,8 @@ from dpconvex.privacy.calibration import (
     released_scale,
     smallest_safe,
 )
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.privacy.terms import NoiseTerm
 
 VECTORS = [
     (0.2, 1e-5, 0.01, 16.304133, 17.141835, 35.938386),

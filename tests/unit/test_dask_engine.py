@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.spill import SpillFile
+from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import WeightedSlope
@@ -142,7 +142,7 @@ class TestDaskRows:
     @pytest.fixture
     def pair(self):
         da = pytest.importorskip("dask.array")
-        from dpconvex.engine.dask import DaskTable
+        from dpconvex.engine.dask.rows import DaskTable
 
         rng = np.random.default_rng(5)
         X, y = rng.normal(size=(1000, 7)), rng.normal(size=1000)
@@ -181,8 +181,8 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask import DaskTable
-        from dpconvex.engine.schedule import recipes
+        from dpconvex.engine.dask.rows import DaskTable
+        from dpconvex.engine.dask.schedule import recipes
 
         made = []
 
@@ -212,7 +212,7 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask import DaskTable
+        from dpconvex.engine.dask.rows import DaskTable
 
         rows = make_rows(MAPS["weighted"], "F", "float32", SMOOTH)
         X, y = rows.raw, rows.targets
@@ -229,7 +229,7 @@ class TestDaskRows:
     def test_passes_are_repeated_when_workers_are_lost(self, monkeypatch):
         import dask
 
-        from dpconvex.engine.schedule import compute as computed
+        from dpconvex.engine.dask.schedule import compute as computed
 
         class KilledWorker(Exception):
             pass

@@ -9,6 +9,7 @@ import pytest
 
 from dpconvex.mechanisms.symmetric import release_symmetric
 from dpconvex.privacy.calibration import _RESERVE, GRID_BITS, grid_of
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import (
     FAILURE_PROBABILITY,
     NoiseSource,
@@ -19,7 +20,6 @@ from dpconvex.privacy.noise import (
     normal,
     on_grid,
 )
-from dpconvex.privacy.terms import NoiseTerm
 
 CAP = 2.0**1000
 

@@ -16,7 +16,7 @@ from dpconvex.mechanisms.geometry import (
 )
 from dpconvex.mechanisms.symmetric import packed, unpacked
 from dpconvex.privacy import NoiseSource
-from dpconvex.privacy.terms import NoiseTerm
+from dpconvex.privacy.certificates.terms import NoiseTerm
 
 
 def noisy(size):

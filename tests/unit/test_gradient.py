@@ -16,7 +16,7 @@ from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
-from dpconvex.privacy.terms import NoiseTerm
+from dpconvex.privacy.certificates.terms import NoiseTerm
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge()]
 RELATIONS = ["replace_one", "add_or_remove_one"]

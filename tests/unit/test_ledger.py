@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from dpconvex.privacy.account import pure_mu
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.composition import compose_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
+from dpconvex.privacy.ledger.account import pure_mu
+from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError
 
 
 @pytest.fixture

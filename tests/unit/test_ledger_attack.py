@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpconvex.privacy.account import Account, pure_epsilon, pure_mu
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from dpconvex.privacy.ledger import Ledger
+from dpconvex.privacy.ledger.account import Account, pure_epsilon, pure_mu
+from dpconvex.privacy.ledger.ledger import Ledger
 
 EPSILON, DELTA = 1.0, 1e-6
 # Losses on a grid: fine against the steps below, and wide against 10 standard deviations of the whole.

@@ -9,9 +9,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from dpconvex.privacy import chain
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from dpconvex.privacy.ledger import BudgetExceeded, Ledger, LedgerError
+from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError, chain
 
 
 @pytest.fixture

@@ -6,13 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6, algorithm_8
-from dpconvex.losses import Huber, Logistic, Pinball
-from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
-from dpconvex.theory import (
+from dpconvex.defaults import (
     OutputProblem,
     excess_risk_bound,
     linear_preset,
@@ -22,7 +16,7 @@ from dpconvex.theory import (
     solver_iterations,
     table,
 )
-from dpconvex.theory.output_presets import (
+from dpconvex.defaults.output_presets import (
     gaussian_factor,
     proposition_4_1,
     theorem_3_1,
@@ -30,7 +24,13 @@ from dpconvex.theory.output_presets import (
     theorem_3_4,
     theorem_3_5,
 )
-from dpconvex.theory.quantile_risk import reference_moment
+from dpconvex.defaults.quantile_risk import reference_moment
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6, algorithm_8
+from dpconvex.losses import Huber, Logistic, Pinball
+from dpconvex.mechanisms import OutputPerturbation
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
 
 BASE = OutputProblem(2.0, 3.0, 1000, 10, epsilon=0.5, strong_convexity=0.1, smoothness=5.0)
 R = 10 / (0.5 * 1000)

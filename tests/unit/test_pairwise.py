@@ -23,7 +23,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_scale,
 )
-from dpconvex.privacy.pairwise_bounds import pairwise_delta, pairwise_laplace_scale, pairwise_scale
+from dpconvex.privacy.bounds.pairwise import pairwise_delta, pairwise_laplace_scale, pairwise_scale
 from dpconvex.solvers import LBFGS, Newton
 
 LOSSES = [PairLogistic("2"), PairLogistic("e"), PairHinge(0.3), PairSquared(), PairSquaredHinge()]
@@ -192,8 +192,8 @@ def test_budget_of_moments_and_gradients_adds_up():
 @pytest.mark.parametrize("mechanism", ["output", "objective", "gradient", "moments"])
 def test_public_labels_are_a_weaker_promise_and_say_so(mechanism, tmp_path):
     from dpconvex import DPAUCClassifier, DPLogisticRegression
-    from dpconvex.cli.words import meaning
     from dpconvex.privacy import Certificate, Ledger, LedgerError
+    from dpconvex.words.terminal import meaning
 
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (300, 2))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex import DPQuantileRegressor
+from dpconvex.defaults import phased_erm_preset, phased_sgd_preset
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
@@ -14,7 +15,6 @@ from dpconvex.mechanisms.phased import phases_of
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP, gaussian_scale
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.theory import phased_erm_preset, phased_sgd_preset
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)
 BOTH = [PhasedERM, PhasedSGD]

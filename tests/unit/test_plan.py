@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.cli import app
+from dpconvex.defaults import plan
+from dpconvex.defaults.logistic_forecast import logistic_excess
+from dpconvex.defaults.quantile_risk import _pinball_risk
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
-from dpconvex.theory import plan
-from dpconvex.theory.logistic_forecast import logistic_excess
-from dpconvex.theory.quantile_risk import _pinball_risk
 
 BUDGET = ApproxDP(1.0, 1e-6)
 

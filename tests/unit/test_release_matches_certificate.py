@@ -30,11 +30,11 @@ from dpconvex.objectives import (
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy import ApproxDP, LinearBounds
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
-from dpconvex.privacy.robust_bounds import RobustBounds
-from dpconvex.privacy.structured_bounds import StructuredBounds
-from dpconvex.privacy.tilted_bounds import TiltedBounds
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
 N, D = 64, 2

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from dpconvex.defaults.output_presets import theorem_3_4
 from dpconvex.experiments.catalogue import exhibits
 from dpconvex.experiments.exhibit import select
 from dpconvex.experiments.output_perturbation import (
@@ -22,7 +23,6 @@ from dpconvex.experiments.output_perturbation.members import FAMILIES, Draw, mem
 from dpconvex.experiments.output_perturbation.printed import printed, true_epsilon
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.privacy import GaussianDP, gaussian_scale
-from dpconvex.theory.output_presets import theorem_3_4
 
 VARIANTS = {"paper", "sound", "dpconvex", "not private"}
 

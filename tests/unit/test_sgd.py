@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex import DPQuantileRegressor
+from dpconvex.defaults import contractive_bandwidth, theorem_3_4
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import (
     Absolute,
@@ -32,7 +33,6 @@ from dpconvex.privacy.sampling import (
     sampled_multiplier,
 )
 from dpconvex.smoothing import KERNELS, ExponentialKernel, convolve, moreau
-from dpconvex.theory import contractive_bandwidth, theorem_3_4
 
 PLAIN = [
     Pinball(0.7),

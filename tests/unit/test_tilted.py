@@ -12,7 +12,7 @@ from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, PureDP, TiltedBounds
-from dpconvex.privacy.certificate import CertificateError
+from dpconvex.privacy.certificates.certificate import CertificateError
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 from dpconvex.solvers.accelerated import curvature_bound

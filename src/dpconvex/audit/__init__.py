@@ -1,7 +1,7 @@
 """Audits: attacks that try to refute a privacy claim, and the bound on epsilon they prove."""
 
 from dpconvex.audit.attacks import Claim, audit
-from dpconvex.audit.bounds import (
+from dpconvex.audit.confidence import (
     clopper_pearson_lower,
     clopper_pearson_upper,
     epsilon_from_probabilities,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.audit.bounds import (
+from dpconvex.audit.confidence import (
     DEFAULT_CONFIDENCE,
     clopper_pearson_lower,
     clopper_pearson_upper,

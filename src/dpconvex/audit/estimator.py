@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.audit.attacks import Claim, Sampler, audit
-from dpconvex.audit.bounds import DEFAULT_CONFIDENCE
+from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
 from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
 

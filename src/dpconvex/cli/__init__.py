@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from . import audit, bounds, budget, demo, fit, models, plan, reproduce
-from .errors import say_warning
+from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce
+from dpconvex.cli.errors import say_warning
 
 app = typer.Typer(
     name="dpconvex",

@@ -25,16 +25,16 @@ from dpconvex.audit import (
     epsilon_from_probabilities,
     neighbor_pairs,
 )
-from dpconvex.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from dpconvex.audit.confidence import clopper_pearson_lower, clopper_pearson_upper
 from dpconvex.audit.estimator import fitted_outputs
-from dpconvex.estimators.settings import resolve_guarantee
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.cli.errors import VERIFICATION
+from dpconvex.cli.fit import COLUMNS, ROWS, JsonOption, TaskOption, check_output
+from dpconvex.cli.options import build, find_task, with_model_options
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.settings import resolve_guarantee
+from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import Guarantee
-
-from .errors import VERIFICATION, InputError
-from .fit import COLUMNS, ROWS, JsonOption, TaskOption, check_output
-from .options import build, find_task, with_model_options
-from .words import console, guarantee_in_words, print_json
+from dpconvex.words.terminal import console, guarantee_in_words, print_json
 
 Array = NDArray[np.float64]
 Draw = Callable[[int, np.random.Generator], Array]
@@ -330,7 +330,7 @@ def _show(results: dict[str, AuditResult], guarantee: Guarantee, confidence: flo
 
 
 def _plot(result: AuditResult, guarantee: Guarantee) -> str:
-    from dpconvex.report.plots import Axis, Curve, line_chart, standalone
+    from dpconvex.words.charts import Axis, Curve, line_chart, standalone
 
     x = np.sin(np.linspace(0, math.pi / 2, 121)) ** 2
     claimed = np.asarray(guarantee.tradeoff(x))

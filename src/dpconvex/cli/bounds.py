@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from .errors import InputError, reports_errors
-from .fit import JsonOption
-from .tables import read_types
-from .words import print_json, progress
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import read_types
+from dpconvex.words.terminal import print_json, progress
 
 _HEAD = """\
 # Public bounds for private fits. Write what you know before you see the data: limits of the

@@ -10,11 +10,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dpconvex.privacy.ledger import Ledger
-
-from .errors import InputError, reports_errors
-from .fit import JsonOption, open_ledger
-from .words import console, guarantee_in_words, print_json
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption, open_ledger
+from dpconvex.inputs.errors import InputError
+from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.words.terminal import console, guarantee_in_words, print_json
 
 PathArgument = Annotated[Path, typer.Argument(help="The ledger's SQLite file.")]
 DatasetOption = Annotated[str, typer.Option(help="Which budget of the file.")]

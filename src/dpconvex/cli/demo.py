@@ -12,10 +12,16 @@ import typer
 from rich.table import Table
 
 import dpconvex
-
-from .errors import InputError, reports_errors
-from .fit import JsonOption
-from .words import certificate_table, console, guarantee_in_words, print_json, progress
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption
+from dpconvex.inputs.errors import InputError
+from dpconvex.words.terminal import (
+    certificate_table,
+    console,
+    guarantee_in_words,
+    print_json,
+    progress,
+)
 
 ROWS, QUANTILE = 20_000, 0.75
 EPSILONS = (0.25, 1.0, 4.0)

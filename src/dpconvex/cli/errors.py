@@ -16,17 +16,13 @@ from typing import Any
 import typer
 
 from dpconvex.estimators import ModelFileError
-from dpconvex.privacy.certificate import CertificateError
-from dpconvex.privacy.chain import LedgerError
-from dpconvex.privacy.ledger import BudgetExceeded
+from dpconvex.privacy.certificates.certificate import CertificateError
+from dpconvex.privacy.ledger.chain import LedgerError
+from dpconvex.privacy.ledger.ledger import BudgetExceeded
 from dpconvex.solvers.solution import ConvergenceError
 
 INTERNAL, INPUT, BUDGET, VERIFICATION = 1, 2, 3, 4
 DEBUG = "DPCONVEX_DEBUG"
-
-
-class InputError(ValueError):
-    """Input that cannot be used, in words that hold no data value."""
 
 
 def explain(error: BaseException) -> tuple[str, int]:

@@ -11,14 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from dpconvex.estimators.model_file import Columns
-from dpconvex.estimators.settings import ignores_invalid, least_rows
-
-from .bounds_file import BoundsFile, read_bounds
-from .errors import InputError
-from .options import TASKS, build, find_task, label_kind, with_model_options
-from .tables import read_training, table_format
-from .words import (
+from dpconvex.cli.options import TASKS, build, find_task, label_kind, with_model_options
+from dpconvex.inputs.columns import Columns
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import read_training, table_format
+from dpconvex.inputs.schema import BoundsFile, read_bounds
+from dpconvex.inputs.settings import ignores_invalid, least_rows
+from dpconvex.words.terminal import (
     certificate_table,
     coefficient_table,
     coefficients,
@@ -108,11 +107,11 @@ def fit(
             X, y = read_training(data, columns, labels, kind, ignored, least)
         with progress("Fitting"):
             model.fit(X, y.to_numpy())
-    from dpconvex.estimators.model_file import save_model
+    from dpconvex.models.file import save_model
 
     save_model(model, out, columns=columns)
     if report is not None:
-        from dpconvex.report import write_report
+        from dpconvex.words import write_report
 
         with progress("Writing the report"):
             write_report(model, report)
@@ -190,10 +189,9 @@ def _fit_pieces(
         raise InputError(
             "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
         ) from None
-    from dpconvex.engine.dask import watching
+    from dpconvex.engine.dask.rows import watching
     from dpconvex.engine.threads import available_cores
-
-    from .partitions import (
+    from dpconvex.inputs.partitioned_files import (
         dask_engine,
         matching_files,
         memory_bytes,
@@ -267,6 +265,6 @@ def open_ledger(path: Path, dataset: str) -> Any:
             f"There is no ledger at {str(path)!r}. Create it with "
             f"`dpconvex ledger init {path} --epsilon 1`."
         )
-    from dpconvex.privacy.ledger import Ledger
+    from dpconvex.privacy.ledger.ledger import Ledger
 
     return Ledger(path, dataset)

@@ -9,20 +9,20 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dpconvex.estimators.model_file import (
+from dpconvex.cli.errors import VERIFICATION, reports_errors
+from dpconvex.cli.fit import JsonOption, check_output
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import read_features, table_format, write_predictions
+from dpconvex.models.file import (
     ModelFileError,
     parse_certificate,
     parse_model,
     read_json,
     read_model,
 )
-from dpconvex.privacy.certificate import FORMAT as CERTIFICATE_FORMAT
-from dpconvex.privacy.certificate import Certificate, CertificateError
-
-from .errors import VERIFICATION, InputError, reports_errors
-from .fit import JsonOption, check_output
-from .tables import read_features, table_format, write_predictions
-from .words import certificate_table, console, print_json, progress
+from dpconvex.privacy.certificates.certificate import FORMAT as CERTIFICATE_FORMAT
+from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.words.terminal import certificate_table, console, print_json, progress
 
 
 def add_to(app: typer.Typer) -> None:
@@ -103,7 +103,7 @@ def report(
     """
     check_output(out, "report", {"model": model})
     content = read_model(_existing(model))
-    from dpconvex.report import write_report
+    from dpconvex.words import write_report
 
     write_report(content.estimator, out)
     if json_:

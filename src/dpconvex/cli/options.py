@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import typer
 
 import dpconvex
-
-from .errors import InputError, reports_errors
+from dpconvex.cli.errors import reports_errors
+from dpconvex.inputs.errors import InputError
 
 
 @dataclass(frozen=True)

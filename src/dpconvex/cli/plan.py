@@ -11,14 +11,14 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from dpconvex.estimators.settings import resolve_guarantee
-from dpconvex.theory import RiskPlan
-from dpconvex.theory import plan as predict_risk
-
-from .errors import InputError, reports_errors
-from .fit import JsonOption
-from .options import BUDGET
-from .words import console, guarantee_in_words, print_json, progress
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.options import BUDGET
+from dpconvex.defaults import RiskPlan
+from dpconvex.defaults import plan as predict_risk
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.settings import resolve_guarantee
+from dpconvex.words.terminal import console, guarantee_in_words, print_json, progress
 
 PICTURES = (".png", ".svg", ".pdf")
 

@@ -11,9 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from .errors import InputError, reports_errors
-from .fit import JsonOption
-from .words import console, print_json
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption
+from dpconvex.inputs.errors import InputError
+from dpconvex.words.terminal import console, print_json
 
 
 def add_to(app: typer.Typer) -> None:

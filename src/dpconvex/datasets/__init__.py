@@ -1,6 +1,6 @@
 """Real data with public bounds, and generators whose best coefficients and risk are known."""
 
-from .classification import (
+from dpconvex.datasets.classification import (
     load_a9a,
     load_adult,
     load_bank_campaign,
@@ -10,16 +10,16 @@ from .classification import (
     load_satimage,
     load_skin,
 )
-from .dataset import Dataset
-from .regression import (
+from dpconvex.datasets.dataset import Dataset
+from dpconvex.datasets.regression import (
     load_bike,
     load_census_wages,
     load_engel,
     load_restaurant,
     load_restaurant_lamb,
 )
-from .structured import make_piecewise_linear, make_structured_median
-from .synthetic import Synthetic, make_newsvendor, make_quantile_regression
+from dpconvex.datasets.structured import make_piecewise_linear, make_structured_median
+from dpconvex.datasets.synthetic import Synthetic, make_newsvendor, make_quantile_regression
 
 __all__ = [
     "Dataset",

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from .dataset import Dataset, encode, read_arrays, read_columns, same_bounds
+from dpconvex.datasets.dataset import Dataset, encode, read_arrays, read_columns, same_bounds
 
 Folder = str | os.PathLike[str] | None
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from .synthetic import Seed, Synthetic, check_count
+from dpconvex.datasets.synthetic import Seed, Synthetic, check_count
 
 Array = NDArray[np.float64]
 

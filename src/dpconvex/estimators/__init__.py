@@ -1,13 +1,13 @@
 """Estimators in scikit-learn's style: thin layers over losses, mechanisms and certificates."""
 
-from .auc import DPAUCClassifier
-from .classification import DPLinearSVC, DPLogisticRegression
-from .model_file import ModelFileError, load_model, save_model
-from .newsvendor import DPNewsvendor
-from .quantile import DPQuantileRegressor
-from .robust import DPRobustClassifier
-from .structured import DPMedian, DPPiecewiseLinear
-from .tilted import DPTiltedClassifier, DPTiltedRegressor
+from dpconvex.estimators.auc import DPAUCClassifier
+from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
+from dpconvex.estimators.newsvendor import DPNewsvendor
+from dpconvex.estimators.quantile import DPQuantileRegressor
+from dpconvex.estimators.robust import DPRobustClassifier
+from dpconvex.estimators.structured import DPMedian, DPPiecewiseLinear
+from dpconvex.estimators.tilted import DPTiltedClassifier, DPTiltedRegressor
+from dpconvex.models.file import ModelFileError, load_model, save_model
 
 __all__ = [
     "DPAUCClassifier",

@@ -10,16 +10,15 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
+from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
+from dpconvex.estimators.classification import PrivateLinearClassifier
+from dpconvex.estimators.linear import Plan, PublicFacts
+from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import PairHinge
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
-
-from .auc_plan import choose_auc_mechanism, resolve_pair_loss
-from .classification import PrivateLinearClassifier
-from .private_linear import Plan, PublicFacts
-from .settings import optional_positive
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.certificates.certificate import Certificate
 
 __all__ = ["DPAUCClassifier"]
 

@@ -10,14 +10,10 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from dpconvex.engine.partitions import Clean
-from dpconvex.losses import Hinge, Logistic
-from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.smoothing import ConvolvedLoss, convolve
-
-from .classification_plan import ClassifierRequest, choose_classifier_mechanism
-from .labels import (
+from dpconvex.defaults.classification import ClassifierRequest, choose_classifier_mechanism
+from dpconvex.engine.dask.partitions import Clean
+from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
+from dpconvex.inputs.labels import (
     LabelPositions,
     against_rest,
     check_label_type,
@@ -26,9 +22,12 @@ from .labels import (
     expected_classes,
     label_set,
 )
-from .private_linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
-from .settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
-from .tables import read_training
+from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
+from dpconvex.inputs.tables import read_training
+from dpconvex.losses import Hinge, Logistic
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.smoothing import ConvolvedLoss, convolve
 
 # Margins are of order 1 by construction of the hinge, so its smoothing needs no scale from the data.
 _HINGE_BANDWIDTH = 0.5

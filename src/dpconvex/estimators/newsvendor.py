@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from .quantile import DPQuantileRegressor
-from .settings import RAREST, positive
+from dpconvex.estimators.quantile import DPQuantileRegressor
+from dpconvex.inputs.settings import RAREST, positive
 
 
 class DPNewsvendor(DPQuantileRegressor):

@@ -10,16 +10,15 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 
+from dpconvex.defaults.quantile import QuantileRequest, choose_quantile_mechanism
+from dpconvex.defaults.quantile_risk import may_be_level
+from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
+from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
 from dpconvex.losses import Pinball
-from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ConvolvedLoss
-from dpconvex.theory.quantile_risk import may_be_level
-
-from .private_linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
-from .quantile_plan import QuantileRequest, choose_quantile_mechanism
-from .settings import optional_positive, quantile_level, resolve_kernel
 
 
 class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):

@@ -9,18 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from dpconvex.defaults import robust_penalty
+from dpconvex.defaults.output_only import only_output, resolve_loss
+from dpconvex.estimators.classification import PrivateLinearClassifier
+from dpconvex.estimators.linear import Plan, PublicFacts
+from dpconvex.estimators.tilted import MARGIN_LOSSES
+from dpconvex.inputs.labels import count_classes
+from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.robust_bounds import RobustBounds
-from dpconvex.theory import robust_penalty
-
-from .classification import PrivateLinearClassifier
-from .labels import count_classes
-from .output_only import only_output, resolve_loss
-from .private_linear import Plan, PublicFacts
-from .settings import at_least_zero, optional_positive
-from .tilted import MARGIN_LOSSES
+from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.certificates.certificate import Certificate
 
 # Released coefficients below this many standard deviations of the noise are set to zero against a linf adversary.
 THRESHOLD = 2.0

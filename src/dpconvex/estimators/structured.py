@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpconvex.estimators.matrices import StructuredModel
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss
-
-from .private_structured import StructuredModel
 
 __all__ = ["DPMedian", "DPPiecewiseLinear"]
 

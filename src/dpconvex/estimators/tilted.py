@@ -11,19 +11,18 @@ from scipy.special import expit
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
+from dpconvex.defaults import tilted_penalty
+from dpconvex.defaults.output_only import only_output, resolve_loss
+from dpconvex.defaults.output_only_risk import WALLS
+from dpconvex.estimators.classification import PrivateLinearClassifier
+from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts
+from dpconvex.inputs.labels import count_classes
+from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.losses import Hinge, Huber, Logistic
 from dpconvex.objectives import TiltedObjective
-from dpconvex.privacy.certificate import Certificate
-from dpconvex.privacy.tilted_bounds import TiltedBounds
+from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.smoothing import LogisticKernel, convolve
-from dpconvex.theory import tilted_penalty
-from dpconvex.theory.output_only_risk import WALLS
-
-from .classification import PrivateLinearClassifier
-from .labels import count_classes
-from .output_only import only_output, resolve_loss
-from .private_linear import Plan, PrivateLinearModel, PublicFacts
-from .settings import at_least_zero, optional_positive
 
 # In units of half the target's range: residuals beyond it pull with constant force.
 HUBER_WIDTH = 0.2

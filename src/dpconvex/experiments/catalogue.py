@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from .exhibit import Exhibit
+from dpconvex.experiments.exhibit import Exhibit
 
 __all__ = ["PAPERS", "exhibits", "find"]
 

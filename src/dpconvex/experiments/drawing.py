@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .exhibit import Row, select, summarise
+from dpconvex.experiments.exhibit import Row, select, summarise
 
 __all__ = ["COLORS", "STYLES", "curves", "finish", "panels"]
 

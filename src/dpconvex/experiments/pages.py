@@ -11,8 +11,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from .exhibit import Check, Exhibit, Row
-from .runner import Results
+from dpconvex.experiments.exhibit import Check, Exhibit, Row
+from dpconvex.experiments.runner import Results
 
 __all__ = ["Outcome", "write_exhibit", "write_index"]
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dpconvex.datasets.dataset import data_path
-
-from .exhibit import Cell, Row, Study
+from dpconvex.experiments.exhibit import Cell, Row, Study
 
 __all__ = ["Progress", "Results", "missing_data", "run_studies"]
 

@@ -1,15 +1,15 @@
 """Mechanisms: noise before, during or after solving."""
 
-from .gradient import NoisyGradientDescent
-from .mechanism import Mechanism, resolve_mechanism
-from .moments import Moments
-from .objective import ObjectivePerturbation
-from .output import OutputPerturbation
-from .pairwise import PairwiseObjectivePerturbation
-from .pairwise_gradient import PairwiseGradientDescent
-from .phased import PhasedERM, PhasedSGD
-from .stochastic import NoisySGD
-from .structured_gradient import StructuredGradientDescent
+from dpconvex.mechanisms.gradient import NoisyGradientDescent
+from dpconvex.mechanisms.mechanism import Mechanism, resolve_mechanism
+from dpconvex.mechanisms.moments import Moments
+from dpconvex.mechanisms.objective import ObjectivePerturbation
+from dpconvex.mechanisms.output import OutputPerturbation
+from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
+from dpconvex.mechanisms.pairwise_gradient import PairwiseGradientDescent
+from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
+from dpconvex.mechanisms.stochastic import NoisySGD
+from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
 __all__ = [
     "Mechanism",

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.mechanisms.search import private_quantile
+from dpconvex.mechanisms.symmetric import release_symmetric
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.terms import NoiseTerm
-
-from .search import private_quantile
-from .symmetric import release_symmetric
 
 Array = NDArray[np.float64]
 

@@ -16,9 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.mechanisms.geometry import Coordinates, given_coordinates
+from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.private_descent import PrivateDescent
 from dpconvex.objectives.slopes import WeightedSlope
-from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.certificate import (
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.certificate import (
     Calibration,
     Certificate,
     CertificateError,
@@ -26,16 +30,11 @@ from dpconvex.privacy.certificate import (
     calibrates,
     proves,
 )
+from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee, together
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.terms import gaussian_total
 from dpconvex.smoothing import LogisticKernel, convolve
-
-from .geometry import Coordinates, given_coordinates
-from .gradient_plan import Course, plan_gradient, release_facts
-from .mechanism import check_objective
-from .private_descent import PrivateDescent
 
 Array = NDArray[np.float64]
 Schedule = Callable[[int], Any]

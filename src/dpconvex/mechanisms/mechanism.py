@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.privacy.guarantees import Guarantee
 
@@ -93,11 +93,11 @@ def _agree(stated: Any, found: Any) -> bool:
 
 def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
     """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
-    from .gradient import NoisyGradientDescent
-    from .objective import ObjectivePerturbation
-    from .output import OutputPerturbation
-    from .phased import PhasedERM, PhasedSGD
-    from .stochastic import NoisySGD
+    from dpconvex.mechanisms.gradient import NoisyGradientDescent
+    from dpconvex.mechanisms.objective import ObjectivePerturbation
+    from dpconvex.mechanisms.output import OutputPerturbation
+    from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
+    from dpconvex.mechanisms.stochastic import NoisySGD
 
     names: dict[str, Any] = {
         "objective": ObjectivePerturbation,

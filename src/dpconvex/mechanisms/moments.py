@@ -18,24 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.memory import most_additions
+from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.mechanisms.symmetric import entries, release_symmetric
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import (
+from dpconvex.privacy.certificates.certificate import (
     Calibration,
     Certificate,
     Proof,
     calibrates,
     proves,
 )
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
 from dpconvex.privacy.summation import summation_error
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total
-
-from .gradient import total_mu
-from .mechanism import check_objective
-from .search import SEARCH_STEPS, private_median
-from .symmetric import entries, release_symmetric
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.bounds import Bounds, LinearBounds
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.privacy.bounds.linear import Bounds, LinearBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import (
     gaussian_mu,
     objective_perturbation_delta,
@@ -23,14 +26,16 @@ from dpconvex.privacy.calibration import (
     objective_perturbation_scale,
     released_scale,
 )
-from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
+from dpconvex.privacy.certificates.certificate import (
+    Calibration,
+    Certificate,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem, together
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.robust_bounds import RobustBounds
-from dpconvex.privacy.structured_bounds import StructuredBounds
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
-
-from .mechanism import check_objective
 
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
 RELEASE_SHARE = 0.01

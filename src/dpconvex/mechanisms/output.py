@@ -15,14 +15,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.bounds import Bounds
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.privacy.bounds.linear import Bounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
+from dpconvex.privacy.certificates.certificate import (
+    Calibration,
+    Certificate,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number, together
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
-
-from .mechanism import check_objective
 
 GAP = "solver_gap"
 RADIUS = "release_radius"
@@ -40,7 +45,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         raise ValueError(
             "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
             f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
-            "dpconvex.theory.output_preset for an objective that is only convex."
+            "dpconvex.defaults.output_preset for an objective that is only convex."
         )
 
 

@@ -15,28 +15,27 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.moments import PairRows, row_lengths, shortened
+from dpconvex.mechanisms.objective import RELEASE_SHARE, check_smooth, inexactness, release_term
+from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.privacy.bounds.pairwise import (
+    PairwiseBounds,
+    pairwise_delta,
+    pairwise_laplace_scale,
+    pairwise_scale,
+)
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificate import (
+from dpconvex.privacy.certificates.certificate import (
     Calibration,
     Certificate,
     Proof,
     calibrates,
     proves,
 )
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_number
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.pairwise_bounds import (
-    PairwiseBounds,
-    pairwise_delta,
-    pairwise_laplace_scale,
-    pairwise_scale,
-)
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total, pure_total
-
-from .mechanism import check_objective
-from .moments import PairRows, row_lengths, shortened
-from .objective import RELEASE_SHARE, check_smooth, inexactness, release_term
-from .search import SEARCH_STEPS, private_median
 
 __all__ = ["LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
 
@@ -72,7 +71,7 @@ def calibrate_pairwise_objective(
     r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
 
     Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
-    those of :class:`~dpconvex.privacy.pairwise_bounds.PairwiseBounds`. Where a typical length of rows is found first,
+    those of :class:`~dpconvex.privacy.bounds.pairwise.PairwiseBounds`. Where a typical length of rows is found first,
     10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
     """
     _check_loss(bounds)

@@ -15,9 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.moments import PHASES, moment_noise, private_frame, stated_moments
 from dpconvex.objectives.pair_sums import RELATIVE_ERROR, additions
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import (
+from dpconvex.privacy.certificates.certificate import (
     Calibration,
     Certificate,
     CertificateError,
@@ -25,14 +29,9 @@ from dpconvex.privacy.certificate import (
     calibrates,
     proves,
 )
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total
-
-from .gradient import total_mu
-from .mechanism import check_objective
-from .moments import PHASES, moment_noise, private_frame, stated_moments
 
 __all__ = ["PairwiseGradientDescent"]
 

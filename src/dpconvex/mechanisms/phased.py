@@ -17,9 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import (
+from dpconvex.privacy.certificates.certificate import (
     Calibration,
     Certificate,
     CertificateError,
@@ -27,6 +29,7 @@ from dpconvex.privacy.certificate import (
     calibrates,
     proves,
 )
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -35,10 +38,6 @@ from dpconvex.privacy.guarantees import (
     per_problem,
 )
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total
-
-from .gradient import total_mu
-from .mechanism import check_objective
 
 Array = NDArray[np.float64]
 
@@ -498,8 +497,8 @@ class PhasedSGD(_Phased):
         chosen: Any,
         start: Array,
     ) -> Array:
-        from .compiled_slopes import compile_slope
-        from .stochastic_loop import run_one_pass
+        from dpconvex.mechanisms.compiled_slopes import compile_slope
+        from dpconvex.mechanisms.stochastic_loop import run_one_pass
 
         rows, targets, weights = objective.rows.take(chosen).mapped()
         alpha, step = certificate.bounds.alpha, phase.step

@@ -19,14 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
-from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
-from dpconvex.privacy.bounds import LinearBounds
-from dpconvex.privacy.noise import NoiseSource
-from dpconvex.smoothing import Kernel, convolve
-
-from .calibrated_margin import calibration
-from .geometry import Coordinates, private_coordinates
-from .gradient_plan import (
+from dpconvex.mechanisms.calibrated_margin import calibration
+from dpconvex.mechanisms.geometry import Coordinates, private_coordinates
+from dpconvex.mechanisms.gradient_plan import (
     CENTRE_STEPS,
     MARGIN_BINS,
     RANGE_STEPS,
@@ -38,7 +33,11 @@ from .gradient_plan import (
     level_of,
     normal_height,
 )
-from .search import private_quantile
+from dpconvex.mechanisms.search import private_quantile
+from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.smoothing import Kernel, convolve
 
 Array = NDArray[np.float64]
 

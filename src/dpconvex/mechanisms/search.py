@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.terms import NoiseTerm
 
 Statistic = Callable[[Any, Any, Any], Any]
 Total = Callable[[Callable[..., tuple[Any, ...]]], tuple[Any, ...]]

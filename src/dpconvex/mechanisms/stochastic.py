@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificate import (
+from dpconvex.privacy.certificates.certificate import (
     Calibration,
     Certificate,
     CertificateError,
@@ -26,6 +27,7 @@ from dpconvex.privacy.certificate import (
     calibrates,
     proves,
 )
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.guarantees import (
     ApproxDP,
     Guarantee,
@@ -35,9 +37,6 @@ from dpconvex.privacy.guarantees import (
 )
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
-from dpconvex.privacy.terms import NoiseTerm
-
-from .mechanism import check_objective
 
 Array = NDArray[np.float64]
 
@@ -283,7 +282,7 @@ class _Run:
     """One run on data: everything it does is fixed by the certificate, but for the noise and the batches."""
 
     def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
-        from .compiled_slopes import compile_slope
+        from dpconvex.mechanisms.compiled_slopes import compile_slope
 
         self.settings = certificate.parameters["sgd"]
         term = certificate.noise["gradients"]
@@ -315,7 +314,7 @@ class _Run:
             steps -= count
 
     def _single(self, steps: int, total: Array) -> None:
-        from .stochastic_loop import run_single
+        from dpconvex.mechanisms.stochastic_loop import run_single
 
         chosen = self.generator.integers(0, len(self.targets), size=steps)
         run_single(
@@ -324,7 +323,7 @@ class _Run:
         )  # fmt: skip
 
     def _batches(self, steps: int, total: Array) -> None:
-        from .stochastic_loop import draw_batches, members, run_batches
+        from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_batches
 
         sizes, swaps = draw_batches(
             self.generator, self.sampling, len(self.targets), self.size, self.rate, steps

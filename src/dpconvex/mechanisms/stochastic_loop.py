@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiled_slopes import slope
+from dpconvex.mechanisms.compiled_slopes import slope
 
 __all__ = ["draw_batches", "run_batches", "run_one_pass", "run_single"]
 

@@ -17,17 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.objectives.structured import StructuredRecords
+from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificate import Calibration, Certificate, Proof, calibrates, proves
+from dpconvex.privacy.certificates.certificate import (
+    Calibration,
+    Certificate,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.guarantees import Guarantee, check_number
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.structured_bounds import StructuredBounds
 from dpconvex.privacy.summation import most_rows, summation_error
-from dpconvex.privacy.terms import NoiseTerm, gaussian_total
-
-from .gradient import total_mu
-from .mechanism import check_objective
 
 __all__ = ["StructuredGradientDescent"]
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.terms import NoiseTerm
 
 Array = NDArray[np.float64]
 

@@ -94,7 +94,7 @@ class _Cells:
 
     def moments(self) -> Array:
         """Return the Chebyshev moments of every occupied cell."""
-        from .pair_cells import add_moments
+        from dpconvex.objectives.pair_cells import add_moments
 
         flush = max(_FLUSH, self.floors.size * NODES)
         return np.asarray(add_moments(self.scores, self.each, self.index, NODES, flush))
@@ -207,7 +207,7 @@ def _cells_pay(near: _Cells, far: _Cells) -> bool:
 
 
 def _sums_by_cells(near: _Cells, far: _Cells, kind: str) -> Array:
-    from .pair_cells import evaluate
+    from dpconvex.objectives.pair_cells import evaluate
 
     coefficients = cell_coefficients(near.floors, far.floors, far.moments(), kind)
     return np.asarray(evaluate(near.scores, near.each, near.index, coefficients))
@@ -226,7 +226,7 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
     kind : {"slope", "value"}
         As for `logistic_sums`.
     """
-    from .pair_cells import exponential_suffix, near_values
+    from dpconvex.objectives.pair_cells import exponential_suffix, near_values
 
     nodes, transform = _basis()
     values = near_values(moments @ transform, sources, targets, _blocks(kind))
@@ -251,7 +251,7 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
 
 
 def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
-    from .pair_cells import direct_sums, exponential_suffix
+    from dpconvex.objectives.pair_cells import direct_sums, exponential_suffix
 
     low = np.searchsorted(ordered, targets - REACH)
     high = np.searchsorted(ordered, targets + REACH, side="right")
@@ -276,7 +276,7 @@ def logistic_cross(
     tuple of three arrays
         ``sum_j k`` per positive, ``sum_i k`` per negative, and the matrix ``sum_ij k x_i x_j^T``.
     """
-    from .pair_cells import evaluate, near_values
+    from dpconvex.objectives.pair_cells import evaluate, near_values
 
     limit = _LARGEST_FLOOR / 4
     first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))

@@ -3,22 +3,22 @@
 No data enters this package.
 """
 
-from .bounds import Bounds, LinearBounds
-from .calibration import (
+from dpconvex.privacy.bounds.linear import Bounds, LinearBounds
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.calibration import (
     gaussian_mu,
     gaussian_scale,
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from .certificate import Certificate, CertificateError
-from .composition import compose_epsilon
-from .guarantees import ApproxDP, GaussianDP, PureDP
-from .ledger import BudgetExceeded, Ledger, LedgerError
-from .noise import NoiseSource
-from .pairwise_bounds import PairwiseBounds
-from .robust_bounds import RobustBounds
-from .structured_bounds import StructuredBounds
-from .tilted_bounds import TiltedBounds
+from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.composition import compose_epsilon
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
+from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError
+from dpconvex.privacy.noise import NoiseSource
 
 __all__ = [
     "ApproxDP",

@@ -10,8 +10,13 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from .guarantees import check_number
-from .profiles import gaussian_delta, glm_add_remove_delta, glm_replace_delta, structured_delta
+from dpconvex.privacy.guarantees import check_number
+from dpconvex.privacy.profiles import (
+    gaussian_delta,
+    glm_add_remove_delta,
+    glm_replace_delta,
+    structured_delta,
+)
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
 GRID_BITS = 40

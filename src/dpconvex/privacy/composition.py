@@ -14,7 +14,7 @@ Privacy
 Both hold for guarantees that were fixed beforehand, or are all equal: a grid search, cross-validation, a plan. The sums
 also hold for guarantees chosen one after another in view of earlier releases, when they are all pure or approximate, or
 all Gaussian and the budget, not the total, is what is claimed. The ledger does not rest on this module but on
-:mod:`dpconvex.privacy.account`, which holds for charges of any kinds, chosen in view of anything.
+:mod:`dpconvex.privacy.ledger.account`, which holds for charges of any kinds, chosen in view of anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from .guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 
 # Below this the Fourier transforms inside the accountant are no longer accurate enough.
 _SMALLEST_DELTA = 1e-10

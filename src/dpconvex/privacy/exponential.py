@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from .guarantees import GaussianDP, Guarantee
-from .noise import NoiseSource
-from .noise import choose as choose_index
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.noise import choose as choose_index
 
 __all__ = ["SCORE_GRID", "choose", "covered_epsilon", "geometric"]
 

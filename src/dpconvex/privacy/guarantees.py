@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from .profiles import gaussian_delta
+from dpconvex.privacy.profiles import gaussian_delta
 
 
 def check_number(
@@ -73,7 +73,7 @@ class _Guarantee:
         >>> round(ApproxDP(1.0, 1e-6).as_gaussian().mu, 6)
         0.236704
         """
-        from .calibration import gaussian_mu
+        from dpconvex.privacy.calibration import gaussian_mu
 
         if isinstance(self, GaussianDP) and self.mu > 0:
             return self

@@ -1,6 +1,6 @@
 """Private AUC maximisation: its algorithms as printed, Figures 1 to 3 and Table 2."""
 
-from .algorithms import (
+from dpconvex.experiments.auc_erm.algorithms import (
     PENALTIES,
     algorithm_1,
     algorithm_2,

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dpconvex.experiments.auc_erm.judging import (
+    PUBLISHED,
+    judge_least_squares,
+    judge_logistic,
+    judge_table,
+)
+from dpconvex.experiments.auc_erm.statements import privacy_of, with_true_epsilon
+from dpconvex.experiments.auc_erm.studies import (
+    DATA,
+    DEFAULT,
+    LEAST_SQUARES,
+    OBJECTIVE,
+    OUTPUT,
+    TABLE,
+)
 from dpconvex.experiments.drawing import curves, finish, panels
 from dpconvex.experiments.exhibit import Exhibit, Row, select, summarise
-
-from .judging import PUBLISHED, judge_least_squares, judge_logistic, judge_table
-from .statements import privacy_of, with_true_epsilon
-from .studies import DATA, DEFAULT, LEAST_SQUARES, OBJECTIVE, OUTPUT, TABLE
 
 __all__ = ["EXHIBITS"]
 

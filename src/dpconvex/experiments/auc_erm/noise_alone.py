@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from scipy.special import gammainc, gammaincc
 
-from .problems import FACTS
-from .true_privacy import printed_noise
+from dpconvex.experiments.auc_erm.problems import FACTS
+from dpconvex.experiments.auc_erm.true_privacy import printed_noise
 
 __all__ = ["Refutation", "divergence", "refutation"]
 

@@ -19,7 +19,7 @@ from dpconvex.datasets import load_http, load_ijcnn1, load_satimage
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import PairLogistic, PairSquared
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.pairwise_bounds import PairwiseBounds
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 
 __all__ = ["DIAMETER", "FACTS", "FOLDS", "LOSSES", "SOURCES", "Facts", "Problem", "area", "problem"]
 

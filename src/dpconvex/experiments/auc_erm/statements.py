@@ -8,13 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from dpconvex import DPAUCClassifier
+from dpconvex.experiments.auc_erm.algorithms import PENALTIES
+from dpconvex.experiments.auc_erm.noise_alone import refutation
+from dpconvex.experiments.auc_erm.problems import FACTS, ROW_NORM
+from dpconvex.experiments.auc_erm.studies import EPSILONS
+from dpconvex.experiments.auc_erm.true_privacy import printed_epsilon
 from dpconvex.experiments.exhibit import PrivacyLine, Row
-
-from .algorithms import PENALTIES
-from .noise_alone import refutation
-from .problems import FACTS, ROW_NORM
-from .studies import EPSILONS
-from .true_privacy import printed_epsilon
 
 __all__ = ["privacy_of", "with_true_epsilon"]
 

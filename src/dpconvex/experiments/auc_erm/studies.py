@@ -12,10 +12,8 @@ import numpy as np
 
 from dpconvex import DPAUCClassifier
 from dpconvex.datasets import load_http, load_ijcnn1, load_satimage
-from dpconvex.experiments.exhibit import Cell, Row, Study
-
-from .problems import LOSSES, ROW_NORM, problem
-from .tuning import (
+from dpconvex.experiments.auc_erm.problems import LOSSES, ROW_NORM, problem
+from dpconvex.experiments.auc_erm.tuning import (
     BUDGETS,
     delta_of,
     minimisers,
@@ -25,6 +23,7 @@ from .tuning import (
     output_penalty,
     output_release,
 )
+from dpconvex.experiments.exhibit import Cell, Row, Study
 
 __all__ = ["DATA", "DEFAULT", "EPSILONS", "LEAST_SQUARES", "OBJECTIVE", "OUTPUT", "TABLE"]
 

@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
+from dpconvex.experiments.auc_erm.algorithms import printed_objective_noise, printed_output_scale
+from dpconvex.experiments.auc_erm.problems import DIAMETER, FACTS, LOSSES, Facts
+from dpconvex.privacy.bounds.pairwise import pairwise_delta
 from dpconvex.privacy.guarantees import GaussianDP
-from dpconvex.privacy.pairwise_bounds import pairwise_delta
-
-from .algorithms import printed_objective_noise, printed_output_scale
-from .problems import DIAMETER, FACTS, LOSSES, Facts
 
 __all__ = ["LogRatio", "epsilon_at", "hockey_stick", "printed_epsilon", "printed_noise"]
 

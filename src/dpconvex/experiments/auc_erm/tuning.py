@@ -11,14 +11,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.experiments.auc_erm.algorithms import (
+    PENALTIES,
+    algorithm_2,
+    draw_noise,
+    printed_output_scale,
+    sound,
+)
+from dpconvex.experiments.auc_erm.problems import DIAMETER, FOLDS, LOSSES, Facts, area, problem
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy.certificate import Certificate
+from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
-
-from .algorithms import PENALTIES, algorithm_2, draw_noise, printed_output_scale, sound
-from .problems import DIAMETER, FOLDS, LOSSES, Facts, area, problem
 
 __all__ = [
     "BUDGETS",

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpconvex.experiments.convolution_objective_perturbation.printed_privacy import privacy_lines
+from dpconvex.experiments.convolution_objective_perturbation.relative_risk import (
+    DELTA,
+    EPSILONS,
+    FIXED,
+    LARGEST,
+    PIECES,
+    RANDOM,
+    study,
+)
+from dpconvex.experiments.convolution_objective_perturbation.risk_figures import (
+    FIGURE_5,
+    FIGURE_7,
+    FIGURE_8,
+)
+from dpconvex.experiments.convolution_objective_perturbation.runtime import TABLE_3, TIMES
+from dpconvex.experiments.convolution_objective_perturbation.smoothing_errors import (
+    ERRORS,
+    FIGURE_1,
+    FIGURE_2,
+    FIGURE_3,
+)
+from dpconvex.experiments.convolution_objective_perturbation.smoothing_shapes import (
+    FIGURE_4,
+    FIGURE_6,
+    SETS,
+    SHAPES,
+)
 from dpconvex.experiments.exhibit import Exhibit, PrivacyLine
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
-
-from .printed_privacy import privacy_lines
-from .relative_risk import DELTA, EPSILONS, FIXED, LARGEST, PIECES, RANDOM, study
-from .risk_figures import FIGURE_5, FIGURE_7, FIGURE_8
-from .runtime import TABLE_3, TIMES
-from .smoothing_errors import ERRORS, FIGURE_1, FIGURE_2, FIGURE_3
-from .smoothing_shapes import FIGURE_4, FIGURE_6, SETS, SHAPES
 
 __all__ = ["EXHIBITS"]
 

@@ -23,14 +23,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.datasets import make_structured_median
+from dpconvex.experiments.convolution_objective_perturbation.convolution_objective import (
+    printed_constants,
+    sound_certificate,
+)
+from dpconvex.experiments.convolution_objective_perturbation.relative_risk import DIMENSIONS, SIZES
+from dpconvex.experiments.convolution_objective_perturbation.rivals import published_epsilon
 from dpconvex.experiments.exhibit import PrivacyLine
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.objectives.structured import spectral_norms
 from dpconvex.privacy.profiles import structured_delta
-
-from .convolution_objective import printed_constants, sound_certificate
-from .relative_risk import DIMENSIONS, SIZES
-from .rivals import published_epsilon
 
 __all__ = [
     "hinge_attack",

@@ -13,16 +13,15 @@ import numpy as np
 
 from dpconvex import DPMedian, DPPiecewiseLinear
 from dpconvex.datasets import make_piecewise_linear, make_structured_median
-from dpconvex.experiments.exhibit import Cell, Row, Study
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear
-from dpconvex.objectives.structured import StructuredRecords
-
-from .convolution_objective import (
+from dpconvex.experiments.convolution_objective_perturbation.convolution_objective import (
     not_private,
     printed_convolution_objective,
     sound_convolution_objective,
 )
-from .rivals import moreau_sgd, noisy_sgd
+from dpconvex.experiments.convolution_objective_perturbation.rivals import moreau_sgd, noisy_sgd
+from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.losses.structured import L1Norm, PiecewiseLinear
+from dpconvex.objectives.structured import StructuredRecords
 
 __all__ = [
     "DELTA",

@@ -10,9 +10,12 @@ from typing import Any
 
 from scipy.special import stdtrit
 
+from dpconvex.experiments.convolution_objective_perturbation.relative_risk import (
+    FIXED,
+    PIECES,
+    RANDOM,
+)
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
-
-from .relative_risk import FIXED, PIECES, RANDOM
 
 __all__ = ["FIGURE_5", "FIGURE_7", "FIGURE_8", "Comparison", "compare"]
 

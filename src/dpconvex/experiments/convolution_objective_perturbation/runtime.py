@@ -14,12 +14,22 @@ import numpy as np
 
 from dpconvex import DPMedian, DPPiecewiseLinear
 from dpconvex.datasets import make_piecewise_linear, make_structured_median
+from dpconvex.experiments.convolution_objective_perturbation.convolution_objective import (
+    printed_convolution_objective,
+    sound_convolution_objective,
+)
+from dpconvex.experiments.convolution_objective_perturbation.relative_risk import (
+    DELTA,
+    DIMENSIONS,
+    EPSILONS,
+    LARGEST,
+    PIECES,
+    RANDOM,
+    SIZES,
+)
 from dpconvex.experiments.exhibit import Cell, Check, Row, Study, select
 from dpconvex.losses.structured import L1Norm
 from dpconvex.objectives.structured import StructuredRecords
-
-from .convolution_objective import printed_convolution_objective, sound_convolution_objective
-from .relative_risk import DELTA, DIMENSIONS, EPSILONS, LARGEST, PIECES, RANDOM, SIZES
 
 __all__ = ["PUBLISHED", "TABLE_3", "TIMES"]
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.gradient_plan import Phase
-from dpconvex.privacy.bounds import LinearBounds
+from dpconvex.privacy.bounds.linear import LinearBounds
 
 __all__ = [
     "STEPS",

@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpconvex import DPNewsvendor
-from dpconvex.audit.bounds import clopper_pearson_lower, clopper_pearson_upper
+from dpconvex.audit.confidence import clopper_pearson_lower, clopper_pearson_upper
 from dpconvex.experiments.exhibit import Cell, Row, Study
-
-from .algorithm import STEPS, TRUNCATION, calibrated_std, noise_std, truncated_rows
-from .line_search import line_search_descent
-from .published import BUDGETS
+from dpconvex.experiments.newsvendor_gdp.algorithm import (
+    STEPS,
+    TRUNCATION,
+    calibrated_std,
+    noise_std,
+    truncated_rows,
+)
+from dpconvex.experiments.newsvendor_gdp.line_search import line_search_descent
+from dpconvex.experiments.newsvendor_gdp.published import BUDGETS
 
 __all__ = ["STUDY", "neighbors", "refuted_mu", "smallest_mu"]
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dpconvex.experiments.exhibit import Exhibit
-
-from . import regret_figures, restaurant, smoothed_losses, tradeoffs
-from .simulation import STUDIES
+from dpconvex.experiments.newsvendor_gdp import (
+    regret_figures,
+    restaurant,
+    smoothed_losses,
+    tradeoffs,
+)
+from dpconvex.experiments.newsvendor_gdp.simulation import STUDIES
 
 PAPER = "newsvendor-gdp"
 

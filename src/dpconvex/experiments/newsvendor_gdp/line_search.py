@@ -11,10 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.experiments.newsvendor_gdp.algorithm import (
+    STEPS,
+    TRUNCATION,
+    paper_bandwidth,
+    truncated_rows,
+)
 from dpconvex.losses import Pinball
 from dpconvex.smoothing import GaussianKernel, convolve
-
-from .algorithm import STEPS, TRUNCATION, paper_bandwidth, truncated_rows
 
 __all__ = ["FIRST_STEP", "HALVINGS", "line_search_descent"]
 

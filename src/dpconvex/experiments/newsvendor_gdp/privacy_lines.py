@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from dpconvex import DPNewsvendor
 from dpconvex.experiments.exhibit import PrivacyLine
-
-from .algorithm import calibrated_std, noise_std, true_mu
-from .attack import COMMON, REFUTING_RUNS, refuted_mu
-from .published import BUDGETS
-from .simulation import OURS, PRINTED
+from dpconvex.experiments.newsvendor_gdp.algorithm import calibrated_std, noise_std, true_mu
+from dpconvex.experiments.newsvendor_gdp.attack import COMMON, REFUTING_RUNS, refuted_mu
+from dpconvex.experiments.newsvendor_gdp.published import BUDGETS
+from dpconvex.experiments.newsvendor_gdp.simulation import OURS, PRINTED
 
 __all__ = ["privacy_lines"]
 

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.newsvendor_gdp.algorithm import paper_bandwidth
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import GaussianKernel, convolve
 from dpconvex.solvers import Newton
-
-from .algorithm import paper_bandwidth
 
 __all__ = ["smoothed_fit"]
 

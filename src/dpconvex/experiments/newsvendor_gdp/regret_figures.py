@@ -11,11 +11,10 @@ import numpy as np
 from dpconvex.datasets.synthetic import NewsvendorPopulation
 from dpconvex.experiments.drawing import COLORS, curves, finish, panels
 from dpconvex.experiments.exhibit import Check, PrivacyLine, Row, select, summarise
-
-from .comparison import all_not_worse, count, paired
-from .privacy_lines import privacy_lines
-from .published import BUDGETS, REGRETS
-from .simulation import (
+from dpconvex.experiments.newsvendor_gdp.comparison import all_not_worse, count, paired
+from dpconvex.experiments.newsvendor_gdp.privacy_lines import privacy_lines
+from dpconvex.experiments.newsvendor_gdp.published import BUDGETS, REGRETS
+from dpconvex.experiments.newsvendor_gdp.simulation import (
     BOXED,
     COEFFICIENTS,
     INFORMED,

@@ -12,14 +12,18 @@ from dpconvex.datasets import load_restaurant_lamb
 from dpconvex.datasets.dataset import Dataset
 from dpconvex.engine import RowMap
 from dpconvex.experiments.exhibit import Cell, Check, PrivacyLine, Row, Study, select, summarise
-
-from .algorithm import algorithm_1, calibrated_std, noise_std
-from .comparison import all_not_worse, count, paired, settle_steps
-from .line_search import line_search_descent
-from .privacy_lines import privacy_lines
-from .published import BUDGETS, RESTAURANT_COSTS
-from .reference import smoothed_fit
-from .simulation import OURS, PLAIN, PRINTED
+from dpconvex.experiments.newsvendor_gdp.algorithm import algorithm_1, calibrated_std, noise_std
+from dpconvex.experiments.newsvendor_gdp.comparison import (
+    all_not_worse,
+    count,
+    paired,
+    settle_steps,
+)
+from dpconvex.experiments.newsvendor_gdp.line_search import line_search_descent
+from dpconvex.experiments.newsvendor_gdp.privacy_lines import privacy_lines
+from dpconvex.experiments.newsvendor_gdp.published import BUDGETS, RESTAURANT_COSTS
+from dpconvex.experiments.newsvendor_gdp.reference import smoothed_fit
+from dpconvex.experiments.newsvendor_gdp.simulation import OURS, PLAIN, PRINTED
 
 __all__ = ["STUDY", "judge", "measure_splits", "privacy", "table"]
 

@@ -15,11 +15,15 @@ from dpconvex import DPNewsvendor
 from dpconvex.datasets import make_newsvendor
 from dpconvex.datasets.synthetic import NEWSVENDOR_ERRORS, Synthetic
 from dpconvex.experiments.exhibit import Cell, Row, Study
-
-from .algorithm import algorithm_1, calibrated_std, noise_std, paper_bandwidth
-from .line_search import line_search_descent
-from .published import BUDGETS
-from .reference import smoothed_fit
+from dpconvex.experiments.newsvendor_gdp.algorithm import (
+    algorithm_1,
+    calibrated_std,
+    noise_std,
+    paper_bandwidth,
+)
+from dpconvex.experiments.newsvendor_gdp.line_search import line_search_descent
+from dpconvex.experiments.newsvendor_gdp.published import BUDGETS
+from dpconvex.experiments.newsvendor_gdp.reference import smoothed_fit
 
 __all__ = ["LEVELS", "SIZES", "STUDIES", "certified_model", "measure", "pilot_step"]
 

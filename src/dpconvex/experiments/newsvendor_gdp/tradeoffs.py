@@ -10,10 +10,9 @@ from scipy.special import ndtr, ndtri
 
 from dpconvex.experiments.drawing import COLORS, finish, panels
 from dpconvex.experiments.exhibit import Cell, Check, Row, Study, select
+from dpconvex.experiments.newsvendor_gdp.attack import STUDY as ATTACK
+from dpconvex.experiments.newsvendor_gdp.published import BUDGETS
 from dpconvex.privacy import GaussianDP
-
-from .attack import STUDY as ATTACK
-from .published import BUDGETS
 
 __all__ = ["STUDIES", "draw", "judge", "table"]
 

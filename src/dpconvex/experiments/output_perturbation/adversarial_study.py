@@ -14,20 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPRobustClassifier
+from dpconvex.defaults import OutputProblem
+from dpconvex.defaults.output_presets import theorem_3_2
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.output_perturbation.algorithms import algorithm_8
+from dpconvex.experiments.output_perturbation.members import MU, POPULATION, Draw, member
+from dpconvex.experiments.output_perturbation.printed import (
+    laplace_or_gaussian,
+    printed,
+    project,
+    stopped_epsilon,
+)
+from dpconvex.experiments.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
 from dpconvex.privacy import RobustBounds
 from dpconvex.solvers import MinimaxProximalPoint
-from dpconvex.theory import OutputProblem
-from dpconvex.theory.output_presets import theorem_3_2
-
-from .algorithms import algorithm_8
-from .members import MU, POPULATION, Draw, member
-from .printed import laplace_or_gaussian, printed, project, stopped_epsilon
-from .risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "RISKS", "STEPS", "adversarial_problem", "robust_bounds"]
 

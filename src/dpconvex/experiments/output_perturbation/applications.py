@@ -11,10 +11,16 @@ import numpy as np
 
 from dpconvex.experiments.drawing import finish, panels
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
-
-from . import adversarial_study, tilted_study
-from .tables import bound_curves
-from .verdicts import against, below_bound, keeps_budget, on_axis, rates, within_steps
+from dpconvex.experiments.output_perturbation import adversarial_study, tilted_study
+from dpconvex.experiments.output_perturbation.tables import bound_curves
+from dpconvex.experiments.output_perturbation.verdicts import (
+    against,
+    below_bound,
+    keeps_budget,
+    on_axis,
+    rates,
+    within_steps,
+)
 
 __all__ = [
     "draw_adversarial", "draw_tilted", "judge_adversarial", "judge_tilted", "table_adversarial", "table_tilted",

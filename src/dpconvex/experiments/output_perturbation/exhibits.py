@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from dpconvex.experiments.exhibit import Exhibit, Study
-
-from . import (
+from dpconvex.experiments.output_perturbation import (
     adversarial_study,
     applications,
     general_study,
@@ -14,8 +13,12 @@ from . import (
     runtime_study,
     tilted_study,
 )
-from .tables import BoundTable
-from .true_privacy import adversarial_lines, table_lines, tilted_lines
+from dpconvex.experiments.output_perturbation.tables import BoundTable
+from dpconvex.experiments.output_perturbation.true_privacy import (
+    adversarial_lines,
+    table_lines,
+    tilted_lines,
+)
 
 PAPER = "output-perturbation"
 

@@ -23,17 +23,22 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 from dpconvex import DPTiltedClassifier
+from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.output_perturbation.members import FAMILIES, unit_rows
+from dpconvex.experiments.output_perturbation.printed import (
+    Printed,
+    laplace_or_gaussian,
+    printed,
+    project,
+    stopped_epsilon,
+)
+from dpconvex.experiments.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import TiltedObjective
 from dpconvex.privacy import TiltedBounds, gaussian_scale
-from dpconvex.theory import OutputProblem
-
-from .members import FAMILIES, unit_rows
-from .printed import Printed, laplace_or_gaussian, printed, project, stopped_epsilon
-from .risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["APPROXIMATE", "BASE", "GRIDS", "PURE", "GeneralMember", "general_member"]
 

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers import BlackBox
 from dpconvex.solvers.gap import envelope_of
-from dpconvex.theory import OutputProblem
 
 __all__ = ["FAMILIES", "Draw", "Member", "member", "minimise", "unit_rows"]
 

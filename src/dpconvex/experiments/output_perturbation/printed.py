@@ -1,6 +1,6 @@
 r"""What the paper prints for each class: penalty, accuracy, noise, and the bound of the algorithm as implemented.
 
-:mod:`dpconvex.theory.output_presets` has the theorems; here are the places where the printed text differs from what
+:mod:`dpconvex.defaults.output_presets` has the theorems; here are the places where the printed text differs from what
 can hold, and the corollaries of section 4, whose constants pay for the solver's accuracy.
 """
 
@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.defaults import OutputProblem, output_preset
+from dpconvex.experiments.output_perturbation.algorithms import (
+    PrintedNoise,
+    algorithm_1,
+    algorithm_6,
+)
 from dpconvex.privacy import GaussianDP
-from dpconvex.theory import OutputProblem, output_preset
-
-from .algorithms import PrintedNoise, algorithm_1, algorithm_6
 
 __all__ = [
     "Printed",

@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.experiments.exhibit import Cell, Row, Study, select
+from dpconvex.experiments.output_perturbation.members import FAMILIES, Draw, Member, member
+from dpconvex.experiments.output_perturbation.printed import (
+    Printed,
+    laplace_or_gaussian,
+    printed,
+    project,
+    stopped_epsilon,
+)
 from dpconvex.mechanisms import OutputPerturbation, resolve_mechanism
 from dpconvex.privacy import ApproxDP, LinearBounds, PureDP
 from dpconvex.privacy.guarantees import Guarantee
-
-from .members import FAMILIES, Draw, Member, member
-from .printed import Printed, laplace_or_gaussian, printed, project, stopped_epsilon
 
 __all__ = ["APPROXIMATE", "BASE", "DELTA", "GRIDS", "PURE", "default_model", "guarantee_of"]
 

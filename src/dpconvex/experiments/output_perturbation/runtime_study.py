@@ -13,16 +13,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.defaults import OutputProblem, output_preset, solver_iterations
 from dpconvex.engine import MemoryRows
 from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.output_perturbation.general_study import GeneralMember, general_member
+from dpconvex.experiments.output_perturbation.members import FAMILIES, Draw, member, minimise
+from dpconvex.experiments.output_perturbation.printed import Printed, printed
+from dpconvex.experiments.output_perturbation.risk_study import DELTA
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective
 from dpconvex.solvers import AcceleratedGradient, Katyusha
-from dpconvex.theory import OutputProblem, output_preset, solver_iterations
-
-from .general_study import GeneralMember, general_member
-from .members import FAMILIES, Draw, member, minimise
-from .printed import Printed, printed
-from .risk_study import DELTA
 
 __all__ = [
     "GENERAL_APPROXIMATE", "GENERAL_PURE", "MEANS_APPROXIMATE", "MEANS_PURE",

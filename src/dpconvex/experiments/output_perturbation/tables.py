@@ -8,9 +8,15 @@ from typing import Any
 
 from dpconvex.experiments.drawing import curves, finish, panels
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
-
-from .members import FAMILIES
-from .verdicts import against, below_bound, keeps_budget, on_axis, rates, within_steps
+from dpconvex.experiments.output_perturbation.members import FAMILIES
+from dpconvex.experiments.output_perturbation.verdicts import (
+    against,
+    below_bound,
+    keeps_budget,
+    on_axis,
+    rates,
+    within_steps,
+)
 
 __all__ = ["BoundTable", "bound_curves"]
 

@@ -13,18 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPTiltedClassifier
+from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.output_perturbation.algorithms import algorithm_1_tilted
+from dpconvex.experiments.output_perturbation.members import Draw, member
+from dpconvex.experiments.output_perturbation.printed import (
+    laplace_or_gaussian,
+    project,
+    stopped_epsilon,
+)
+from dpconvex.experiments.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import TiltedObjective
 from dpconvex.privacy import TiltedBounds
-from dpconvex.theory import OutputProblem
-
-from .algorithms import algorithm_1_tilted
-from .members import Draw, member
-from .printed import laplace_or_gaussian, project, stopped_epsilon
-from .risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "STUDY", "loss_weight", "tilted_problem"]
 

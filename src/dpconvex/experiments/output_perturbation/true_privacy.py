@@ -11,23 +11,34 @@ import math
 from typing import Any
 
 from dpconvex.experiments.exhibit import PrivacyLine
+from dpconvex.experiments.output_perturbation.adversarial_study import BASE as ADVERSARIAL
+from dpconvex.experiments.output_perturbation.adversarial_study import (
+    adversarial_problem,
+    robust_bounds,
+)
+from dpconvex.experiments.output_perturbation.adversarial_study import default_model as robust_model
+from dpconvex.experiments.output_perturbation.algorithms import algorithm_1_tilted, algorithm_8
+from dpconvex.experiments.output_perturbation.general_study import BASE as GENERAL
+from dpconvex.experiments.output_perturbation.general_study import general_member
+from dpconvex.experiments.output_perturbation.members import FAMILIES, MU, member
+from dpconvex.experiments.output_perturbation.printed import printed, stopped_epsilon, true_epsilon
+from dpconvex.experiments.output_perturbation.risk_study import BASE as MEANS
+from dpconvex.experiments.output_perturbation.risk_study import (
+    DELTA,
+    default_model,
+    guarantee_of,
+    linear_bounds,
+)
+from dpconvex.experiments.output_perturbation.tilted_study import BASE as TILTED
+from dpconvex.experiments.output_perturbation.tilted_study import MU as TILTED_MU
+from dpconvex.experiments.output_perturbation.tilted_study import default_model as tilted_model
+from dpconvex.experiments.output_perturbation.tilted_study import (
+    loss_weight,
+    tilted_bounds,
+    tilted_problem,
+)
 from dpconvex.privacy import GaussianDP
-from dpconvex.privacy.certificate import Certificate
-
-from .adversarial_study import BASE as ADVERSARIAL
-from .adversarial_study import adversarial_problem, robust_bounds
-from .adversarial_study import default_model as robust_model
-from .algorithms import algorithm_1_tilted, algorithm_8
-from .general_study import BASE as GENERAL
-from .general_study import general_member
-from .members import FAMILIES, MU, member
-from .printed import printed, stopped_epsilon, true_epsilon
-from .risk_study import BASE as MEANS
-from .risk_study import DELTA, default_model, guarantee_of, linear_bounds
-from .tilted_study import BASE as TILTED
-from .tilted_study import MU as TILTED_MU
-from .tilted_study import default_model as tilted_model
-from .tilted_study import loss_weight, tilted_bounds, tilted_problem
+from dpconvex.privacy.certificates.certificate import Certificate
 
 __all__ = ["adversarial_lines", "table_lines", "tilted_lines"]
 
@@ -171,8 +182,8 @@ def tilted_lines() -> list[PrivacyLine]:
 
 def adversarial_lines() -> list[PrivacyLine]:
     """Return the privacy of adversarial training at the base of its grid."""
+    from dpconvex.defaults.output_presets import theorem_3_2
     from dpconvex.mechanisms import OutputPerturbation
-    from dpconvex.theory.output_presets import theorem_3_2
 
     radius, n, epsilon, d = (ADVERSARIAL[key] for key in ("radius", "n", "epsilon", "d"))
     lines = []

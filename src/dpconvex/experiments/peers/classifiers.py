@@ -11,11 +11,17 @@ from sklearn.svm import LinearSVC
 
 from dpconvex import DPLinearSVC, DPLogisticRegression
 from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.peers import diffprivlib_peer
+from dpconvex.experiments.peers.clipped_sgd import SETTINGS, descend, noise_std
+from dpconvex.experiments.peers.problems import (
+    CLASSIFICATION,
+    DELTA,
+    EPSILONS,
+    Problem,
+    files,
+    load,
+)
 from dpconvex.losses import Hinge, Logistic
-
-from . import diffprivlib_peer
-from .clipped_sgd import SETTINGS, descend, noise_std
-from .problems import CLASSIFICATION, DELTA, EPSILONS, Problem, files, load
 
 __all__ = ["BLOCK", "DIFFPRIVLIB", "LOGISTIC", "MODELS", "SVM", "block_seeds", "measure_problem"]
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import diffprivlib_worker
+from dpconvex.experiments.peers import diffprivlib_worker
 
 __all__ = ["PINS", "WAYS", "environment", "fits", "true_epsilon"]
 

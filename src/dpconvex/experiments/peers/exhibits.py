@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dpconvex.experiments.exhibit import Check, Exhibit, Row
-
-from . import promises, timing
-from .classifiers import DIFFPRIVLIB, LOGISTIC, SVM
-from .figures import draw_curves, draw_times
-from .quantiles import QUANTILE, STATSMODELS, relative
-from .verdicts import checks, table
+from dpconvex.experiments.peers import promises, timing
+from dpconvex.experiments.peers.classifiers import DIFFPRIVLIB, LOGISTIC, SVM
+from dpconvex.experiments.peers.figures import draw_curves, draw_times
+from dpconvex.experiments.peers.quantiles import QUANTILE, STATSMODELS, relative
+from dpconvex.experiments.peers.verdicts import checks, table
 
 _BY_DATA = ("data", "epsilon")
 _BY_LEVEL = ("data", "quantile", "epsilon")

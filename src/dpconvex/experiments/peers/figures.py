@@ -7,8 +7,7 @@ from typing import Any
 
 from dpconvex.experiments.drawing import COLORS, curves, finish, panels
 from dpconvex.experiments.exhibit import Row, select
-
-from .timing import table as time_table
+from dpconvex.experiments.peers.timing import table as time_table
 
 __all__ = ["draw_curves", "draw_times"]
 

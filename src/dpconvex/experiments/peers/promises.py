@@ -9,10 +9,9 @@ import numpy as np
 
 from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.experiments.exhibit import PrivacyLine
-
-from .clipped_sgd import SETTINGS, noise_std, proven_epsilon
-from .diffprivlib_peer import WAYS, true_epsilon
-from .problems import DELTA, EPSILONS
+from dpconvex.experiments.peers.clipped_sgd import SETTINGS, noise_std, proven_epsilon
+from dpconvex.experiments.peers.diffprivlib_peer import WAYS, true_epsilon
+from dpconvex.experiments.peers.problems import DELTA, EPSILONS
 
 __all__ = ["classification", "quantile", "svm"]
 

@@ -14,11 +14,18 @@ from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.experiments.exhibit import Cell, Row, Study
+from dpconvex.experiments.peers.classifiers import block_seeds, blocks
+from dpconvex.experiments.peers.clipped_sgd import SETTINGS, descend, noise_std
+from dpconvex.experiments.peers.problems import (
+    DELTA,
+    EPSILONS,
+    QUANTILES,
+    REGRESSION,
+    Problem,
+    files,
+    load,
+)
 from dpconvex.losses import Pinball
-
-from .classifiers import block_seeds, blocks
-from .clipped_sgd import SETTINGS, descend, noise_std
-from .problems import DELTA, EPSILONS, QUANTILES, REGRESSION, Problem, files, load
 
 __all__ = ["QUANTILE", "REFERENCE", "STATSMODELS", "fit_statsmodels", "measure_problem", "relative"]
 

@@ -12,13 +12,12 @@ from sklearn.linear_model import QuantileRegressor
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.experiments.exhibit import Cell, Check, Row, Study
+from dpconvex.experiments.peers import diffprivlib_peer
+from dpconvex.experiments.peers.classifiers import MODELS
+from dpconvex.experiments.peers.clipped_sgd import SETTINGS, descend, noise_std
+from dpconvex.experiments.peers.problems import DELTA, Problem, files, load
+from dpconvex.experiments.peers.quantiles import fit_statsmodels
 from dpconvex.losses import Pinball
-
-from . import diffprivlib_peer
-from .classifiers import MODELS
-from .clipped_sgd import SETTINGS, descend, noise_std
-from .problems import DELTA, Problem, files, load
-from .quantiles import fit_statsmodels
 
 __all__ = ["TIME", "fitting", "judge", "table"]
 

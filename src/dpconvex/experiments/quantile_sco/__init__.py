@@ -1,7 +1,10 @@
 """Private quantile regression by convolution smoothing: its algorithms as printed, Figures 1 to 12 and Table 2."""
 
-from .objective_perturbation import algorithm_2, perturbed_minimiser
-from .rivals import (
+from dpconvex.experiments.quantile_sco.objective_perturbation import (
+    algorithm_2,
+    perturbed_minimiser,
+)
+from dpconvex.experiments.quantile_sco.rivals import (
     RIVALS,
     Problem,
     dp_sgd,

@@ -11,8 +11,13 @@ import numpy as np
 
 from dpconvex.experiments.drawing import curves, finish, panels
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
-
-from .contenders import BUDGETS, DEFAULT, NON_PRIVATE, PART_TWO, PRIVATE
+from dpconvex.experiments.quantile_sco.contenders import (
+    BUDGETS,
+    DEFAULT,
+    NON_PRIVATE,
+    PART_TWO,
+    PRIVATE,
+)
 
 __all__ = ["AXES", "Grid", "draw_comparison", "judge_comparison", "wide_table"]
 

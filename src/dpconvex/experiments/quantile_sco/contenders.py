@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.datasets import Synthetic
-from dpconvex.theory.quantile_presets import QuantilePreset
-
-from .objective_perturbation import algorithm_2, perturbed_minimiser
-from .rivals import RIVALS, Problem, phased_erm
-from .sound import run_sound, sound_plan
+from dpconvex.defaults.quantile_presets import QuantilePreset
+from dpconvex.experiments.quantile_sco.objective_perturbation import (
+    algorithm_2,
+    perturbed_minimiser,
+)
+from dpconvex.experiments.quantile_sco.rivals import RIVALS, Problem, phased_erm
+from dpconvex.experiments.quantile_sco.sound import run_sound, sound_plan
 
 __all__ = [
     "BUDGETS",

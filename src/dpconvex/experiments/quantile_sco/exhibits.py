@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from dpconvex.experiments.exhibit import Exhibit
-
-from .comparison import draw_comparison, judge_comparison, wide_table
-from .phased_erm_figure import draw_phases, judge_phases
-from .simulation import COMPARISONS, LARGE_SAMPLES, TIMES
-from .smoothing_curves import CURVES
-from .smoothing_figures import (
+from dpconvex.experiments.quantile_sco.comparison import (
+    draw_comparison,
+    judge_comparison,
+    wide_table,
+)
+from dpconvex.experiments.quantile_sco.phased_erm_figure import draw_phases, judge_phases
+from dpconvex.experiments.quantile_sco.simulation import COMPARISONS, LARGE_SAMPLES, TIMES
+from dpconvex.experiments.quantile_sco.smoothing_curves import CURVES
+from dpconvex.experiments.quantile_sco.smoothing_figures import (
     draw_bandwidths_and_kernels,
     draw_envelope,
     draw_pieces,
@@ -19,8 +22,8 @@ from .smoothing_figures import (
     judge_envelope,
     judge_pieces,
 )
-from .timing import judge_times, time_table
-from .true_privacy import privacy_lines
+from dpconvex.experiments.quantile_sco.timing import judge_times, time_table
+from dpconvex.experiments.quantile_sco.true_privacy import privacy_lines
 
 __all__ = ["EXHIBITS"]
 

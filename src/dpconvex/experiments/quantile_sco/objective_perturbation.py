@@ -15,12 +15,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.defaults import QuantilePreset, theorem_3_6
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 from dpconvex.solvers import Newton
-from dpconvex.theory import QuantilePreset, theorem_3_6
 
 __all__ = ["algorithm_2", "perturbed_minimiser"]
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from dpconvex.experiments.drawing import curves, finish, panels
 from dpconvex.experiments.exhibit import Check, Row, select
-
-from .comparison import AXES, Grid
-from .contenders import BUDGETS, DEFAULT, NOISELESS
+from dpconvex.experiments.quantile_sco.comparison import AXES, Grid
+from dpconvex.experiments.quantile_sco.contenders import BUDGETS, DEFAULT, NOISELESS
 
 __all__ = ["draw_phases", "judge_phases"]
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.defaults.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
 from dpconvex.losses import Pinball
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve, moreau
-from dpconvex.theory.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
 
 __all__ = [
     "RIVALS",

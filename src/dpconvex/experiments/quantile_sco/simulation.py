@@ -13,8 +13,7 @@ import numpy as np
 
 from dpconvex.datasets import Synthetic, make_quantile_regression
 from dpconvex.experiments.exhibit import Cell, Row, Study
-
-from .contenders import (
+from dpconvex.experiments.quantile_sco.contenders import (
     BUDGETS,
     DEFAULT,
     NOISELESS,

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.defaults import theorem_3_6
+from dpconvex.defaults.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.quantile_sco.rivals import Problem, contractive_envelope, minibatch_plan
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisySGD, ObjectivePerturbation, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.objective import RELEASE_SHARE
@@ -23,10 +26,6 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, LinearBounds, objective_perturbation_scale
 from dpconvex.privacy.sampling import sampled_multiplier
 from dpconvex.smoothing import convolve
-from dpconvex.theory import theorem_3_6
-from dpconvex.theory.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
-
-from .rivals import Problem, contractive_envelope, minibatch_plan
 
 __all__ = ["SoundPlan", "run_sound", "sound_plan"]
 

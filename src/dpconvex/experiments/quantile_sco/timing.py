@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dpconvex.experiments.exhibit import Check, Row, select, summarise
-
-from .contenders import DEFAULT, NON_PRIVATE, PRIVATE
+from dpconvex.experiments.quantile_sco.contenders import DEFAULT, NON_PRIVATE, PRIVATE
 
 __all__ = ["PUBLISHED", "judge_times", "time_table"]
 

@@ -11,14 +11,21 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.experiments.exhibit import PrivacyLine
+from dpconvex.experiments.quantile_sco.contenders import (
+    BUDGETS,
+    DEFAULT,
+    DELTA,
+    PRIVATE,
+    QUANTILE,
+    RADIUS,
+    default_model,
+)
+from dpconvex.experiments.quantile_sco.rivals import Problem, minibatch_plan
+from dpconvex.experiments.quantile_sco.simulation import COMPARISONS, ERRORS
+from dpconvex.experiments.quantile_sco.sound import sound_plan
 from dpconvex.privacy import GaussianDP
 from dpconvex.privacy.profiles import glm_add_remove_delta, glm_replace_delta
 from dpconvex.privacy.sampling import sampled_epsilon
-
-from .contenders import BUDGETS, DEFAULT, DELTA, PRIVATE, QUANTILE, RADIUS, default_model
-from .rivals import Problem, minibatch_plan
-from .simulation import COMPARISONS, ERRORS
-from .sound import sound_plan
 
 __all__ = [
     "attack_on_objective",

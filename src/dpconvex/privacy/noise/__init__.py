@@ -1,7 +1,7 @@
 """Noise: one gate for every number that is released, exact on a public grid."""
 
-from .choice import choose
-from .gate import (
+from dpconvex.privacy.noise.choice import choose
+from dpconvex.privacy.noise.gate import (
     EXACT,
     FAILURE_PROBABILITY,
     FLOATING_POINT,
@@ -10,7 +10,7 @@ from .gate import (
     NoiseSource,
     on_grid,
 )
-from .words import Words
+from dpconvex.privacy.noise.words import Words
 
 __all__ = [
     "EXACT",

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.privacy.calibration import grid_of
-
-from .words import Words
+from dpconvex.privacy.noise.words import Words
 
 if TYPE_CHECKING:
-    from dpconvex.privacy.terms import NoiseTerm
+    from dpconvex.privacy.certificates.terms import NoiseTerm
 
 __all__ = [
     "EXACT",
@@ -111,7 +110,7 @@ class NoiseSource:
         grid = grid_of(std)
         if self.sampler == "exact" and not self.seeded:
             return _times(_discrete_gaussian(std / grid, size), grid)
-        from .normal import rounded_normals
+        from dpconvex.privacy.noise.normal import rounded_normals
 
         return _times(rounded_normals(self.words, std / grid, size), grid)
 
@@ -120,7 +119,7 @@ class NoiseSource:
 
         The norm of b follows Gamma(shape = size, scale) and its direction is uniform.
         """
-        from .laplace import rounded_l2_laplace
+        from dpconvex.privacy.noise.laplace import rounded_l2_laplace
 
         grid = grid_of(scale)
         return _times(rounded_l2_laplace(self.words, scale / grid, size), grid)

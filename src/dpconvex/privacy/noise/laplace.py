@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .words import Words
+from dpconvex.privacy.noise.words import Words
 
 __all__ = ["rounded_l2_laplace"]
 
@@ -31,7 +31,7 @@ def rounded_l2_laplace(words: Words, ratio: float, size: int) -> NDArray[np.int6
     size : int
         Dimension.
     """
-    from .normal import normal_digits
+    from dpconvex.privacy.noise.normal import normal_digits
 
     signs, drawn = normal_digits(words, 3 * size)
     bits = 192

@@ -24,8 +24,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from . import digits
-from .words import Words
+from dpconvex.privacy.noise import digits
+from dpconvex.privacy.noise.words import Words
 
 __all__ = ["NORMAL_FAILURE", "normal_digits", "rounded_normals"]
 

@@ -1,0 +1,159 @@
+"""Which mechanism maximises the AUC, and with which penalty: decided from public facts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
+from dpconvex.mechanisms import (
+    Moments,
+    NoisyGradientDescent,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PairwiseGradientDescent,
+    PairwiseObjectivePerturbation,
+)
+from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.guarantees import GaussianDP
+
+__all__ = ["PAIR_LOSSES", "choose_auc_mechanism", "default_penalty", "resolve_pair_loss"]
+
+PAIR_LOSSES = ("logistic", "natural-logistic", "hinge", "squared", "squared-hinge")
+_MECHANISMS = ("auto", "moments", "objective", "output", "gradient")
+_WIDTH = 0.5  # of the hinge's rounded kink, in units of the score difference
+_SCORE_NOISE = (
+    0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
+)
+_COUNTABLE = 600  # rows times epsilon from which on a count of half the rows is telling
+_STEPS_PAY = 0.05  # relative noise of the mean gradient below which steps improve on the moments
+
+
+def resolve_pair_loss(loss: Any, bandwidth: float | None, owner: str) -> Any:
+    """Return the smooth pairwise loss that a name or object stands for."""
+    named = {
+        "logistic": PairLogistic("2"),
+        "natural-logistic": PairLogistic("e"),
+        "hinge": PairHinge(bandwidth or _WIDTH),
+        "squared": PairSquared(),
+        "squared-hinge": PairSquaredHinge(),
+    }
+    if isinstance(loss, str) and loss in named:
+        return named[loss]
+    own = (PairLogistic, PairHinge, PairSquared, PairSquaredHinge)
+    if isinstance(loss, own) and math.isfinite(loss.smoothness):
+        return loss
+    raise ValueError(
+        f"The 'loss' parameter of {owner} must be one of {list(PAIR_LOSSES)} or a smooth pairwise loss of "
+        f"dpconvex.losses. Got {loss!r} instead."
+    )
+
+
+def _delta(guarantee: Any) -> float:
+    """Return delta, 0 for pure epsilon-DP."""
+    return float(getattr(guarantee, "delta_bound", 0.0))
+
+
+def _noise_norm(bounds: PairwiseBounds, guarantee: Any) -> float:
+    """Return the typical norm of noise that hides the change of F's gradient."""
+    gamma, size = bounds.gradient_sensitivity, bounds.dimension
+    if isinstance(guarantee, GaussianDP):
+        return gamma * math.sqrt(size) / guarantee.mu
+    if _delta(guarantee) > 0:
+        mu = gaussian_mu(guarantee.epsilon_bound, _delta(guarantee))
+        return gamma * math.sqrt(size) / mu
+    return gamma * size / guarantee.epsilon_bound
+
+
+def default_penalty(bounds: PairwiseBounds, guarantee: Any) -> float:
+    r"""Return the penalty of objective and output perturbation.
+
+    ``alpha = 20 U ||noise||``: noise moves the score of no row by more than 1/20. The direction is what counts for
+    the AUC, and a large penalty only makes it more like the difference of the class means. Objective perturbation
+    also needs a small change of the Hessian's trace, ``kappa <= epsilon / 10`` or ``epsilon / (8 log(1 / delta))``.
+    """
+    alpha = 1.0
+    for _ in range(
+        60
+    ):  # losses of unbounded slope: the slope on the minimisers' ball depends on alpha
+        facts = replace(bounds, alpha=alpha)
+        alpha = facts.row_norm * _noise_norm(facts, guarantee) / _SCORE_NOISE
+    if isinstance(guarantee, GaussianDP):
+        kappa = math.inf
+    elif _delta(guarantee) > 0:
+        kappa = guarantee.epsilon_bound / (8 * math.log(1 / _delta(guarantee)))
+    else:
+        kappa = guarantee.epsilon_bound / 10
+    return max(alpha, replace(bounds, alpha=1.0).curvature_ratio / min(kappa, 0.5))
+
+
+def choose_auc_mechanism(
+    mechanism: Any,
+    bounds: PairwiseBounds,
+    guarantee: Any,
+    alpha: float | None,
+    find_length: bool,
+    owner: str,
+) -> tuple[Any, PairwiseBounds, dict[str, Any]]:
+    """Return the mechanism, the facts it certifies, and parameters of its own.
+
+    With ``find_length`` and no alpha given, objective perturbation first finds a typical length of rows, if the budget
+    suffices to count half of the rows; bounds and alpha are then in units of that length.
+
+    ``"auto"``: with pure epsilon objective perturbation (output perturbation if the loss has no bounded slope);
+    otherwise the moments, followed by steps on the pairwise loss where the class counts are known to be so large that
+    a step's noise is below a twentieth of its gradient.
+    """
+    pure = not isinstance(guarantee, GaussianDP) and _delta(guarantee) == 0
+    steep = not math.isfinite(float(bounds.loss.lipschitz))
+    if isinstance(mechanism, str) and mechanism == "auto":
+        if pure:
+            mechanism = "output" if steep else "objective"
+        else:
+            mechanism = "gradient" if not steep and _steps_pay(bounds, guarantee) else "moments"
+    if isinstance(mechanism, str):
+        named: dict[str, Any] = {
+            "moments": Moments(),
+            "objective": PairwiseObjectivePerturbation(),
+            "output": OutputPerturbation(),
+            "gradient": PairwiseGradientDescent(),
+        }
+        found = named.get(mechanism)
+    elif isinstance(mechanism, ObjectivePerturbation):
+        found = PairwiseObjectivePerturbation(mechanism.solver)
+    elif isinstance(mechanism, NoisyGradientDescent):
+        found = PairwiseGradientDescent(mechanism.steps)
+    else:
+        ours = (
+            Moments,
+            OutputPerturbation,
+            PairwiseGradientDescent,
+            PairwiseObjectivePerturbation,
+        )
+        found = mechanism if isinstance(mechanism, ours) else None
+    if found is None:
+        raise ValueError(
+            f"The 'mechanism' parameter of {owner} must be one of {list(_MECHANISMS)} or a mechanism object of these "
+            f"kinds. Got {mechanism!r} instead."
+        )
+    own: dict[str, Any] = {}
+    if isinstance(found, PairwiseObjectivePerturbation) and find_length and alpha is None:
+        epsilon = float(getattr(guarantee, "epsilon_bound", 0.0))
+        if bounds.n_samples * epsilon >= _COUNTABLE:
+            own = {LONGEST: bounds.row_norm, WIDEST: bounds.distance}
+            bounds = replace(bounds, row_norm=1.0, diameter=2.0)
+    penalised = isinstance(found, (OutputPerturbation, PairwiseObjectivePerturbation))
+    if alpha is None:
+        alpha = default_penalty(bounds, guarantee) if penalised else 0.0
+    return found, replace(bounds, alpha=alpha), own
+
+
+def _steps_pay(bounds: PairwiseBounds, guarantee: Any) -> bool:
+    if isinstance(guarantee, GaussianDP):
+        mu = guarantee.mu
+    else:
+        mu = gaussian_mu(guarantee.epsilon_bound, _delta(guarantee))
+    return 3.2 * bounds.pair_factor * bounds.dimension / mu < _STEPS_PAY

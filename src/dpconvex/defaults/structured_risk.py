@@ -1,0 +1,240 @@
+r"""Predicted risk of structured losses from public facts, and the defaults that minimise it.
+
+Data are replaced by a reference population in units of the operator norm U: coefficients with ``theta_j^2 = 1/2``;
+normal residuals of standard deviation ``s``; matrices with independent entries of second moment
+``U^2 / (sqrt(d) + sqrt(m))^2``, so that their norm is about U, except in one direction, that of their mean, where the
+moment is ``U^2 / 8`` and the coefficient, a sum over columns, has the square ``d / 10``. For coefficients in error by
+``Delta`` every residual is normal with variance ``s^2 + e``, ``e = sum_j v_j Delta_j^2``, and the risk of a homogeneous
+loss is ``c sqrt(s^2 + e)`` with ``c = E g(normal)``: curvature ``c v_j / s`` in direction j. ``s`` is not public: the
+defaults minimise a mean logarithm over ``s`` from U/20 to U/2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.objective import RELEASE_SHARE, calibrate_objective
+from dpconvex.mechanisms.structured_gradient import AVERAGED
+from dpconvex.privacy.bounds.structured import StructuredBounds
+from dpconvex.privacy.calibration import objective_perturbation_scale
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
+from dpconvex.smoothing.marginals import marginal
+
+__all__ = [
+    "DescentChoice",
+    "ObjectiveChoice",
+    "descent_choice",
+    "structured_objective_choice",
+]
+
+Array = NDArray[np.float64]
+
+_SCALES = np.geomspace(0.05, 0.5, 5)
+_SQUARE = 0.5  # theta_j^2
+_LONG = 1 / 8  # second moment of the one long direction
+_FLOOR = 0.01  # relative excess risk below which more accuracy is not worth a trade
+_BANDWIDTHS = np.geomspace(0.01, 10.0, 31)
+_RATIOS = np.geomspace(0.1, 8.0, 10)  # in units of epsilon / (8 log(1/delta))
+_RATES = np.geomspace(1e-4, 1e2, 61)
+
+
+@dataclass(frozen=True)
+class ObjectiveChoice:
+    """Penalty and bandwidth of objective perturbation, and the relative excess risk predicted for them."""
+
+    alpha: float
+    bandwidth: float
+    predicted_excess: float
+
+
+@dataclass(frozen=True)
+class DescentChoice:
+    """Rate of noisy gradient descent, and the relative excess risk predicted for it."""
+
+    step_size: float
+    predicted_excess: float
+
+
+@lru_cache(maxsize=64)
+def _height(loss: Any) -> float:
+    """Return ``E g(v) - g(0)`` for a standard normal v: the slope of the risk in the residuals' scale."""
+    origin = np.zeros((1, loss.outputs))
+    smooth = convolve_vector(loss, GaussianKernel(), 1.0)
+    return float((smooth.value(origin) - loss.value(origin))[0])
+
+
+def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
+    """Return moment in units of U^2, squared coefficient and number of the two kinds of directions."""
+    d, m = bounds.n_features, bounds.loss.outputs
+    usual = 1 / (math.sqrt(d) + math.sqrt(m)) ** 2
+    return [(max(_LONG, usual), max(_SQUARE, d / 10), 1.0), (usual, _SQUARE, d - 1.0)]
+
+
+def _mean(excess: Array) -> Array:
+    return np.exp(np.log(_FLOOR + excess).mean(axis=-1)) - _FLOOR
+
+
+def _rounded(value: float) -> float:
+    """Round up to three digits, so that a certificate can be read."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / unit) * unit:.3g}")
+
+
+@lru_cache(maxsize=256)
+def structured_objective_choice(
+    kernel: Kernel,
+    bounds: StructuredBounds,
+    guarantee: Guarantee,
+    alpha: float | None = None,
+    bandwidth: float | None = None,
+) -> ObjectiveChoice:
+    """Return penalty and bandwidth with the smallest predicted risk for objective perturbation.
+
+    The minimiser errs by ``sum_j v_j (alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2`` with
+    ``S^2 = s^2 + k h^2 + e`` and ``k`` the kernel's second moment.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Smoothing kernel.
+    bounds : StructuredBounds
+        Public facts with the kinked loss; ``alpha`` in it is ignored.
+    guarantee : ApproxDP
+        Budget.
+    alpha, bandwidth : float, optional
+        Fixed by the user.
+
+    Returns
+    -------
+    ObjectiveChoice
+    """
+    unit = bounds.operator_norm
+    smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, unit), alpha=1.0)
+    # With next to no curvature every offered guarantee has its noise: others are refused here.
+    calibrate_objective(replace(smooth, alpha=1e9 * smooth.smoothness), guarantee, {})
+    epsilon = guarantee.epsilon(getattr(guarantee, "delta_bound", 0.0))
+    delta = getattr(guarantee, "delta_bound", 0.0)
+    widths = _BANDWIDTHS * unit if bandwidth is None else np.array([bandwidth])
+    curvatures = smooth.smoothness * unit / widths
+    if alpha is None:
+        usual = epsilon / (8 * math.log(1 / delta)) if delta > 0 else 0.1 * epsilon
+        ratios = np.broadcast_to(_RATIOS * usual, (len(widths), len(_RATIOS)))
+        alphas = curvatures[:, None] / (bounds.n_samples * ratios)
+    else:
+        alphas = np.full((len(widths), 1), alpha)
+        ratios = (curvatures / (bounds.n_samples * alpha))[:, None]
+    known = {float(ratio): _noise(smooth, float(ratio), guarantee) for ratio in np.unique(ratios)}
+    noises = np.vectorize(lambda ratio: known[float(ratio)])(ratios) / bounds.n_samples
+    usable = np.isfinite(noises)
+    if not usable.any():
+        raise ValueError(
+            "No bandwidth fits this alpha: the curvature of the smoothed loss costs more than epsilon. "
+            "Use a larger alpha or bandwidth, or leave them to None."
+        )
+    noise = np.where(usable, noises, 1.0)[..., None] / unit
+    penalty = alphas[..., None] / unit**2
+    scales = _SCALES
+    second = marginal(kernel).second_moment
+    base = scales**2 + second * (widths[:, None, None] / unit) ** 2
+    height = _height(bounds.loss)
+    # In units of U the loss has curvature c v / S and gradients of size U: alpha and noise follow.
+    penalty, noise = penalty * unit, noise * 1.0
+    error = np.zeros(np.broadcast_shapes(base.shape, penalty.shape))
+    for _ in range(12):
+        stiff = height / np.sqrt(base + error)
+        error = np.zeros_like(error)
+        for v, square, count in _directions(bounds):
+            gap = penalty**2 * square + noise**2
+            error = error + count * v * gap / (v * stiff + penalty) ** 2
+    score = _mean(np.sqrt(1 + error / scales**2) - 1)
+    score = np.where(usable, score, np.inf)
+    i, j = np.unravel_index(int(np.argmin(score)), score.shape)
+    return ObjectiveChoice(
+        alpha=_rounded(float(alphas[i, j])) if alpha is None else alpha,
+        bandwidth=_rounded(float(widths[i])) if bandwidth is None else bandwidth,
+        predicted_excess=float(score[i, j]),
+    )
+
+
+def _noise(smooth: StructuredBounds, ratio: float, guarantee: Guarantee) -> float:
+    """Return the noise per coordinate of the sum at one curvature ratio, infinite where none suffices."""
+    keep = 1 - RELEASE_SHARE
+    delta = getattr(guarantee, "delta_bound", 0.0)
+    epsilon = keep * guarantee.epsilon(delta)
+    try:
+        if delta > 0:
+            std = objective_perturbation_scale(
+                epsilon, keep * delta, 1.0, ratio, rank=smooth.rank, neighbors=smooth.neighbors
+            )
+        else:
+            records = 2 if smooth.neighbors == "replace_one" else 1
+            left = epsilon - math.log1p(ratio)
+            std = records * math.sqrt(smooth.dimension + 1) / left if left > 0 else math.inf
+    except ValueError:
+        return math.inf
+    return std * smooth.lipschitz
+
+
+@lru_cache(maxsize=256)
+def descent_choice(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -> DescentChoice:
+    r"""Return the rate with the smallest predicted risk for noisy gradient descent.
+
+    Around the optimum a step multiplies the error in direction j by ``a_j = 1 - rate c v_j / S`` and adds
+    ``rate * noise``; bias and variance of the mean of the later iterates are sums of powers of ``a_j``.
+
+    Parameters
+    ----------
+    bounds : StructuredBounds
+        Public facts.
+    guarantee : ApproxDP or GaussianDP
+        Budget.
+    steps : int
+        Number of steps.
+    """
+    unit = bounds.operator_norm
+    mu = total_mu(guarantee, "StructuredGradientDescent")
+    noise = math.sqrt(steps) * bounds.gradient_sum_sensitivity() / (mu * bounds.n_samples * unit)
+    directions = _directions(bounds)
+    height = _height(bounds.loss)
+    first = steps - max(1, round(AVERAGED * steps))
+    rates = _RATES[:, None]
+    start = sum(count * v * square for v, square, count in directions)
+    error = np.full((len(_RATES), len(_SCALES)), start / 4)
+    for _ in range(8):
+        stiff = height / np.sqrt(_SCALES**2 + error)
+        total = np.zeros_like(error)
+        for v, square, count in directions:
+            bias, variance = _averaged(1 - np.minimum(rates * v * stiff, 1.9), steps, first)
+            stable = (
+                rates * v * height / _SCALES <= 1.9
+            )  # at the optimum, where curvature is largest
+            part = bias**2 * square + variance * (rates * noise) ** 2
+            total = total + count * v * np.where(stable, part, 4 * square)
+        error = total
+    score = _mean(np.sqrt(1 + error / _SCALES**2) - 1)
+    best = int(np.argmin(score))
+    # The rate of theta in the user's units: gradients are U times as long, coefficients the same.
+    return DescentChoice(_rounded(float(_RATES[best]) / unit), float(score[best]))
+
+
+def _averaged(factor: Array, steps: int, first: int) -> tuple[Array, Array]:
+    """Return bias and noise variance of the mean of iterates first+1..steps of ``x <- factor x + noise``, x_0 = 1."""
+    count = steps - first
+    powers = factor[..., None] ** np.arange(steps + 1)
+    bias = powers[..., first + 1 :].mean(axis=-1)
+    sums = np.cumsum(powers, axis=-1)  # sums[k] = 1 + ... + factor^k
+    drawn = np.arange(steps)  # noise of step s reaches iterate t as factor^(t - 1 - s)
+    last = steps - 1 - drawn
+    skipped = np.maximum(
+        first - drawn, 0
+    )  # powers below this one fall on iterates that are not kept
+    weight = sums[..., last] - np.where(skipped > 0, sums[..., np.maximum(skipped - 1, 0)], 0.0)
+    return bias, np.square(weight / count).sum(axis=-1)

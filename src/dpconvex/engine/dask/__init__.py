@@ -1,0 +1,1 @@
+"""Rows in partitions, read where they lie: sums move, rows stay."""

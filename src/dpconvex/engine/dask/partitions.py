@@ -1,0 +1,319 @@
+"""One partition of a Dask collection: what it must be, and how it becomes arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.dask.spill import SpilledArray, SpillFile
+
+__all__ = [
+    "Clean",
+    "PartitionFacts",
+    "as_features",
+    "as_target",
+    "check_partition",
+    "delayed_parts",
+    "loosen",
+    "numbers_or_missing",
+    "valid_rows",
+]
+
+
+MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
+
+
+def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
+    """Return the partitions as delayed pairs (features, target), and the number of features."""
+    import dask
+
+    for name, data in (("X", X), ("y", y)):
+        if type(data).__module__.split(".")[0] != "dask":
+            raise TypeError(
+                f"The X and y given to {owner} must both be Dask collections. Got an {name} that is not. "
+                "Use dask.array.from_array with the chunks of the other one."
+            )
+    if getattr(X, "ndim", 2) != 2 or getattr(y, "ndim", 1) != 1:
+        raise ValueError(
+            f"The X and y given to {owner} must have shapes (n_samples, n_features) and (n_samples,). "
+            "Got other numbers of dimensions instead."
+        )
+    if hasattr(X, "rechunk"):
+        width = int(X.shape[1])
+        if X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+        if hasattr(y, "rechunk") and not np.isnan(X.chunks[0] + y.chunks[0]).any():
+            if sum(X.chunks[0]) != sum(y.chunks[0]):
+                raise ValueError(_LENGTHS.format(owner=owner))
+            y = y.rechunk((X.chunks[0],))
+    else:
+        width = len(X.columns)
+        if hasattr(y, "to_frame") and X.npartitions == y.npartitions:
+            # In one frame, because Dask merges partitions of a single column on its own terms.
+            both = X.assign(**{_TARGET: y})
+            split = dask.delayed(_split, pure=True)
+            return [split(part) for part in both.to_delayed()], width
+    # Arrays as they are: optimised one by one, each would do again what both are made from.
+    parts, targets = (
+        np.ravel(data.to_delayed(optimize_graph=not hasattr(data, "rechunk"))).tolist()
+        for data in (X, y)
+    )
+    if len(parts) != len(targets):
+        raise ValueError(
+            f"The X and y given to {owner} must have the same partitions. "
+            f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
+        )
+    pair = dask.delayed(_pair, pure=True)
+    return [pair(*both) for both in zip(parts, targets, strict=True)], width
+
+
+_TARGET = "target of dpconvex"  # a column name that no table has by chance
+
+
+def _split(part: Any) -> tuple[Any, Any]:
+    return part.drop(columns=_TARGET), part[_TARGET]
+
+
+def _pair(part: Any, target: Any) -> tuple[Any, Any]:
+    return part, target
+
+
+_LENGTHS = (
+    "Found input variables with inconsistent numbers of samples: every partition of the X and y given "
+    "to {owner} must have as many rows as the other. Take both from one dataframe."
+)
+
+
+def as_features(part: Any) -> npt.NDArray[Any]:
+    """Return a partition's features row by row or column by column, float32 where all of them are, else float64."""
+    if isinstance(part, np.ndarray):
+        single = part.dtype == np.float32
+        values = part
+    elif hasattr(part, "dtypes"):
+        single = len(part.columns) > 0 and all(kind == np.float32 for kind in part.dtypes)
+        text = [kind for kind in part.dtypes if getattr(kind, "kind", "O") not in "biufO"]
+        if text:
+            raise TypeError("not numbers")
+        dtype = np.float32 if single else np.float64
+        if all(isinstance(kind, np.dtype) and kind.kind == "f" for kind in part.dtypes):
+            values = part.to_numpy()
+        else:  # missing values of other types become NaN
+            values = part.to_numpy(dtype=dtype, na_value=np.nan)
+    else:
+        values = np.asarray(part)
+        single = values.dtype == np.float32
+    if values.dtype.kind not in "biufO":
+        raise TypeError("not numbers")
+    dtype = np.float32 if single else np.float64
+    if not (values.flags.c_contiguous or values.flags.f_contiguous):
+        return np.array(values, dtype=dtype, order="C")
+    return _writable(np.asarray(values, dtype=dtype))
+
+
+def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the array as one that may be written, for which kernels are compiled; none of them writes."""
+    if values.flags.writeable:
+        return values
+    try:
+        view = values.view()
+        view.flags.writeable = True  # dataframes hand out read-only views of arrays that are not
+    except ValueError:
+        return values.copy(order="K")
+    return view
+
+
+def as_target(part: Any) -> npt.NDArray[Any]:
+    """Return a partition's target as a one-dimensional array of numbers or labels."""
+    values = np.asarray(part)
+    return _writable(values)
+
+
+def numbers_or_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return an array as float64, NaN where an object is no number."""
+    if values.dtype.kind != "O":
+        return np.asarray(values, dtype=np.float64)
+    found = [_number_or_missing(value) for value in values.ravel()]
+    return np.array(found, dtype=np.float64).reshape(values.shape)
+
+
+def _number_or_missing(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def loosen(part: Any) -> Any:
+    """Return an array or table of pandas whose objects are numbers, NaN where they are none; others as they are."""
+    if isinstance(part, np.ndarray):
+        return numbers_or_missing(part) if part.dtype.kind == "O" else part
+    if not (hasattr(part, "dtypes") and hasattr(part, "assign")):
+        return part
+    objects = [name for name, kind in part.dtypes.items() if getattr(kind, "char", "") == "O"]
+    if objects:
+        part = part.copy(deep=False)
+        for name in objects:
+            part[name] = numbers_or_missing(part[name].to_numpy())
+    return part
+
+
+def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which rows of an array of floats hold finite numbers only."""
+    # Sums find most of the trouble without a second array; rows whose sum overflows are looked at one by one.
+    with np.errstate(all="ignore"):
+        valid = np.isfinite(X.sum(axis=1))
+    suspects = np.flatnonzero(~valid)
+    valid[suspects] = np.isfinite(X[suspects]).all(axis=1)
+    return np.asarray(valid)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Targets as float64 in which NaN marks the rows that are invalid, whatever is wrong with them.
+
+    Parameters
+    ----------
+    encode : callable
+        Makes floats of a target, NaN of what is no target: of numbers, or of labels the position in the label set.
+    """
+
+    encode: Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]
+
+    def __call__(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return the marked targets of rows X."""
+        targets = self.encode(y)
+        return np.where(valid_rows(X) & np.isfinite(targets), targets, np.nan)
+
+
+@dataclass(frozen=True)
+class PartitionFacts:
+    """What checking a partition found: counts and flags, never values.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    problem : str or None
+        Key of the error message.
+    X, y : SpilledArray or None
+        Where the partition was parked.
+    labels : array or None
+        Distinct labels where the target holds labels.
+    """
+
+    rows: int
+    problem: str | None = None
+    X: SpilledArray | None = None
+    y: SpilledArray | None = None
+    labels: npt.NDArray[Any] | None = None
+
+    @staticmethod
+    def require(facts: Sequence[PartitionFacts], owner: str, least: int = 1) -> None:
+        """Raise if any partition has a problem, or if there are fewer rows than the least number, 0 or 1."""
+        problems = {fact.problem for fact in facts if fact.problem}
+        if problems:
+            raise ValueError(_PROBLEMS[min(problems)].format(owner=owner))
+        if sum(fact.rows for fact in facts) < least:
+            raise ValueError(
+                f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}."
+            )
+
+
+_FINITE = (
+    "The {name} given to {{owner}} must be finite numbers. Got NaN or infinity instead. Fill them with public "
+    "values; drop such rows only with neighbors='add_or_remove_one', where the number of rows is private."
+)
+_PROBLEMS = {
+    "X not finite": _FINITE.format(name="X"),
+    "y not finite": _FINITE.format(name="y"),
+    "missing label": "The labels given to {owner} must all be there. Got missing ones instead. Give them a public "
+    "label; drop their rows only with neighbors='add_or_remove_one', where the number of rows is private.",
+    "not numbers": "The X and y given to {owner} must be numbers. Got text or other values instead. "
+    "Encode text with public categories, for instance OneHotEncoder(categories=[...]).",
+    "width": "All partitions of the X given to {owner} must have the same number of columns. Got others instead.",
+    "lengths": _LENGTHS,
+    "not labels": "Unknown label type: continuous. The target given to {owner} must hold labels: all whole numbers or "
+    f"all text, at most {MOST_LABELS} different ones. Got others instead.",
+}
+
+
+def check_partition(
+    pair: tuple[Any, Any],
+    width: int,
+    numeric: bool,
+    spill: SpillFile | None,
+    clean: Clean | None = None,
+) -> PartitionFacts:
+    """Check one partition, and park it in the spill file if there is one with room for it.
+
+    With `clean` no value is wrong: the target is parked with NaN for invalid rows.
+    """
+    try:
+        X = as_features(pair[0] if clean is None else loosen(pair[0]))
+        y = as_target(pair[1])
+        if numeric:
+            if y.dtype.kind not in "biufO":
+                return PartitionFacts(0, "not numbers")
+            y = y if clean is not None else y.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        return PartitionFacts(0, "not numbers")
+    if y.shape != (len(X),):
+        return PartitionFacts(0, "lengths")
+    if len(X) == 0:
+        return PartitionFacts(0)
+    if X.ndim != 2 or X.shape[1] != width:
+        return PartitionFacts(0, "width")
+    if clean is not None:
+        return _parked(X, clean(X, y), spill, None)
+    if not _all_finite(X):
+        return PartitionFacts(0, "X not finite")
+    if y.dtype.kind == "f" and not _all_finite(y):
+        return PartitionFacts(0, "y not finite" if numeric else "missing label")
+    if not numeric and y.dtype.kind == "O" and any(_missing(label) for label in y):
+        return PartitionFacts(0, "missing label")
+    labels = None if numeric else distinct_labels(y)
+    if not numeric and labels is None:
+        return PartitionFacts(0, "not labels")
+    return _parked(X, y, spill, labels)
+
+
+def _parked(
+    X: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    spill: SpillFile | None,
+    labels: npt.NDArray[Any] | None,
+) -> PartitionFacts:
+    """Park a partition that passed all checks."""
+    kept_X = kept_y = None
+    if spill is not None:
+        kept_y = spill.write(y)
+        kept_X = None if kept_y is None else spill.write(X)
+    if kept_X is None:
+        return PartitionFacts(len(X), labels=labels)
+    return PartitionFacts(len(X), None, kept_X, kept_y, labels)
+
+
+def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Return the distinct labels of a partition; None if they are not labels or too many."""
+    if y.dtype.kind == "f" and not (y == np.round(y)).all():
+        return None
+    try:
+        labels = np.unique(y)
+    except TypeError:  # numbers beside text
+        return None
+    return labels if labels.size <= MOST_LABELS else None
+
+
+def _all_finite(values: npt.NDArray[Any]) -> bool:
+    # One sum finds most of the trouble without a second array; only sums that overflow look closer.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
+def _missing(label: Any) -> bool:
+    return label is None or label != label

@@ -1,0 +1,455 @@
+"""Sums over rows of Dask collections: partition by partition, with no more in memory at a time.
+
+Dask is imported lazily; `DaskTable` checks and counts the rows of a collection once, and `DaskRows`
+offers what `MemoryRows` offers for sums over them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.dask.partitions import (
+    Clean,
+    PartitionFacts,
+    as_features,
+    as_target,
+    check_partition,
+    delayed_parts,
+    loosen,
+)
+from dpconvex.engine.dask.schedule import (
+    Recipe,
+    compute,
+    in_process,
+    recipes,
+    run_all,
+    threads,
+    watching,
+)
+from dpconvex.engine.dask.spill import SpilledArray, SpillFile, default_spill_limit
+from dpconvex.engine.memory import MemoryRows, accumulate, depth
+from dpconvex.engine.rows import RowMap
+
+__all__ = ["DaskRows", "DaskTable", "watching"]
+
+Array = npt.NDArray[np.float64]
+Reweight = Callable[[Array, Array], Array]
+
+GROUP = 16  # partitions whose results are added where they were computed
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows of one partition come from.
+
+    Attributes
+    ----------
+    rows : int
+        How many there are.
+    pair : Delayed
+        Features and target, from their source.
+    recipe : Recipe or None
+        How threads of this process compute the pair without looking at other partitions.
+    X, y : SpilledArray or None
+        Where they were parked.
+    weights : SpilledArray or None
+        Weights that replace those of the row map.
+    pending : tuple of callable
+        Changes of weights that are applied anew in every pass.
+    notes : dict
+        What passes in this process found out about the rows, by row map and order in memory.
+    """
+
+    rows: int
+    pair: Any
+    recipe: Recipe | None = None
+    X: SpilledArray | None = None
+    y: SpilledArray | None = None
+    weights: SpilledArray | None = None
+    pending: tuple[Reweight, ...] = ()
+    notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows lie in the spill file."""
+        return self.X is not None
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether this process gets at the rows without Dask's scheduler."""
+        return self.spilled or self.recipe is not None
+
+    def open(self, mapping: Mapping, cores: int = 1) -> MemoryRows:
+        """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
+        if self.X is not None and self.y is not None:
+            weights = None if self.weights is None else self.weights.open()
+            rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending, cores)
+        else:
+            assert self.recipe is not None
+            rows = mapping.source_rows(self.recipe.compute(), self.pending, cores)
+        rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
+        return rows
+
+    def note(self, rows: MemoryRows) -> None:
+        """Remember what a pass found out, unless that is a number per row."""
+        survey = rows.survey
+        if survey is not None and survey.weights is None and survey.factors is None:
+            self.notes[rows.row_map, rows.by_columns] = survey
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How rows and targets of a partition become `MemoryRows`."""
+
+    row_map: RowMap
+    target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
+    target_shift: float
+    target_scale: float
+    clean: Clean | None = None
+    labels: bool = False
+
+    def source_rows(
+        self, pair: tuple[Any, Any], pending: Iterable[Reweight] = (), cores: int = 1
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition as it comes from its source."""
+        X, y = pair
+        if self.clean is not None:
+            X = as_features(loosen(X))
+            y = self.clean(X, as_target(y))
+        return self.rows(X, y, None, pending, cores)
+
+    def rows(
+        self,
+        X: Any,
+        y: Any,
+        weights: Any = None,
+        pending: Iterable[Reweight] = (),
+        cores: int = 1,
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition, invalid ones marked."""
+        X, y = as_features(X), as_target(y)
+        rows = MemoryRows(
+            X,
+            y if self.target is None else self.target(y),
+            self.row_map,
+            self.target_shift,
+            self.target_scale,
+            threads=cores,
+            keep=False,
+            weights=weights,
+        )
+        if self.labels:
+            rows = rows.with_labels()
+        for function in pending:
+            rows = rows.reweighted(function)
+        return rows
+
+
+def _run(
+    call: Callable[[MemoryRows], Any], mapping: Mapping, pending: Any, pair: tuple[Any, Any]
+) -> tuple[Any, ...]:
+    """Work on one partition where Dask has it."""
+    return tuple(call(mapping.source_rows(pair, pending)))
+
+
+def _run_here(
+    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source, cores: int = 1
+) -> tuple[Any, ...]:
+    """Work on one partition that is at hand."""
+    rows = source.open(mapping, cores)
+    found = tuple(call(rows))
+    source.note(rows)
+    return found
+
+
+def _add_up(parts: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(accumulate(parts))
+
+
+class DaskTable:
+    """Features and target of Dask collections, checked and counted in one pass.
+
+    Parameters
+    ----------
+    X : dask array or dataframe of shape (n_rows, n_features)
+        Partitions may be empty, uneven and of different dtypes.
+    y : dask array or series of shape (n_rows,)
+        With the partitions of X.
+    owner : str
+        Who asks, for error messages.
+    numeric : bool, default=True
+        Whether the target must be finite numbers; otherwise it holds labels.
+    clean : Clean, optional
+        Marks invalid rows, which are then void instead of refused.
+    least : int, default=1
+        Smallest number of rows, 0 or 1.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of rows and of features.
+
+    Notes
+    -----
+    On Dask's schedulers within this process the checking pass also parks partitions in an
+    uncompressed temporary file without a name, up to ``dask.config`` setting ``dpconvex.spill-limit``
+    (bytes, or text such as "8 GB"; half of the free space by default, 0 to read the source in every
+    pass), in ``temporary-directory``. Partitions beyond the limit, and all of them on a cluster, are
+    read from their source in every pass.
+
+    Privacy: error messages name what is wrong and never a value. The number of rows is public under
+    replace-one.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        owner: str,
+        numeric: bool = True,
+        clean: Clean | None = None,
+        least: int = 1,
+    ) -> None:
+        import dask
+
+        pairs, width = delayed_parts(X, y, owner)
+        self.spill: SpillFile | None = None
+        own: list[Recipe] | None = None
+        if in_process():
+            own = recipes(pairs)
+            folder = dask.config.get("temporary-directory", None)
+            limit = dask.config.get("dpconvex.spill-limit", None)
+            limit = default_spill_limit(folder) if limit is None else dask.utils.parse_bytes(limit)
+            self.spill = SpillFile(limit, folder) if limit > 0 else None
+        facts: list[PartitionFacts]
+        if own is not None:
+            spill = self.spill
+            facts = list(
+                run_all(
+                    lambda part: check_partition(part.compute(), width, numeric, spill, clean),
+                    own,
+                    watched=True,
+                )
+            )
+        else:
+            check = dask.delayed(check_partition, pure=False, traverse=False)
+            tasks = [check(pair, width, numeric, self.spill, clean) for pair in pairs]
+            facts = compute(tasks, watched=True)
+        PartitionFacts.require(facts, owner, least)
+        self._clean = clean
+        self.shape = (sum(fact.rows for fact in facts), width)
+        self.sources = [
+            Source(fact.rows, pair, recipe, fact.X, fact.y)
+            for fact, pair, recipe in zip(facts, pairs, own or itertools.repeat(None), strict=False)
+            if fact.rows
+        ]
+        self._labels = [fact.labels for fact in facts if fact.labels is not None]
+
+    def unique(self) -> npt.NDArray[Any]:
+        """Return the sorted distinct labels of a target that holds labels."""
+        return np.unique(np.concatenate(self._labels))
+
+    def rows(
+        self,
+        row_map: RowMap,
+        target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
+        target_shift: float = 0.0,
+        target_scale: float = 1.0,
+    ) -> DaskRows | MemoryRows:
+        """Return sums over these rows; ``target(y)`` is applied to each partition's target first."""
+        if not self.sources:  # no rows at all fit into memory
+            return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
+        shift, scale = float(target_shift), float(target_scale)
+        mapping = Mapping(row_map, target, shift, scale, self._clean)
+        return DaskRows(self.sources, mapping, self.spill)
+
+
+class DaskRows:
+    """Rows and targets in partitions: what `MemoryRows` offers for sums, without holding the rows.
+
+    Results are added in the order of the partitions, so they do not depend on who computed them.
+    A partition whose worker dies is computed again by another one. Functions given to `sum` and
+    `combine` are sent to the workers.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        The partitions that have rows.
+    mapping : Mapping
+        How they become bounded rows.
+    spill : SpillFile or None
+        Where weights may be kept.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], mapping: Mapping, spill: SpillFile | None = None
+    ) -> None:
+        self._sources = list(sources)
+        self._mapping = mapping
+        self._spill = spill
+        self.row_map = mapping.row_map
+        self.n_rows = sum(source.rows for source in self._sources)
+        self.dim = mapping.row_map.dim
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Functions that are sent to workers may refer to the rows they are about; the facts are
+        # enough there, and the data must not travel.
+        return _RowFacts, (self.n_rows, self.dim, self.row_map)
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+        longest = max(source.rows for source in self._sources)
+        groups = -(-len(self._sources) // GROUP)
+        return MemoryRows.additions_for(longest, self.dim) + depth(GROUP) + depth(groups)
+
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
+        return any(source.weights is not None or source.pending for source in self._sources)
+
+    @cached_property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets (a private number)."""
+        (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_rows,))
+        return float(total) / self.n_rows
+
+    def sum(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
+        return self._pass(lambda rows: rows.sum(function))
+
+    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
+        """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
+        return self._pass(lambda rows: rows.combine(theta, function))
+
+    def reweighted(self, function: Reweight) -> DaskRows:
+        """Return the same rows with weights ``function(block, w)``.
+
+        They are computed once for partitions in the spill file, and in every pass for others.
+        """
+
+        def change(source: Source) -> Source:
+            if source.spilled and self._spill is not None:
+                kept = self._spill.write(source.open(self._mapping).reweighted(function).weights)
+                if kept is not None:
+                    return replace(source, weights=kept, pending=())
+            return replace(source, pending=(*source.pending, function))
+
+        return DaskRows(list(run_all(change, self._sources)), self._mapping, self._spill)
+
+    def with_labels(self) -> DaskRows:
+        """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
+        return DaskRows(self._sources, replace(self._mapping, labels=True), self._spill)
+
+    def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
+        """Return the same rows with weights ``function(weights)``."""
+        return self.reweighted(lambda block, w: function(w))
+
+    def predicted(self, theta: Array) -> DaskRows:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        return self.reweighted(lambda block, w: block @ theta)
+
+    def sum_targets(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
+        return self._pass(lambda rows: rows.sum_targets(function))
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
+        """Return the given rows, in the given order, as `MemoryRows`."""
+        indices = np.asarray(indices)
+        order = np.argsort(indices, kind="stable")
+        ends = np.cumsum([source.rows for source in self._sources])
+        cuts = np.searchsorted(indices[order], np.concatenate([[0], ends]))
+        starts = ends - np.array([source.rows for source in self._sources])
+        chosen = [
+            indices[order[first:last]] - start
+            for (first, last), start in zip(itertools.pairwise(cuts.tolist()), starts, strict=True)
+        ]
+        calls = [_Take(local) for local in chosen]
+        picked = [number for number, local in enumerate(chosen) if local.size]
+        parts = list(self._each([self._sources[i] for i in picked], [calls[i] for i in picked]))
+        X, y, w = (np.concatenate([part[item] for part in parts]) for item in range(3))
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        any_weights = any(source.weights or source.pending for source in self._sources)
+        # Targets are mapped already.
+        return MemoryRows(X[back], y[back], self.row_map, weights=w[back] if any_weights else None)
+
+    def subsample(self, rows: int) -> MemoryRows:
+        """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
+        return self.take(MemoryRows.spread(self.n_rows, rows))
+
+    def each(
+        self, call: Callable[[MemoryRows], Any] | Sequence[Callable[[MemoryRows], Any]]
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order.
+
+        Parameters
+        ----------
+        call : callable or sequence of callables
+            For all partitions, or one for each.
+        """
+        calls = itertools.repeat(call) if callable(call) else call
+        return self._each(self._sources, calls)
+
+    def _pass(self, call: Callable[[MemoryRows], Any]) -> tuple[Any, ...]:
+        parts = self._each(self._sources, itertools.repeat(call), grouped=True)
+        return tuple(accumulate(parts))
+
+    def _each(
+        self,
+        sources: Sequence[Source],
+        calls: Iterable[Callable[[MemoryRows], Any]],
+        grouped: bool = False,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the results of all partitions in order, added up in groups if asked for."""
+        jobs = list(zip(sources, calls, strict=False))
+        if all(source.at_hand for source in sources):
+            cores = threads() if len(jobs) == 1 else 1
+            results = run_all(lambda job: _run_here(job[1], self._mapping, job[0], cores), jobs)
+            if not grouped:
+                yield from results
+                return
+            while group := list(itertools.islice(results, GROUP)):
+                yield _add_up(group)
+            return
+        import dask
+
+        run = dask.delayed(_run, pure=False, traverse=False)
+        opened = dask.delayed(_run_here, pure=False, traverse=False)
+        tasks = [
+            opened(call, self._mapping, replace(source, pair=None, recipe=None))
+            if source.spilled
+            else run(call, self._mapping, source.pending, source.pair)
+            for source, call in jobs
+        ]
+        if grouped:
+            add = dask.delayed(_add_up, pure=False)
+            tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
+        yield from compute(tasks)
+
+
+@dataclass(frozen=True)
+class _Take:
+    """Rows of a partition by their positions: raw features, mapped targets, weights."""
+
+    indices: npt.NDArray[np.integer[Any]]
+
+    def __call__(self, rows: MemoryRows) -> tuple[Any, ...]:
+        taken = rows.take(self.indices)
+        return taken.raw, taken.marked_targets, taken.weights
+
+
+@dataclass(frozen=True)
+class _RowFacts:
+    """What a worker may know of rows that it does not hold."""
+
+    n_rows: int
+    dim: int
+    row_map: RowMap

@@ -1,0 +1,1 @@
+"""What a user hands over, checked: tables, labels, settings, files and their schema."""

@@ -1,0 +1,236 @@
+"""Labels of classifiers: which label sets there are, and what a target of labels must be.
+
+A label set is public. It is either declared with ``classes`` or read from the target, which the certificate then
+says; what is read is refused where it looks like measurements rather than labels. No message quotes a label.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from dpconvex.engine.dask.partitions import MOST_LABELS
+
+__all__ = [
+    "AgainstRest",
+    "LabelPositions",
+    "against_rest",
+    "check_label_type",
+    "count_classes",
+    "declared_classes",
+    "expected_classes",
+    "label_set",
+]
+
+# A label set that is read from the target becomes public: beyond this size it is taken for measurements.
+MOST_FOUND = 100
+_KINDS = "text, whole numbers or booleans"
+
+
+def _kind(label: Any) -> str:
+    """Return what a label is: "text", "number", "boolean", "missing" or "other"."""
+    if isinstance(label, (bool, np.bool_)):
+        return "boolean"
+    if isinstance(label, str):
+        return "text"
+    if isinstance(label, (int, np.integer)):
+        return "number"
+    if isinstance(label, (float, np.floating)):
+        if math.isnan(label):
+            return "missing"
+        return "number" if float(label).is_integer() else "other"
+    # pandas' NA and NaT do not equal themselves, or not even say so.
+    missing = label is None or type(label).__name__ in ("NAType", "NaTType")
+    return "missing" if missing else "other"
+
+
+def declared_classes(classes: Any, owner: str) -> np.ndarray | None:
+    """Return the sorted label set that the 'classes' parameter declares, None if it is None, or raise."""
+    if classes is None:
+        return None
+    problem = (
+        f"The 'classes' parameter of {owner} must be None or a list of 2 to {MOST_LABELS} different labels, all of "
+        f"one kind: {_KINDS}."
+    )
+    listed = isinstance(classes, Sequence) and not isinstance(classes, (str, bytes))
+    if not listed and getattr(classes, "ndim", None) != 1:
+        what = type(classes).__name__
+        if isinstance(classes, (str, Set, Mapping)):
+            what += ", which is no list"
+        raise TypeError(f"{problem} Got {what} instead. Write [0, 1], for instance.")
+    labels = list(classes)
+    kinds = {_kind(label) for label in labels}
+    if len(kinds) > 1 or kinds & {"missing", "other"}:
+        raise ValueError(f"{problem} Got several kinds or other values instead.")
+    found = np.unique(np.array(labels)) if labels else np.empty(0)
+    if len(found) < len(labels):
+        raise ValueError(f"{problem} Got a label twice instead.")
+    if not 2 <= len(found) <= MOST_LABELS:
+        raise ValueError(f"{problem} Got {len(found)} instead.")
+    return found
+
+
+def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
+    """Return the sorted label set of a target: the declared one, which must hold all labels, or the one found."""
+    if declared is not None and y.shape[0] == 0:
+        return declared
+    found = _distinct(y, owner)
+    if declared is not None:
+        # Numbers would be compared as text with text.
+        same_kind = (found.dtype.kind in "UO") == (declared.dtype.kind in "UO")
+        if not (same_kind and np.isin(found, declared).all()):
+            raise ValueError(
+                f"The labels given to {owner}.fit must all be in its 'classes' parameter. Got others as well. Add them "
+                "to 'classes', or map them to labels in it by a rule that is public."
+            )
+        return declared
+    if len(found) > MOST_FOUND:
+        raise ValueError(
+            f"The target given to {owner} must hold labels: at most {MOST_FOUND} different ones are read from it, "
+            "because the label set becomes public. Got more instead. Use a regressor for a target that is measured, "
+            "or name the labels with 'classes'."
+        )
+    if len(found) < 2:
+        raise ValueError(
+            f"{owner} needs at least two classes. Got {len(found)} class instead. Name the label set with 'classes'."
+        )
+    return found
+
+
+def check_label_type(y: Any, declared: np.ndarray, owner: str) -> None:
+    """Raise if an array's type, which is public, is another than that of the declared labels: no row would be valid."""
+    kind = getattr(getattr(y, "dtype", None), "kind", "O")
+    empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
+    if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
+        raise TypeError(
+            f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_KINDS}. Got another kind "
+            "instead. Convert one of the two."
+        )
+
+
+def _distinct(y: Any, owner: str) -> np.ndarray:
+    """Return the sorted distinct labels of a target, or raise if it holds something else."""
+    if y.shape[0] == 0:
+        return np.empty(0)
+    if not isinstance(y, np.ndarray):  # a table of partitions, which checked each of them
+        try:
+            return np.asarray(y.unique())
+        except TypeError:  # labels of several partitions that cannot be compared
+            problem = TypeError(_several_kinds(owner))
+        raise problem
+    if y.dtype.kind == "O" and not all(issubclass(kind, str) for kind in set(map(type, y))):
+        kinds = {_kind(label) for label in y}
+        if "missing" in kinds:
+            raise ValueError(missing_labels(owner))
+        if len(kinds) > 1 or "other" in kinds:
+            raise TypeError(_several_kinds(owner))
+        y = np.array(y.tolist())
+    if y.dtype.kind in "mM":
+        raise TypeError(_several_kinds(owner))
+    with warnings.catch_warnings():
+        # Whether scikit-learn finds many labels odd depends on the data.
+        warnings.simplefilter("ignore", UserWarning)
+        check_classification_targets(y)
+    return np.unique(y)
+
+
+def _several_kinds(owner: str) -> str:
+    return (
+        f"The labels given to {owner} must be all of one kind: {_KINDS}. Got several kinds or other objects instead. "
+        "Turn all of them into text, dates too."
+    )
+
+
+def missing_labels(owner: str) -> str:
+    """Return the message about labels that are missing."""
+    return (
+        f"The labels given to {owner} must all be there. Got missing ones instead. Give missing labels a public label "
+        "of their own, or one that exists; drop their rows only with neighbors='add_or_remove_one', where the number "
+        "of rows is private."
+    )
+
+
+def count_classes(model: Any, n_classes: Any) -> dict[str, Any]:
+    """Return the public parameters that follow from the label set.
+
+    Parameters
+    ----------
+    model : estimator
+        A classifier, with ``classes_`` if ``n_classes`` is None.
+    n_classes : int or None
+        Number of classes.
+    """
+    n_classes = len(model.classes_) if n_classes is None else n_classes
+    return {
+        "n_classes": n_classes,
+        "label_set": "assumed public" if model.classes is None else "given",
+        "problems": 1 if n_classes == 2 else n_classes,
+    }
+
+
+def expected_classes(model: Any, n_classes: Any) -> int:
+    """Return the number of classes that ``certify`` is about: as declared, as given, or two."""
+    owner = type(model).__name__
+    declared = declared_classes(model.classes, owner)
+    if n_classes is None:
+        return 2 if declared is None else len(declared)
+    whole = isinstance(n_classes, (int, np.integer)) and not isinstance(n_classes, bool)
+    if not whole or n_classes < 2:
+        raise ValueError(
+            f"The 'n_classes' parameter of {owner}.certify must be an integer of at least 2. "
+            f"Got {n_classes!r} instead."
+        )
+    if declared is not None and n_classes != len(declared):
+        raise ValueError(
+            f"The 'n_classes' parameter of {owner}.certify must be the number of its 'classes', {len(declared)}. "
+            f"Got {n_classes!r} instead. Leave it out."
+        )
+    return int(n_classes)
+
+
+def against_rest(y: Any, label: Any) -> Any:
+    """Return the target +1 for one label and -1 for the others, or what makes it from a partition."""
+    target = AgainstRest(label)
+    return target(y) if isinstance(y, np.ndarray) else target
+
+
+@dataclass(frozen=True)
+class AgainstRest:
+    """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays NaN."""
+
+    label: Any
+
+    def __call__(self, y: np.ndarray) -> np.ndarray:
+        """Return the targets of an array of labels."""
+        targets = np.where(y == self.label, 1.0, -1.0)
+        if y.dtype.kind == "f":
+            targets[np.isnan(y)] = np.nan
+        return targets
+
+
+@dataclass(frozen=True)
+class LabelPositions:
+    """The position of every label in a declared set of labels of one kind; NaN for what is none of them."""
+
+    declared: tuple[Any, ...]
+
+    def __call__(self, y: np.ndarray) -> np.ndarray:
+        """Return the positions of an array of labels."""
+        text = isinstance(self.declared[0], str)
+        positions = np.full(y.shape, np.nan)
+        if y.dtype.kind == "O":
+            known = {label: place for place, label in enumerate(self.declared)}
+            allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
+            for row, label in enumerate(y):
+                if _kind(label) in allowed:
+                    positions[row] = known.get(label, np.nan)
+        elif y.dtype.kind in "biufU" and (y.dtype.kind == "U") == text:
+            for place, label in enumerate(self.declared):
+                positions[y == label] = place
+        return positions

@@ -1,0 +1,239 @@
+"""Tables larger than memory: files cut into pieces that are read one by one, through Dask.
+
+A piece goes through the same conversions and checks as a whole table, so that no message quotes a
+value of the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpconvex.inputs.columns import Columns
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import (
+    encode_piece,
+    label_column,
+    open_table,
+    refuse_empty_records,
+    table_format,
+    without_values,
+)
+
+MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
+FEWEST_BYTES = 1 << 20  # of a CSV piece
+COPIES = 6  # of a piece in memory at its worst: file, table, encoded table, array and checks
+BASE = 1 << 29  # bytes that the program needs itself
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a file: row groups of a Parquet file, or bytes of a CSV file."""
+
+    path: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pieces of all files, and how many may be worked on at the same time."""
+
+    pieces: tuple[Piece, ...]
+    threads: int
+
+
+def matching_files(pattern: Path) -> list[Path]:
+    """Return the files that a name or pattern stands for, all CSV or all Parquet, in order."""
+    if pattern.is_file():
+        return [pattern]
+    found = sorted(Path(name) for name in glob.glob(str(pattern), recursive=True))
+    if not found:
+        raise InputError(f"There is no file {str(pattern)!r}.")
+    for path in found:
+        table_format(path)
+    return found
+
+
+def plan_pieces(files: list[Path], columns: Columns, memory_limit: int, threads: int) -> Plan:
+    """Cut the files into pieces of which `threads` fit into memory at the same time."""
+    wanted = [*columns.features, *columns.categories, columns.target]
+    width = len(columns.names) + 1
+    room = max(memory_limit - BASE, memory_limit // 4)
+    pieces: list[Piece] = []
+    largest = 1
+    for path in files:
+        _, names = open_table(path)
+        absent = [name for name in wanted if name not in names]
+        if absent:
+            raise InputError(f"A data file has no column {absent[0]!r}.")
+        if table_format(path) == "csv":
+            size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
+            pieces += _csv_pieces(path, size)
+            continue
+        rows = max(1, min(MOST_ROWS, room // (8 * width * COPIES * threads)))
+        found, longest = _parquet_pieces(path, rows)
+        pieces += found
+        largest = max(largest, longest)
+    needed = 8 * width * COPIES * largest
+    if needed > room:
+        raise InputError(
+            "A row group of the Parquet files has too many rows for the memory limit. "
+            "Raise --memory-limit, or write the files with smaller row groups."
+        )
+    return Plan(tuple(pieces), max(1, min(threads, room // needed)))
+
+
+def _parquet_pieces(path: Path, rows: int) -> tuple[list[Piece], int]:
+    """Return runs of row groups of about `rows` rows, and the length of the longest run."""
+    from pyarrow import parquet
+
+    with without_values(path):
+        metadata = parquet.ParquetFile(path).metadata
+        lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    pieces, first, count, longest = [], 0, 0, 0
+    for group, length in enumerate(lengths):
+        if count and count + length > rows:
+            pieces.append(Piece(str(path), first, group))
+            first, count = group, 0
+        count += length
+        longest = max(longest, count)
+    return [*pieces, Piece(str(path), first, len(lengths))], longest
+
+
+def _csv_pieces(path: Path, size: int) -> list[Piece]:
+    """Return stretches of about `size` bytes that end with a line."""
+    pieces = []
+    with path.open("rb") as file:
+        file.readline()
+        start, end = file.tell(), path.stat().st_size
+        while start < end:
+            file.seek(min(start + size, end))
+            file.readline()
+            stop = min(file.tell(), end)
+            pieces.append(Piece(str(path), start, stop))
+            start = stop
+    return pieces or [Piece(str(path), start, start)]
+
+
+def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> Any:
+    import polars as pl
+
+    path = Path(piece.path)
+    with without_values(path):
+        if table_format(path) == "parquet":
+            from pyarrow import parquet
+
+            groups = list(range(piece.first, piece.last))
+            table = parquet.ParquetFile(path).read_row_groups(groups, columns=wanted)
+            return pl.DataFrame(pl.from_arrow(table)).select(wanted)
+        with path.open("rb") as file:
+            header = file.readline()
+            file.seek(piece.first)
+            content = file.read(piece.last - piece.first)
+        if content.count(b'"') % 2:
+            raise InputError(
+                "A field of a CSV file holds a line break, which --engine dask cannot read. Use Parquet."
+            )
+        content = header.rstrip(b"\r\n") + b"\n" + content
+        read = pl.read_csv(io.BytesIO(content), infer_schema=False)
+        if not every_line:
+            refuse_empty_records(content)
+            read = read.filter(pl.any_horizontal(pl.all().is_not_null()))
+        return read.select(wanted)
+
+
+# Not `columns`: Dask would take it for its own way of asking for some of them.
+def load_piece(piece: Piece, layout: Columns, labels: str | None, ignored: bool = False) -> Any:
+    """Return a piece as a pandas table of encoded features and the target."""
+    import pandas as pd
+
+    wanted = [*layout.features, *layout.categories, layout.target]
+    table = _read_piece(piece, wanted, every_line=ignored)
+    features, target = encode_piece(table, layout, labels, ignored)
+    frame = pd.DataFrame(features, columns=layout.names)
+    frame[TARGET] = target
+    return frame
+
+
+TARGET = "the target"
+
+
+def _whole_labels(piece: Piece, target: str) -> bool:
+    """Whether all labels of a piece are whole numbers."""
+    table = _read_piece(piece, [target])
+    return bool(table.height == 0 or label_column(table, target).dtype.is_integer())
+
+
+def read_partitions(
+    plan: Plan,
+    columns: Columns,
+    labels: bool = False,
+    kind: str | None = None,
+    ignored: bool = False,
+) -> tuple[Any, Any]:
+    """Return features and target of all pieces as a Dask dataframe and series.
+
+    Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are looked at. With ``ignored``
+    what cannot be read is missing instead of refused.
+    """
+    import dask
+    import dask.dataframe as dd
+    import numpy as np
+    import pandas as pd
+
+    if labels and kind is None:
+        look = dask.delayed(_whole_labels, pure=False)
+        whole = dask.compute(*[look(piece, columns.target) for piece in plan.pieces])
+        kind = "whole" if all(whole) else "text"
+    meta = pd.DataFrame(np.empty((0, len(columns.names))), columns=columns.names)
+    dtype: Any = np.int64 if kind == "whole" and not ignored else object if kind else float
+    meta[TARGET] = np.empty(0, dtype=dtype)
+    frame = dd.from_map(
+        functools.partial(load_piece, layout=columns, labels=kind, ignored=ignored),
+        list(plan.pieces),
+        meta=meta,
+        enforce_metadata=False,  # float32 stays float32
+    )
+    return frame[columns.names], frame[TARGET]
+
+
+@contextlib.contextmanager
+def dask_engine(address: str | None, threads: int) -> Iterator[None]:
+    """Run Dask on a cluster if an address is given, otherwise in `threads` threads."""
+    import dask
+
+    if address is None:
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            yield
+        return
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout="20s")
+    except (OSError, ValueError):
+        raise InputError(f"There is no Dask scheduler at {address!r}.") from None
+    with client:
+        yield
+
+
+def memory_bytes(text: str | None) -> int:
+    """Return a memory limit in bytes, half of the machine's memory by default."""
+    if text is None:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    from dask.utils import parse_bytes
+
+    try:
+        limit = int(parse_bytes(text))
+    except ValueError:
+        limit = 0
+    if limit <= 0:
+        raise InputError(f"The memory limit must be like '2 GB'. Got {text!r} instead.")
+    return limit

@@ -1,0 +1,195 @@
+"""Checks of what users set: budgets, bounds, kernels. Everything here is public and sees no data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+import numpy as np
+
+from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
+from dpconvex.smoothing import KERNELS, Kernel
+
+DEFAULT_EPSILON = 1.0
+DEFAULT_DELTA = 1e-6
+# Squares and ratios of numbers in this range stay far from the ends of float64.
+SMALLEST, LARGEST = 1e-15, 1e15
+SMALLEST_BUDGET = 1e-10
+RAREST = 1e-9  # of quantile levels
+LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
+
+
+def resolve_guarantee(epsilon: Any, delta: Any, mu: Any, owner: str) -> Guarantee:
+    """Return the guarantee that the budget parameters ask for."""
+    if mu is not None:
+        if epsilon is not None or delta is not None:
+            raise ValueError(
+                f"The budget of {owner} must be either 'mu' or 'epsilon' with 'delta'. Got both instead. "
+                "Leave out one of them."
+            )
+        return GaussianDP(_budget("mu", mu, owner))
+    epsilon = DEFAULT_EPSILON if epsilon is None else epsilon
+    delta = DEFAULT_DELTA if delta is None else delta
+    epsilon = _budget("epsilon", epsilon, owner)
+    delta = check_number("delta", owner, delta, "a number in [0, 1), 0 meaning pure epsilon", 0, 1)
+    return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
+
+
+def _budget(name: str, value: Any, owner: str) -> float:
+    allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
+    return check_number(name, owner, value, allowed, SMALLEST_BUDGET, LARGEST)
+
+
+def resolve_kernel(kernel: Any, owner: str) -> Kernel:
+    """Return the smoothing kernel that a name or object stands for."""
+    if isinstance(kernel, str) and kernel in KERNELS:
+        return KERNELS[kernel]
+    if isinstance(kernel, Kernel):
+        return kernel
+    raise ValueError(
+        f"The 'kernel' parameter of {owner} must be one of {list(KERNELS)} or a kernel object. Got {kernel!r} instead."
+    )
+
+
+def resolve_samples(neighbors: Any, nominal_samples: Any, n_samples: int, owner: str) -> int:
+    """Return the public number of rows: the data's under replace-one, the nominal one otherwise."""
+    check_neighbors(neighbors, owner)
+    if neighbors == "replace_one":
+        if nominal_samples is not None:
+            raise ValueError(
+                f"The 'nominal_samples' parameter of {owner} must be None with neighbors='replace_one', where the "
+                f"number of rows is public. Got {nominal_samples!r} instead."
+            )
+        return int(n_samples)
+    whole = isinstance(nominal_samples, (int, np.integer)) and not isinstance(nominal_samples, bool)
+    if not whole or nominal_samples < 1:
+        raise ValueError(
+            f"The 'nominal_samples' parameter of {owner} must be a positive integer with "
+            f"neighbors='add_or_remove_one', where the number of rows is private. Got {nominal_samples!r} instead. "
+            "Give a public guess of the number of rows."
+        )
+    return int(nominal_samples)
+
+
+# What a certificate says about rows with NaN, infinity or a label that is not in the label set.
+INVALID_ROWS = {
+    "error": "error: whether every row was valid is visible, and not covered",
+    "ignore": "ignore: an invalid row counts as a fixed public record of weight 0",
+}
+
+
+def ignores_invalid(model: Any) -> bool:
+    """Return whether invalid rows count as a fixed record; classifiers must declare their labels then."""
+    owner, value = type(model).__name__, model.invalid_rows
+    if not (isinstance(value, str) and value in INVALID_ROWS):
+        raise ValueError(
+            f"The 'invalid_rows' parameter of {owner} must be one of {list(INVALID_ROWS)}. Got {value!r} instead."
+        )
+    if value == "error":
+        return False
+    if getattr(model, "classes", ()) is None:
+        raise ValueError(
+            f"The 'classes' parameter of {owner} must list the labels with invalid_rows='ignore': a label set that is "
+            "read from the target depends on it. Got None instead. Write classes=[0, 1], for instance."
+        )
+    return True
+
+
+def least_rows(neighbors: Any) -> int:
+    """Return how many rows a fit needs: none where their number is private, and one where it is public."""
+    return 0 if isinstance(neighbors, str) and neighbors == "add_or_remove_one" else 1
+
+
+def positive(name: str, value: Any, owner: str, unit: float = 1.0, optional: bool = False) -> float:
+    """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
+    low, high = SMALLEST * unit, LARGEST * unit
+    allowed = (
+        f"{'None or ' if optional else ''}a number above 0, at least {low:g} and below {high:g}"
+    )
+    return check_number(name, owner, value, allowed, low, high)
+
+
+def at_least_zero(name: str, value: Any, owner: str) -> float:
+    """Return a float, at least 0 and below 1e15, or raise."""
+    allowed = f"a number of at least 0 and below {LARGEST:g}"
+    return check_number(name, owner, value, allowed, 0, LARGEST)
+
+
+def quantile_level(value: Any, owner: str) -> float:
+    """Return a level between 0 and 1, a billionth away from both, or raise."""
+    allowed = f"a number in (0, 1), at least {RAREST:g} and below 1 - {RAREST:g}"
+    return check_number("quantile", owner, value, allowed, RAREST, 1 - RAREST)
+
+
+def optional_positive(name: str, value: Any, owner: str, unit: float = 1.0) -> float | None:
+    """Return None, or a positive float, at least 1e-15 and below 1e15 in this unit."""
+    return None if value is None else positive(name, value, owner, unit, optional=True)
+
+
+def resolve_bounds(
+    name: str, bounds: Any, columns: int | None, owner: str
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return (low, high) as arrays of ``columns`` entries (scalars if None), or None."""
+    if bounds is None:
+        return None
+    shape = "a pair (low, high) of finite numbers with low < high"
+    if columns is not None:
+        shape += f", each a scalar or one value for each of the {columns} columns"
+        shape += ": (lows, highs), not one pair per column"
+    problem = f"The '{name}' parameter of {owner} must be None or {shape}."
+    pairs = isinstance(bounds, list) and any(isinstance(item, tuple) for item in bounds)
+    if pairs and columns is not None:
+        # With two columns it could be read either way.
+        raise ValueError(f"{problem} Got a list of tuples instead. Write ([0, 0], [1, 2]).")
+    try:
+        low, high = (_numbers(bound) for bound in _pair(bounds))
+        if any(bound.ndim and bound.shape != (columns,) for bound in (low, high)):
+            raise ValueError(problem)
+        low, high = (
+            np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high)
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{problem} Got another shape or type instead.") from error
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ValueError(f"{problem} Got a value that is not finite instead.")
+    if not (low < high).all():
+        raise ValueError(f"{problem} Got low >= high instead. Drop columns that are constant.")
+    largest = max(float(np.abs(bound).max(initial=0)) for bound in (low, high))
+    if largest > LARGEST_BOUND or not (high - low >= SMALLEST_WIDTH).all():
+        raise ValueError(
+            f"{problem} Got a value beyond {LARGEST_BOUND:g} or a width below {SMALLEST_WIDTH:g} instead. "
+            "Change the units."
+        )
+    return low, high
+
+
+def _pair(bounds: Any) -> Any:
+    """Return what can be taken apart into low and high: no text, and nothing that would give its keys."""
+    keyed = isinstance(bounds, (str, bytes, Mapping, Set)) or hasattr(bounds, "columns")
+    if keyed or isinstance(bounds, np.ma.MaskedArray):
+        raise TypeError(f"{type(bounds).__name__} is no pair")
+    return bounds
+
+
+def _numbers(bound: Any) -> np.ndarray:
+    """Return a bound as floats; numbers that are written as text are no numbers."""
+    plain = np.asarray(bound)
+    text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)
+    if text or plain.dtype.kind not in "biufO" or isinstance(bound, np.ma.MaskedArray):
+        raise TypeError("not numbers")
+    return plain.astype(np.float64)
+
+
+def noise_source(model: Any, certificate: Certificate) -> NoiseSource:
+    """Return where a fit's noise comes from, or raise if its mechanism cannot be exact throughout."""
+    noise = NoiseSource(model.random_state, model.sampler)
+    if model.sampler == "exact" and certificate.sampler == FLOATING_POINT:
+        raise ValueError(
+            f"The 'sampler' parameter of {type(model).__name__} must be 'auto' with "
+            f"mechanism={certificate.mechanism!r}, whose steps are drawn in floating point. Got 'exact' instead. "
+            "Use another mechanism."
+        )
+    return noise

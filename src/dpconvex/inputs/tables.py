@@ -1,0 +1,312 @@
+"""Reading tables: numpy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn import config_context
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from dpconvex.engine.dask.partitions import Clean, loosen
+from dpconvex.inputs.labels import missing_labels
+
+_FLOATS = [np.float64, np.float32]
+_ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
+_DAYS = "Turn dates into numbers, for instance days since a fixed date."
+_TARGET = "A target is one number per row: use a classifier for labels."
+_FILL = (
+    "Fill them with public values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only "
+    "with neighbors='add_or_remove_one', where the number of rows is private."
+)
+# Beginnings of scikit-learn's messages that hold shapes and column names, never a value.
+_SAFE = (
+    "Found array with",
+    "Found input variables with inconsistent numbers of samples",
+    "y should be a 1d array",
+    "This ",  # estimator requires y to be passed
+    "X has ",  # that many features, but ... is expecting another number
+    "The feature names should match",
+)
+
+
+def _check_columns(X: Any, owner: str, loose: bool = False) -> None:
+    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
+
+    With ``loose`` columns of Python objects pass: what they are taken for depends on values.
+    """
+    import narwhals as nw
+
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise TypeError(
+            f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
+        )
+    if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
+        return
+    try:
+        schema = nw.from_native(X).schema
+    except nw.exceptions.DuplicateError:
+        raise ValueError(
+            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
+        ) from None
+    if loose and hasattr(X, "iloc"):
+        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
+        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
+    allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
+    wrong = [
+        name
+        for name, dtype in schema.items()
+        if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
+    ]
+    if wrong:
+        raise ValueError(
+            f"The columns of X given to {owner} must be numbers. Got text or other types in {wrong} instead. {_ENCODE}"
+        )
+
+
+def _check_kind(name: str, array: Any, owner: str) -> None:
+    """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
+    dtype = getattr(array, "dtype", None)
+    if not isinstance(dtype, np.dtype):
+        return
+    if dtype.kind == "c":
+        raise ValueError(
+            f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
+        )
+    if dtype.kind in "biufO":
+        return
+    # Not the dtype itself: that of text holds the length of the longest value.
+    if dtype.kind in "mM":
+        what, remedy = "dates or durations", _DAYS
+    elif dtype.kind == "V":
+        what, remedy = "a structured array", "Make an array of its fields, one column each."
+    else:
+        what, remedy = "text", _ENCODE if name == "X" else _TARGET
+    raise ValueError(f"The {name} given to {owner} must be numbers. Got {what} instead. {remedy}")
+
+
+def _check_container(name: str, data: Any, owner: str) -> None:
+    """Raise for data whose values would be misread: sparse, masked, or a dictionary of columns."""
+    if issparse(data):
+        raise TypeError(
+            f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
+            f"is required. Use {name}.toarray()."
+        )
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(
+            f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
+            f"values would be used. Use {name}.filled(value) with a public value."
+        )
+    if isinstance(data, (Mapping, set, frozenset)):
+        raise TypeError(
+            f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
+            "instead. Use pandas.DataFrame for a dictionary of columns."
+        )
+
+
+def _check_table(X: Any, owner: str, loose: bool = False) -> None:
+    _check_container("X", X, owner)
+    _check_columns(X, owner, loose)
+    _check_kind("X", X, owner)
+
+
+@contextmanager
+def _validating() -> Iterator[None]:
+    """Let scikit-learn check that values are finite, whatever the user's own setting, and quietly.
+
+    The check for infinities adds all values up; sums that overflow are looked at one by one.
+    """
+    with config_context(assume_finite=False), np.errstate(over="ignore", invalid="ignore"):
+        yield
+
+
+def read_training(
+    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
+
+    With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
+    """
+    owner = type(estimator).__name__
+    if is_partitioned(X) or is_partitioned(y):
+        return read_partitions(estimator, X, y, clean, least, **options)
+    nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
+    _check_table(X, owner, loose=clean is not None or nothing)
+    _check_container("y", y, owner)
+    numeric = options.get("y_numeric", False)
+    if numeric:
+        _check_kind("y", y, owner)
+    try:
+        with _validating():
+            if clean is not None:
+                return _read_marked(estimator, X, y, clean, least, numeric)
+            X, y = validate_data(
+                estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, **options
+            )
+    except (ValueError, OverflowError, TypeError) as error:
+        wrong = "y" if numeric and not _converts(y) else "X"
+        problem = _without_values(error, owner, wrong, labels=not numeric)
+    else:
+        if numeric:
+            _check_kind("y", y, owner)  # a list or series may become an array of text
+        return X, y
+    # Raised here and not in the handler, so that it does not carry the original as its context.
+    raise problem
+
+
+def _read_marked(
+    estimator: Any, X: Any, y: Any, clean: Clean, least: int, numeric: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
+    owner = type(estimator).__name__
+    if y is None:
+        raise ValueError(
+            f"This {owner} estimator requires y to be passed, but the target y is None."
+        )
+    # Objects stay objects: next to text, numpy would make text of numbers.
+    X = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    X = validate_data(
+        estimator, X, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
+    )
+    if isinstance(y, (list, tuple)):
+        y = np.asarray(y, dtype=object)
+    column = column_or_1d(np.asarray(y))
+    check_consistent_length(X, column)
+    if numeric:
+        _check_kind("y", column, owner)
+    return X, clean(X, column)
+
+
+def _converts(y: Any) -> bool:
+    """Return whether a target can be made numbers."""
+    try:
+        np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def is_partitioned(data: Any) -> bool:
+    """Return whether data is a Dask collection, without importing Dask."""
+    return type(data).__module__.split(".")[0] == "dask"
+
+
+def read_partitions(
+    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+) -> tuple[Any, Any]:
+    """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
+    from dpconvex.engine.dask.rows import DaskTable
+
+    owner = type(estimator).__name__
+    columns = getattr(X, "columns", None)
+    if columns is not None:
+        _check_columns(X._meta, owner, loose=clean is not None)
+    _check_kind("X", X, owner)
+    numeric = options.get("y_numeric", False)
+    if numeric:
+        _check_kind("y", y, owner)
+    table = DaskTable(X, y, owner, numeric, clean, least)
+    # A row of zeros under the same names: scikit-learn notes names and number of columns.
+    example: Any = np.zeros((1, table.shape[1]))
+    if columns is not None:
+        import pandas as pd
+
+        example = pd.DataFrame(example, columns=list(columns))
+    validate_data(estimator, example)
+    return table, table
+
+
+def as_numbers(y: Any) -> Any:
+    """Return a target as float64; a table read by `read_partitions` converts its own."""
+    return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
+
+
+# Mechanisms that visit records one by one, in an order of their own.
+_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
+
+
+def map_rows(X: Any, target: Any, plan: Any, owner: str) -> Any:
+    """Return the engine that sums over the rows of X: in memory, or over Dask's partitions.
+
+    Parameters
+    ----------
+    X : array or DaskTable
+        What `read_training` returned.
+    target : array, DaskTable or callable
+        One target per row, or for Dask the table itself or a function of each partition's target.
+    plan : Plan
+        How rows and targets are mapped, and by which mechanism they will be used.
+    owner : str
+        Who asks, for error messages.
+    """
+    if isinstance(X, np.ndarray):
+        from dpconvex.engine import MemoryRows
+
+        return MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
+    if plan.certificate.mechanism in _RECORD_BY_RECORD:
+        raise ValueError(
+            f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
+            "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
+        )
+    function = target if callable(target) else None
+    return X.rows(plan.row_map, function, plan.target_shift, plan.target_scale)
+
+
+def read_features(estimator: Any, X: Any, reset: bool = False) -> np.ndarray:
+    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come."""
+    owner = type(estimator).__name__
+    _check_table(X, owner)
+    try:
+        with _validating():
+            return validate_data(estimator, X, reset=reset, dtype=_FLOATS)
+    except (ValueError, OverflowError, TypeError) as error:
+        problem = _without_values(error, owner, "X")
+    raise problem
+
+
+def _without_values(error: Exception, owner: str, wrong: str, labels: bool = False) -> Exception:
+    """Return an error that names the problem but quotes no value of the data.
+
+    ``wrong`` is "y" if the target cannot be converted, else "X".
+    """
+    text = str(error)
+    numbers = f"The {wrong} given to {owner} must be numbers"
+    if text.startswith(_SAFE):
+        return ValueError(text)
+    if text.startswith("Expected 2D array"):
+        return ValueError(
+            f"The X given to {owner} must have shape (n_samples, n_features). Got an array that is not 2D instead. "
+            "Reshape your data with X.reshape(-1, 1) if it has a single feature."
+        )
+    if text.startswith("Complex data not supported"):
+        return ValueError(
+            f"Complex data not supported: the X and y given to {owner} must be real numbers."
+        )
+    # Features are made floats first, so it is the target whose objects are looked at.
+    objects = text.startswith("Input contains NaN") or "NA is ambiguous" in text
+    if objects and labels:
+        return ValueError(missing_labels(owner))
+    named = text.startswith("Input ") and ("NaN" in text or "infinity" in text)
+    if objects or named or "NAType" in text:
+        name = "y" if objects else text.split()[1] if named else wrong
+        return ValueError(
+            f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}"
+        )
+    if isinstance(error, OverflowError):
+        return ValueError(
+            f"{numbers} that float64 can hold. Got a larger one instead. Change the units."
+        )
+    remedy = f"{_ENCODE} {_DAYS}" if wrong == "X" else f"{_TARGET} {_DAYS}"
+    if "argument must be" in text:
+        return TypeError(
+            f"{numbers}: each argument must be a string or a real number. Got other objects instead. {remedy}"
+        )
+    if "convert" in text:
+        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
+    return ValueError(
+        f"The X and y given to {owner} must be a table and a column of numbers with as many rows. Got something else "
+        "instead. Pass a two-dimensional array or dataframe, and a one-dimensional target."
+    )

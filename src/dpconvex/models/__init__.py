@@ -1,0 +1,1 @@
+"""Fitted models as JSON files that are safe to load from strangers."""

@@ -1,0 +1,238 @@
+"""Model files: fitted estimators as JSON that is safe to load from strangers.
+
+A file holds public things only: the class by name, its parameters, what was released, and the
+certificate. Loading builds the estimator from its parameters, derives the certificate again and
+refuses a file whose parts do not agree. It proves consistency, not origin: it is not a signature.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dpconvex.models.parsing import (
+    FORMAT,
+    NOT_SAVED,
+    Columns,
+    ModelFile,
+    ModelFileError,
+    columns_to_dict,
+    known_estimators,
+    package_version,
+    parse_certificate,
+    parse_model,
+)
+from dpconvex.privacy.description import describe
+
+__all__ = [
+    "Columns",
+    "ModelFile",
+    "ModelFileError",
+    "load_model",
+    "parse_certificate",
+    "parse_model",
+    "read_json",
+    "read_model",
+    "save_model",
+]
+
+LARGEST_FILE = 64 * 2**20
+# Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of them are needed.
+_MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**12}
+
+
+def save_model(
+    estimator: Any, path: str | os.PathLike[str], *, columns: Columns | None = None
+) -> None:
+    """Write a fitted estimator to a JSON file.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted; its ledger and random_state are not saved.
+    path : str or path-like
+        Replaced at once when the file is complete, so a crash leaves no half of it.
+    columns : Columns, optional
+        How tables are read for this model.
+
+    Notes
+    -----
+    Privacy: everything that is written is public or covered by the model's certificate. Parameters
+    that are objects of the user's own classes are left out, and listed as omitted.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, tempfile
+    >>> from dpconvex import DPQuantileRegressor, load_model, save_model
+    >>> model = DPQuantileRegressor(0.9, feature_bounds=(0, 1), target_bounds=(0, 1))
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> save_model(model.fit(np.eye(50), np.ones(50)), path)
+    >>> bool(np.all(load_model(path).coef_ == model.coef_))
+    True
+    """
+    name = type(estimator).__name__
+    if known_estimators().get(name) is not type(estimator):
+        raise ModelFileError(
+            f"The 'estimator' parameter of save_model must be one of {sorted(known_estimators())}. "
+            f"Got {name} instead."
+        )
+    if not hasattr(estimator, "certificate_"):
+        raise ModelFileError(
+            f"This {name} is not fitted: there is nothing to save. Call fit first."
+        )
+    parameters, omitted = {}, []
+    for key, value in estimator.get_params(deep=False).items():
+        if key in NOT_SAVED:
+            continue
+        try:
+            parameters[key] = _plain(value)
+            json.dumps(parameters[key], allow_nan=False)
+        except (TypeError, ValueError):
+            parameters.pop(key, None)
+            omitted.append(key)
+    try:
+        content = _content(estimator, parameters, omitted, columns)
+        text = json.dumps(content, indent=1, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"This {name} holds values that are not plain, finite data, so it cannot be saved."
+        ) from error
+    try:
+        parse_model(json.loads(text))
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"This {name} cannot be saved, because the file could not be loaded: {error} "
+            "Fit again if parameters were set after the fit."
+        ) from error
+    _check_size(text.encode())
+    draft = f"{os.fspath(path)}.{os.getpid()}.draft"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        if os.path.lexists(draft):
+            os.unlink(draft)
+
+
+def _content(
+    estimator: Any, parameters: dict[str, Any], omitted: list[str], columns: Columns | None
+) -> dict[str, Any]:
+    """Return what a model's file holds, as plain data."""
+    names = getattr(estimator, "feature_names_in_", None)
+    classes = getattr(estimator, "classes_", None)
+    return {
+        "format": FORMAT,
+        "version": package_version(),
+        "estimator": type(estimator).__name__,
+        "parameters": parameters,
+        "omitted": omitted,
+        "n_features": int(estimator.n_features_in_),
+        "feature_names": None if names is None else [str(item) for item in names],
+        "columns": None if columns is None else columns_to_dict(columns),
+        "coef": _plain(np.asarray(estimator.coef_)),
+        "intercept": _plain(np.asarray(estimator.intercept_)),
+        "classes": None if classes is None else _plain(np.asarray(classes)),
+        "released": _plain(estimator.released_),
+        "certificate": json.loads(estimator.certificate_.to_json()),
+    }
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Return the fitted estimator that a file written by :func:`save_model` holds.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. It may come from a stranger: nothing in it is executed.
+
+    Returns
+    -------
+    estimator
+        Ready to predict; its certificate is verified and follows from its parameters.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is malformed or its parts do not agree.
+    """
+    return read_model(path).estimator
+
+
+def read_model(path: str | os.PathLike[str]) -> ModelFile:
+    """Return everything a model file holds; see :func:`load_model`."""
+    return parse_model(read_json(path))
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the object in a strict JSON file: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
+    with open(path, "rb") as file:
+        raw = file.read(LARGEST_FILE + 1)
+    _check_size(raw)
+    try:
+        data = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+        )
+    except ModelFileError:
+        raise
+    except (ValueError, RecursionError):  # among them UnicodeDecodeError and JSONDecodeError
+        raise ModelFileError("The file must be valid JSON in UTF-8.") from None
+    if not isinstance(data, dict):
+        raise ModelFileError("The file must hold a JSON object.")
+    return data
+
+
+def _check_size(raw: bytes) -> None:
+    """Raise if a file would take more time or memory to parse than a model needs."""
+    if len(raw) > LARGEST_FILE:
+        raise ModelFileError(f"The file is larger than {LARGEST_FILE // 2**20} MiB.")
+    if any(raw.count(sign) > most for sign, most in _MOST_SIGNS.items()):
+        raise ModelFileError("The file holds more values, texts, lists or objects than any model.")
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON-ready data of equal value; raises TypeError for what is not plain."""
+    if hasattr(value, "to_numpy"):  # a series of a dataframe
+        value = value.to_numpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, range):
+        value = list(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    described = describe(value)
+    if not isinstance(described, dict) or described.get("class") == "DeclaredLoss":
+        raise TypeError(f"{type(value).__name__} is not plain data.")
+    return described
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ModelFileError("The file must not repeat a key.")
+    return content
+
+
+def _refuse_constant(_: str) -> float:
+    raise ModelFileError("The file must not hold NaN or infinite numbers.")
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ModelFileError("The file must not hold NaN or infinite numbers.")
+    return value

@@ -1,0 +1,343 @@
+"""Reading the content of a model file: every part is checked, derived again, and refused where parts do not agree."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from dpconvex.inputs.columns import Columns
+from dpconvex.inputs.labels import declared_classes
+from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.description import rebuild
+from dpconvex.privacy.noise import SAMPLERS
+
+__all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificate", "parse_model"]
+
+FORMAT = "dpconvex-model-1"
+# Tools of one process, not facts about the model.
+NOT_SAVED = ("ledger", "random_state", "verbose")
+# Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
+# is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
+OMITTABLE = ("kernel", "mechanism")
+_FIELDS: dict[str, Any] = {
+    "format": str,
+    "version": str,
+    "estimator": str,
+    "parameters": dict,
+    "omitted": list,
+    "n_features": int,
+    "feature_names": (list, type(None)),
+    "columns": (dict, type(None)),
+    "coef": list,
+    "intercept": (int, float, list),
+    "classes": (list, type(None)),
+    "released": dict,
+    "certificate": dict,
+}
+# What wrong values raise while an estimator or certificate is rebuilt from them.
+_REBUILDING = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+class ModelFileError(ValueError):
+    """A model cannot be saved, or a file is not a consistent model."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
+
+    estimator: Any
+    columns: Columns | None = None
+
+
+def parse_model(data: Mapping[str, Any]) -> ModelFile:
+    """Return what the content of a model file stands for, after all checks."""
+    # Absurd numbers of a stranger overflow on the way to being refused; that is no news.
+    with np.errstate(all="ignore"):
+        return _parse(data)
+
+
+def parse_certificate(data: Mapping[str, Any]) -> Certificate:
+    """Return a verified certificate from the content of its file, or raise CertificateError."""
+    try:
+        with np.errstate(all="ignore"):
+            certificate = Certificate.from_json(json.dumps(data))
+            certificate.verify()
+    except CertificateError:
+        raise
+    except _REBUILDING as error:
+        raise CertificateError("The certificate is malformed.") from error
+    return certificate
+
+
+def _parse(data: Mapping[str, Any]) -> ModelFile:
+    _check_fields(data)
+    # The size of everything that follows is that of numbers which stand in the file.
+    _check_shapes(data)
+    try:
+        certificate = parse_certificate(data["certificate"])
+    except CertificateError as error:
+        raise ModelFileError(f"The model's certificate is not valid. {error}") from error
+    model = _rebuild_estimator(data)
+    _check_certificate(model, certificate, data)
+    _set_fitted(model, certificate, data)
+    return ModelFile(model, _columns_from_dict(data))
+
+
+def _check_fields(data: Mapping[str, Any]) -> None:
+    if data.get("format") != FORMAT:
+        raise ModelFileError(f"A model file must have the format {FORMAT!r}.")
+    if set(data) != set(_FIELDS):
+        wrong = sorted(set(data) ^ set(_FIELDS))[:10]
+        raise ModelFileError(f"A model file must have the fields {sorted(_FIELDS)}. Check {wrong}.")
+    for name, kind in _FIELDS.items():
+        if not isinstance(data[name], kind) or isinstance(data[name], bool):
+            raise ModelFileError(f"The model file's '{name}' has the wrong type.")
+    if data["estimator"] not in known_estimators():
+        raise ModelFileError(
+            f"The model file's 'estimator' must be one of {sorted(known_estimators())}."
+        )
+    if data["n_features"] < 1:
+        raise ModelFileError("The model file's 'n_features' must be positive.")
+    names = data["feature_names"]
+    if names is not None:
+        _check_names("feature_names", names)
+        if len(names) != data["n_features"]:
+            raise ModelFileError("The model file's 'feature_names' do not match 'n_features'.")
+
+
+def _check_names(name: str, values: Any) -> None:
+    whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    if not whole or len(set(values)) < len(values):
+        raise ModelFileError(f"The model file's '{name}' must be a list of different strings.")
+
+
+def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
+    """Return an unfitted estimator with the file's parameters."""
+    kind = known_estimators()[data["estimator"]]
+    allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
+    parameters, omitted = data["parameters"], data["omitted"]
+    _check_names("omitted", omitted)
+    if not set(omitted) <= set(OMITTABLE):
+        raise ModelFileError(
+            f"The model file's 'omitted' may name {sorted(OMITTABLE)} only: whatever else is missing, nothing can be "
+            "checked."
+        )
+    if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
+        raise ModelFileError(
+            f"The model file's 'parameters' and 'omitted' must name the parameters of "
+            f"{data['estimator']}, each once."
+        )
+    try:
+        values = {
+            name: rebuild(value) if isinstance(value, dict) else value
+            for name, value in parameters.items()
+        }
+        return kind(**values)
+    except _REBUILDING as error:
+        raise ModelFileError("The model file's 'parameters' are malformed.") from error
+
+
+def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+    """Raise unless the certificate is about the estimator that the parameters describe.
+
+    What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
+    as stated, whatever this version would choose.
+    """
+    try:
+        pairs = _stated_facts(model, certificate, data)
+        wrong = sorted(name for name, (found, value) in pairs.items() if not _same(found, value))
+    except _REBUILDING as error:
+        raise ModelFileError("The model file's 'parameters' do not allow a private fit.") from error
+    if wrong:
+        raise ModelFileError(
+            f"The model's certificate does not follow from its parameters: check {wrong}."
+        )
+
+
+def _stated_facts(
+    model: Any, certificate: Certificate, data: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return, by name, what the certificate says and what the parameters say."""
+    bounds, width = certificate.bounds, data["n_features"]
+    facts = model._public_facts(bounds.n_samples, width)
+    pairs = {
+        "n_features": (bounds.n_features, width),
+        "guarantee": (certificate.guarantee, facts.guarantee),
+        "n_samples": (bounds.n_samples, facts.n_samples),
+        "neighbors": (bounds.neighbors, model.neighbors),
+        "sampler": (model.sampler in SAMPLERS, True),
+        **{
+            name: (certificate.parameters.get(name), value)
+            for name, value in facts.parameters.items()
+        },
+    }
+    given = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if value is not None and name not in data["omitted"]
+    }
+    # Facts of the certificate that are parameters of the estimator under the same name.
+    for item in fields(bounds):
+        if item.name in given and item.name not in ("loss", "coef_bound", "row_norm"):
+            pairs[item.name] = (getattr(bounds, item.name), given[item.name])
+    mechanism = data["parameters"].get("mechanism", "auto")
+    if mechanism != "auto":
+        named = certificate.mechanism.removeprefix("auc-").removeprefix("structured-")
+        pairs["mechanism"] = (named, mechanism)
+    pairs.update(model._stated(certificate, facts))
+    if "kernel" in data["omitted"]:
+        # One of the library's own would stand in the file, and no other can stand in a certificate.
+        pairs["kernel"] = (_uses_kernel(certificate), False)
+    if hasattr(facts, "row_map"):
+        pairs["fit_intercept"] = (
+            getattr(bounds, "fit_intercept", False),
+            facts.row_map.fit_intercept,
+        )
+    if "max_norm" in {item.name for item in fields(bounds)}:
+        pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
+        # Descents weight rows that others shorten for want of feature bounds.
+        weighted = certificate.mechanism == "gradient"
+        longest = facts.row_map.weighted().max_norm if weighted else facts.max_norm
+        pairs["max_norm"] = (bounds.max_norm, longest)
+    return pairs
+
+
+def _uses_kernel(certificate: Certificate) -> bool:
+    return hasattr(certificate.bounds.loss, "kernel") or "gradient" in certificate.parameters
+
+
+def _same(found: Any, expected: Any) -> bool:
+    """Compare numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
+    if isinstance(expected, (list, tuple)):
+        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+            return False
+        return all(map(_same, found, expected))
+    if isinstance(expected, float) and not isinstance(found, bool):
+        return isinstance(found, (int, float)) and math.isclose(found, expected, rel_tol=1e-9)
+    return bool(found == expected)
+
+
+def _check_shapes(data: Mapping[str, Any]) -> None:
+    """Raise unless coefficients and intercept have the shape that the numbers of columns and classes imply."""
+    width, classes = data["n_features"], data["classes"]
+    rows = None if classes is None else 1 if len(classes) == 2 else len(classes)
+    shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
+    found = tuple(_finite_array(name, data[name]).shape for name in ("coef", "intercept"))
+    if found != shapes:
+        raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
+
+
+def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+    coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
+    width = data["n_features"]
+    classes = data["classes"]
+    if (classes is not None) != is_classifier(model):
+        raise ModelFileError("The model file must hold 'classes' for classifiers only.")
+    if classes is not None:
+        _check_classes(model, certificate, classes)
+    model.n_features_in_ = width
+    if data["feature_names"] is not None:
+        model.feature_names_in_ = np.array(data["feature_names"], dtype=object)
+    if classes is not None:
+        model.classes_ = np.array(classes)
+    model.coef_ = coef
+    model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
+    model.released_ = data["released"]
+    model.certificate_ = certificate
+
+
+def _check_classes(model: Any, certificate: Certificate, classes: list[Any]) -> None:
+    """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
+    if len(classes) < 2 or len({type(item) for item in classes}) > 1:
+        raise ModelFileError("The model file's 'classes' must be at least two labels.")
+    if not isinstance(classes[0], (str, int, float)) or len(set(classes)) < len(classes):
+        raise ModelFileError("The model file's 'classes' must be different plain labels.")
+    if classes != sorted(classes):
+        raise ModelFileError("The model file's 'classes' must be sorted.")
+    if len(classes) != certificate.parameters.get("n_classes"):
+        raise ModelFileError("The model file's 'classes' are not as many as its certificate says.")
+    try:
+        declared = declared_classes(model.classes, type(model).__name__)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError("The model file's parameter 'classes' is malformed.") from error
+    if declared is not None and declared.tolist() != classes:
+        raise ModelFileError("The model file's 'classes' differ from its parameter 'classes'.")
+
+
+def _finite_array(name: str, value: Any) -> np.ndarray:
+    """Return an array of floats; booleans, text, ragged lists and infinities are refused."""
+    plain = [value]
+    while plain and all(isinstance(item, list) for item in plain):
+        plain = [inner for item in plain for inner in item]
+    if not all(type(item) in (int, float) for item in plain):
+        raise ModelFileError(f"The model file's '{name}' must hold numbers.")
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (ValueError, OverflowError):
+        raise ModelFileError(f"The model file's '{name}' must be an array of numbers.") from None
+    if not np.isfinite(array).all():
+        raise ModelFileError(f"The model file's '{name}' must hold finite numbers.")
+    return array
+
+
+def columns_to_dict(columns: Columns) -> dict[str, Any]:
+    return {
+        "features": list(columns.features),
+        "categories": {name: list(items) for name, items in columns.categories.items()},
+        "target": columns.target,
+    }
+
+
+def _columns_from_dict(data: Mapping[str, Any]) -> Columns | None:
+    plain = data["columns"]
+    if plain is None:
+        return None
+    if set(plain) != {"features", "categories", "target"} or not isinstance(plain["target"], str):
+        raise ModelFileError("The model file's 'columns' are malformed.")
+    categories = plain["categories"]
+    if not isinstance(categories, dict):
+        raise ModelFileError("The model file's 'categories' are malformed.")
+    _check_names("columns", plain["features"])
+    for items in categories.values():
+        _check_names("categories", items)
+    columns = Columns(
+        tuple(plain["features"]),
+        {name: tuple(items) for name, items in categories.items()},
+        plain["target"],
+    )
+    if columns.names != data["feature_names"]:
+        raise ModelFileError("The model file's 'columns' do not lead to its 'feature_names'.")
+    return columns
+
+
+def known_estimators() -> dict[str, Any]:
+    """Return the classes that a file may name."""
+    import dpconvex.estimators as estimators
+
+    names = {name: getattr(estimators, name) for name in estimators.__all__}
+    return {
+        name: kind
+        for name, kind in names.items()
+        if isinstance(kind, type) and hasattr(kind, "certify") and hasattr(kind, "get_params")
+    }
+
+
+def package_version() -> str:
+    import dpconvex
+
+    return dpconvex.__version__

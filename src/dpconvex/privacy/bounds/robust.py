@@ -1,0 +1,217 @@
+r"""Bounds of adversarially robust linear classification: an adversary moves every row by up to a radius.
+
+A record's loss is ``w c(y x . theta - radius N(theta))``, ``c`` convex and never increasing and ``N`` the smoothed
+dual norm of the coefficients without the intercept: what an adversary can take from the margin. It is convex in
+theta, but its gradient ``w c' (y x - radius grad N)`` is no multiple of a fixed row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpconvex.privacy.bounds.linear import _KINDS, Bounds, LinearBounds, check_never_negative
+from dpconvex.privacy.guarantees import check_number
+
+__all__ = ["NORMS", "RobustBounds"]
+
+NORMS = ("l2", "linf")
+
+
+@dataclass(frozen=True)
+class RobustBounds(Bounds):
+    r"""Public facts of a robust linear classifier: those of :class:`LinearBounds`, and the adversary.
+
+    With ``g`` the largest norm of a gradient of N (1 for ``l2``; ``sqrt(d)`` for ``linf``, whose dual norm is l1),
+    ``a = radius g``, ``c = 1`` for an intercept, ``U, X`` as in :class:`LinearBounds`:
+
+        lipschitz  = slope sqrt(c + (min(U, X) + a)^2)
+        smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius / width
+
+    because the adversary does not move the intercept, ``w <= 1``, and N curves by at most ``1 / width``. The supremum
+    is convex in ``||x||`` beyond U, hence attained at U or X.
+
+    With a ``cost`` instead of a radius (:class:`dpconvex.objectives.CostlyAdversaryObjective`) minimisers are not
+    longer than ``R = sqrt(2 c(0) / alpha)`` and no row is moved by more than ``a = slope R / cost`` there; ``cost`` is
+    at least ``2 curvature R^2``, so the smoothness is ``2 curvature sup w (c + (||x|| + 2 a)^2) + slope^2 / cost``.
+
+    Parameters
+    ----------
+    n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
+        As in :class:`LinearBounds`; ``loss`` is a smooth margin loss that never increases.
+    radius : float
+        How far a row can be moved, in mapped units.
+    norm : {"l2", "linf"}
+        Norm in which the radius is meant.
+    width : float
+        ``N(theta) = sqrt(||theta||_2^2 + width^2) - width``, or the sum of this over coordinates for the l1 norm.
+    cost : float, optional
+        Price of a perturbation, ``(cost/2) ||v||^2``; the radius is then not used and ``norm`` must be ``"l2"``.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> RobustBounds(1000, 4, Logistic(), 1.0, 1.0, alpha=0.1, radius=0.5, norm="linf").lipschitz
+    2.23606797749979
+    """
+
+    n_samples: int
+    n_features: int
+    loss: Any
+    row_norm: float
+    max_norm: float
+    fit_intercept: bool = True
+    alpha: float = 0.0
+    neighbors: str = "replace_one"
+    radius: float = 0.1
+    norm: str = "l2"
+    width: float = 0.01
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        self._check_shared()
+        check_number(
+            "radius", "RobustBounds", self.radius, "a finite number of at least 0", 0, math.inf
+        )
+        check_number(
+            "width",
+            "RobustBounds",
+            self.width,
+            "a finite number above 0",
+            0,
+            math.inf,
+            low_open=True,
+        )
+        if self.norm not in NORMS:
+            raise ValueError(
+                f"The 'norm' parameter of RobustBounds must be one of {list(NORMS)}. Got {self.norm!r} instead."
+            )
+        if getattr(self.loss, "kind", None) != "margin":
+            raise ValueError(
+                "The 'loss' parameter of RobustBounds must be a margin loss, such as Logistic(). "
+                f"Got {type(self.loss).__name__} instead."
+            )
+        if getattr(self.loss, "slope_range", (-1.0, 0.0))[1] > 0:
+            raise ValueError(
+                "The 'loss' parameter of RobustBounds must never increase in the margin: else the adversary's best "
+                f"move is another one. Got {type(self.loss).__name__} instead. Use Logistic() or a smoothed Hinge()."
+            )
+        if self.cost is not None:
+            self._check_cost(self.cost)
+        _ = self.record  # checks the fields that it shares
+
+    def _check_cost(self, cost: float) -> None:
+        allowed = "None or a finite number above 0"
+        check_number("cost", "RobustBounds", cost, allowed, 0, math.inf, low_open=True)
+        check_never_negative(self.loss, "RobustBounds")
+        if self.norm != "l2":
+            raise ValueError(
+                f"The 'norm' parameter of RobustBounds must be 'l2' with a cost. Got {self.norm!r} instead."
+            )
+        if self.neighbors != "replace_one":
+            raise ValueError(
+                "The 'neighbors' parameter of RobustBounds must be 'replace_one' with a cost: the ball of minimisers "
+                f"is known for a known number of rows only. Got {self.neighbors!r} instead. Use a radius."
+            )
+        least = 2 * float(self.loss.smoothness) * self.minimiser_norm**2 if self.alpha > 0 else 0.0
+        if cost < least:
+            raise ValueError(
+                f"The 'cost' parameter of RobustBounds must be at least {least:.4g} for this alpha, so that the "
+                f"adversary's problem is concave. Got {cost!r} instead. Use a larger cost or alpha."
+            )
+
+    @property
+    def minimiser_norm(self) -> float:
+        """``R = sqrt(2 c(0) / alpha)``: no minimiser is longer, for any adversary who may leave rows alone and none."""
+        return math.sqrt(2 * float(self.loss.value(1.0, 0.0)) / self.alpha)
+
+    @property
+    def record(self) -> LinearBounds:
+        """The same facts without an adversary."""
+        return LinearBounds(
+            self.n_samples,
+            self.n_features,
+            self.loss,
+            self.row_norm,
+            self.max_norm,
+            self.fit_intercept,
+            self.alpha,
+            self.neighbors,
+        )
+
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        facts = {**self.record.objective_facts(), "objective": "mean of losses of moved rows"}
+        del facts["linear_term"]  # these objectives have none
+        if self.cost is not None:
+            return {
+                **facts,
+                "objective": "mean of losses of rows moved at a cost",
+                "cost": self.cost,
+            }
+        return {**facts, "radius": self.radius, "norm": self.norm, "width": self.width}
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        return self.n_features + self.fit_intercept
+
+    @property
+    def adversary_reach(self) -> float:
+        """``a = radius sup ||grad N||`` or ``slope R / cost``: how far a row is moved, in Euclidean norm."""
+        if self.cost is not None:
+            return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
+        return self.radius * (math.sqrt(self.n_features) if self.norm == "linf" else 1.0)
+
+    @property
+    def lipschitz(self) -> float:
+        """``slope sqrt(c + (min(U, X) + a)^2)``."""
+        longest = min(self.row_norm, self.max_norm) + self.adversary_reach
+        return float(self.loss.lipschitz) * math.hypot(self.fit_intercept, longest)
+
+    def gradient_sum_sensitivity(self) -> float:
+        r"""Return how far the SUM of gradients at one fixed theta can move when one record changes.
+
+        Replace-one: ``slope max(2 sqrt(c + U^2) + (1 - w_min) a, sqrt(c + (U + a)^2))`` and at most ``2 L``, with
+        ``w_min = min(1, U / X)`` the smallest weight. Why: the difference ``s y x - s' y' x' - (s - s') radius grad N``
+        of two gradients is convex in the slopes ``0 <= s <= w slope`` and ``0 <= s' <= w' slope`` (signs turned), so it
+        is largest at a corner: both at their largest, where the adversary's parts cancel but for the weights, or one
+        of them 0. With a cost, where the adversary's part is no multiple of the slope, ``2 L``.
+        """
+        both = 2 * self.lipschitz
+        if self.neighbors == "add_or_remove_one":
+            return self.lipschitz
+        if self.cost is not None:
+            return both
+        least_weight = min(1.0, self.row_norm / self.max_norm)
+        record = self.record.row_norm_with_intercept
+        steep = float(self.loss.lipschitz) * (
+            2 * record + (1 - least_weight) * self.adversary_reach
+        )
+        return min(both, max(steep, self.lipschitz))
+
+    @property
+    def smoothness(self) -> float:
+        """``curvature sup w (c + (||x|| + a)^2) + slope radius / width``."""
+        limit, largest, reach = self.row_norm, self.max_norm, self.adversary_reach
+        if self.cost is not None:
+            reach *= 2
+        factor = self.fit_intercept + (min(limit, largest) + reach) ** 2
+        if largest > limit:
+            factor = max(factor, limit / largest * (self.fit_intercept + (largest + reach) ** 2))
+        if self.cost is not None:
+            return (
+                2 * float(self.loss.smoothness) * factor
+                + float(self.loss.lipschitz) ** 2 / self.cost
+            )
+        bend = float(self.loss.lipschitz) * self.radius / self.width
+        return float(self.loss.smoothness) * factor + bend
+
+    @property
+    def rank(self) -> int:
+        """All coefficients: the adversary's part of a gradient turns with theta."""
+        return self.dimension if self.radius > 0 or self.cost is not None else 1
+
+
+_KINDS["RobustBounds"] = RobustBounds  # type: ignore[assignment]

@@ -1,0 +1,154 @@
+"""Public facts of models whose records are matrices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpconvex.privacy.bounds.linear import _KINDS, Bounds, _check_count
+from dpconvex.privacy.guarantees import check_number
+
+__all__ = ["StructuredBounds"]
+
+
+@dataclass(frozen=True)
+class StructuredBounds(Bounds):
+    r"""Public facts of a loss ``g(Y - A theta)``, or ``g(Y - A theta) + c(y - z . theta)`` with a link.
+
+    Records satisfy ``||A|| <= operator_norm`` (spectral norm) and ``||z|| <= link_norm``, so that one record has
+
+        lipschitz  = operator_norm   * sup ||g'||  + link_norm   * sup |c'|
+        smoothness = operator_norm^2 * sup ||g''|| + link_norm^2 * sup |c''|
+
+    with ``sup ||g'|| = sqrt(m)`` for the l1 norm and the bowl and ``max_p ||a_p||`` for affine pieces. Every gradient
+    of a record lies in the span of the rows of A, and of z: a fixed subspace of dimension ``rank``.
+
+    Parameters
+    ----------
+    n_samples : int
+        Public number of records (nominal under add-or-remove-one).
+    n_features : int
+        Number d of coefficients.
+    loss : VectorLoss
+        The loss of a residual vector; smooth for objective perturbation.
+    operator_norm : float
+        Bound on the spectral norm of a record's matrix, the row of the link excluded.
+    link_norm : float
+        Bound on the row of the link; 0 without one.
+    alpha : float
+        Strength of the penalty ``(alpha/2) ||theta||^2``.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import L1Norm
+    >>> from dpconvex.smoothing import GaussianKernel, convolve_vector
+    >>> loss = convolve_vector(L1Norm(3), GaussianKernel(3), 0.5)
+    >>> facts = StructuredBounds(1000, 30, loss, operator_norm=2.0, alpha=0.1)
+    >>> round(facts.lipschitz, 6), round(facts.smoothness, 6), facts.rank
+    (3.464102, 6.383076, 3)
+    """
+
+    n_samples: int
+    n_features: int
+    loss: Any
+    operator_norm: float
+    link_norm: float = 0.0
+    alpha: float = 0.0
+    neighbors: str = "replace_one"
+
+    def __post_init__(self) -> None:
+        from dpconvex.losses.structured import VectorLoss
+
+        owner = "StructuredBounds"
+        self._check_shared()
+        _check_count("n_features", owner, self.n_features, 1)
+        if not isinstance(self.loss, VectorLoss):
+            raise TypeError(
+                f"The 'loss' parameter of {owner} must be a loss of residual vectors such as L1Norm(3). "
+                f"Got {type(self.loss).__name__} instead."
+            )
+        allowed = "a finite number above 0"
+        check_number(
+            "operator_norm", owner, self.operator_norm, allowed, 0, math.inf, low_open=True
+        )
+        check_number(
+            "link_norm", owner, self.link_norm, "a finite number of at least 0", 0, math.inf
+        )
+        if (self.loss.link is None) != (self.link_norm == 0):
+            raise ValueError(
+                f"The 'link_norm' parameter of {owner} must be above 0 for a loss with a link and 0 otherwise. "
+                f"Got {self.link_norm!r} instead."
+            )
+
+    def objective_facts(self) -> dict[str, Any]:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        return {
+            "objective": "mean of losses of residual vectors",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "linear_term": False,
+            "divisor": self.n_samples,
+            "n_features": self.n_features,
+            "operator_norm": self.operator_norm,
+            "link_norm": self.link_norm,
+        }
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients."""
+        return self.n_features
+
+    @property
+    def lipschitz(self) -> float:
+        """``operator_norm sup ||g'|| + link_norm sup |c'|``."""
+        link = self.loss.link
+        slope = 0.0 if link is None else self.link_norm * float(link.lipschitz)
+        return self.operator_norm * float(self.loss.lipschitz) + slope
+
+    @property
+    def smoothness(self) -> float:
+        """``operator_norm^2 sup ||g''|| + link_norm^2 sup |c''|``."""
+        link = self.loss.link
+        bend = 0.0 if link is None else self.link_norm**2 * float(link.smoothness)
+        return self.operator_norm**2 * float(self.loss.smoothness) + bend
+
+    @property
+    def rank(self) -> int:
+        """``min(rows of a record, d)``; 1 makes it a generalised linear model."""
+        return min(int(self.loss.outputs), self.n_features)
+
+    @property
+    def longest(self) -> float:
+        """Largest norm of any row of a record."""
+        return max(self.operator_norm, self.link_norm)
+
+    def solver_tolerance(self, tilt: float = 0.0) -> float:
+        r"""Return the public tolerance on ``||gradient of F||``.
+
+        ``max(1e-10 L, eps ((d + 64) kappa n (L + tilt) + 64 m d L)) + 4 operator_norm e``: as for linear models, with
+        room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule;
+        ``max(10, 2e6 / n)`` times that where the number of records is private.
+        """
+        ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
+        condition = ratio * self.n_samples * (self.lipschitz + tilt)
+        size = 64 * self.loss.outputs * self.dimension * self.lipschitz
+        resolvable = 2.0**-52 * ((self.dimension + 64) * condition + size)
+        rule = 4 * self.operator_norm * float(self.loss.gradient_error)
+        return self._reserve * (max(1e-10 * self.lipschitz, resolvable) + rule)
+
+    def target_reach(self, tilt: float = 0.0) -> float:
+        """Return a public bound beyond which targets are clamped: no minimiser's margins come near it.
+
+        ``alpha ||theta|| <= L + tilt`` at a minimiser, so ``|a . theta| <= ||a|| (L + tilt) / alpha``; with as much
+        room again, and forty times the width over which the loss turns.
+        """
+        margin = self.longest * (self.lipschitz + tilt) / self.alpha
+        bend = float(self.loss.smoothness)
+        width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
+        return 2 * margin + 40 * width + 1
+
+
+_KINDS["StructuredBounds"] = StructuredBounds  # type: ignore[assignment]

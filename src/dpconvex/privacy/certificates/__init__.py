@@ -1,0 +1,1 @@
+"""What a release guarantees, as data that can be checked without the data it protects."""

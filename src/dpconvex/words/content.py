@@ -1,0 +1,237 @@
+"""What a report says: a model's certificate, coefficients and uncertainty, from released facts alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.engine import RowMap
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
+
+Array = NDArray[np.float64]
+
+EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_TYPE_ONE = (0.01, 0.05, 0.1)
+
+
+def promise(guarantee: Guarantee) -> str:
+    """Return the guarantee as people write it."""
+    if isinstance(guarantee, GaussianDP):
+        return f"Gaussian differential privacy with mu = {guarantee.mu:.6g}"
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
+        return (
+            f"differential privacy with epsilon = {guarantee.epsilon_bound:.6g} and "
+            f"delta = {guarantee.delta_bound:.6g}"
+        )
+    return f"pure differential privacy with epsilon = {guarantee.epsilon_bound:.6g}"
+
+
+def formula(guarantee: Guarantee) -> str:
+    """Return the inequality that the guarantee states, in plain characters."""
+    if isinstance(guarantee, GaussianDP):
+        return f"type II error ≥ Φ( Φ⁻¹(1 − type I error) − {guarantee.mu:.6g} )"
+    term = f"exp({guarantee.epsilon_bound:.6g}) · P[ M(D′) ∈ S ]"
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
+        term += f" + {guarantee.delta_bound:.6g}"
+    return f"P[ M(D) ∈ S ] ≤ {term}"
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """What the strongest attacker can achieve.
+
+    Attributes
+    ----------
+    accuracy : float
+        Largest share of right answers when both data sets are equally likely: ``(1 + delta(0)) / 2``.
+    rates : list of (float, float)
+        False alarm rates, and the largest detection rate at each.
+    """
+
+    accuracy: float
+    rates: list[tuple[float, float]]
+
+
+def attacker(guarantee: Guarantee) -> Attacker:
+    """Return the best an attacker can do who knows everything but one record."""
+    rates = [(rate, 1 - float(guarantee.tradeoff(rate))) for rate in _TYPE_ONE]
+    return Attacker((1 + guarantee.delta(0.0)) / 2, rates)
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """How far noise moves the coefficients, in the user's units.
+
+    Attributes
+    ----------
+    intercept, coef : float or None, array
+        Standard deviation for each coefficient, or an upper bound of its root mean square. None for an intercept that
+        is no coefficient of the problem.
+    exact : bool
+        Whether these are standard deviations rather than bounds.
+    """
+
+    intercept: float | None
+    coef: Array
+    exact: bool
+
+
+def uncertainty(model: Any) -> Uncertainty | None:
+    r"""Return what the noise of the certificate does to the coefficients, or None where the data decide.
+
+    Output perturbation adds noise of known law to the mapped coefficients, and the map to the user's units is linear:
+    exact. Objective perturbation moves the minimiser by at most ``||b|| / (n alpha)``, so the root mean square of each
+    coefficient's move is at most ``std sqrt(d) / (n alpha)``. Noise inside a descent passes through curvature that is
+    not released.
+    """
+    certificate = model.certificate_
+    row_map = _row_map(model)
+    if row_map is None:
+        return None
+    bounds, noise = certificate.bounds, certificate.noise
+    if certificate.mechanism == "output":
+        spread, exact = noise["release"].spread, True
+    elif certificate.mechanism == "objective" and bounds.alpha > 0:
+        whole = noise["objective"].spread * math.sqrt(bounds.dimension)
+        moved = whole / (bounds.n_samples * bounds.alpha)
+        spread, exact = math.hypot(moved, noise["release"].spread), False
+    else:
+        return None
+    target = certificate.parameters.get("target_bounds")
+    target_scale = 1.0 if target is None else 2 / (target[1] - target[0])
+    scale, shift = np.asarray(row_map.scale), np.asarray(row_map.shift)
+    coef = spread * np.abs(scale) / target_scale
+    intercept = None
+    if row_map.fit_intercept:
+        intercept = spread * math.sqrt(1 + float(np.sum((scale * shift) ** 2))) / target_scale
+    return Uncertainty(intercept, coef, exact)
+
+
+def _row_map(model: Any) -> RowMap | None:
+    certificate: Certificate = model.certificate_
+    bounds, parameters = certificate.bounds, certificate.parameters
+    if not hasattr(bounds, "row_norm") or "feature_bounds" not in parameters:
+        return None
+    intercept = bool(getattr(bounds, "fit_intercept", getattr(model, "fit_intercept", False)))
+    width = np.atleast_2d(model.coef_).shape[1]
+    return RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, intercept)
+
+
+def feature_names(model: Any) -> list[str]:
+    """Return the names of the columns, or x0, x1, ..."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    return names or [f"x{number}" for number in range(np.atleast_2d(model.coef_).shape[1])]
+
+
+def column_bounds(model: Any) -> tuple[Array, Array] | None:
+    """Return the public bounds of the columns."""
+    pair = model.certificate_.parameters.get("feature_bounds")
+    if pair is None:
+        return None
+    width = np.atleast_2d(model.coef_).shape[1]
+    low, high = (np.broadcast_to(np.asarray(bound, dtype=float), width) for bound in pair)
+    return low, high
+
+
+def problem_names(model: Any) -> list[str]:
+    """Return one heading per vector of coefficients."""
+    rows = len(np.atleast_2d(model.coef_))
+    if rows == 1:
+        return ["value"]
+    classes = [str(label) for label in getattr(model, "classes_", range(rows))]
+    return classes if len(classes) == rows else [f"value {number}" for number in range(rows)]
+
+
+def noise_rows(certificate: Certificate) -> list[dict[str, str]]:
+    """Return the noise terms as rows of a table."""
+    rows = []
+    for name, term in certificate.noise.items():
+        size = "std" if term.distribution == "gaussian" else "scale"
+        rows.append(
+            {
+                "name": name,
+                "law": term.distribution,
+                "size": f"{size} {term.scale:.4g}",
+                "where": f"each coordinate of the {term.added_to}",
+            }
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Accuracy against the budget, predicted without data.
+
+    Attributes
+    ----------
+    budget : str
+        ``"epsilon"`` or ``"mu"``.
+    own : float
+        The model's budget.
+    points : list of (float, float)
+        Budgets, and the predicted excess risk of the best mechanism at each.
+    without_privacy : float
+        What sampling alone costs.
+    quantity : str
+        What the excess risk is.
+    relative : bool
+        Whether it is a share of the best risk.
+    """
+
+    budget: str
+    own: float
+    points: list[tuple[float, float]]
+    without_privacy: float
+    quantity: str
+    relative: bool
+
+
+def outlook(model: Any) -> Outlook | None:
+    """Return the planner's predictions for the model's public facts, or None where it has none.
+
+    The planner speaks about quantiles, the newsvendor and logistic regression with two classes; see
+    :func:`dpconvex.defaults.plan`.
+    """
+    from dpconvex.defaults import plan
+    from dpconvex.estimators.classification import DPLogisticRegression
+    from dpconvex.estimators.newsvendor import DPNewsvendor
+    from dpconvex.estimators.quantile import DPQuantileRegressor
+
+    certificate = model.certificate_
+    bounds, guarantee, parameters = (
+        certificate.bounds,
+        certificate.guarantee,
+        certificate.parameters,
+    )
+    if isinstance(model, (DPQuantileRegressor, DPNewsvendor)):
+        task, more = "quantile", {"quantile": parameters["quantile"]}
+    elif isinstance(model, DPLogisticRegression) and len(model.classes_) == 2:
+        task, more = "logistic", {}
+    else:
+        return None
+    found = plan(
+        task,
+        bounds.n_samples,
+        bounds.n_features,
+        guarantee,
+        neighbors=certificate.neighbors,
+        bounded=parameters["feature_bounds"] is not None,
+        row_norm=bounds.row_norm,
+        **more,
+    )
+    gaussian = isinstance(guarantee, GaussianDP)
+    own = guarantee.mu if isinstance(guarantee, GaussianDP) else guarantee.epsilon_bound
+    budgets = sorted({*EPSILONS, own})
+    curves = np.array(list(found.curve(budgets).values()))
+    lowest = np.min(np.where(np.isfinite(curves), curves, np.inf), axis=0)
+    points = [(b, float(r)) for b, r in zip(budgets, lowest, strict=True) if math.isfinite(r)]
+    if len(points) < 2:
+        return None
+    alone = found.without_privacy.excess_risk
+    name = "mu" if gaussian else "epsilon"
+    return Outlook(name, own, points, alone, found.quantity, task == "quantile")

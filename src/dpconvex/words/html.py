@@ -1,0 +1,338 @@
+"""The report of a private model: one self-contained HTML file for whoever has to answer for it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
+from dpconvex.words.content import (
+    Outlook,
+    Uncertainty,
+    attacker,
+    column_bounds,
+    feature_names,
+    formula,
+    noise_rows,
+    outlook,
+    problem_names,
+    promise,
+    uncertainty,
+)
+from dpconvex.words.summary import describe_sampler
+
+_MOST_BARS = 40
+# Parameters of what happens to coefficients after the noise was added.
+_AFTERWARDS = ("coef_bound", "release_radius", "threshold")
+
+
+def render_report(model: Any, ledger: Any = None) -> str:
+    """Return the report of a fitted model as HTML.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted dpconvex estimator, or one that :func:`dpconvex.load_model` returned.
+    ledger : Ledger, optional
+        Whose state the report shows; that of the model by default.
+
+    Returns
+    -------
+    str
+        One page without scripts and without references to other files.
+
+    Raises
+    ------
+    CertificateError
+        If the model's certificate does not verify: a report on a false claim is not written.
+
+    Notes
+    -----
+    Privacy: everything in a report is public or released by the fit: it costs nothing. The state of the ledger is
+    public too.
+    """
+    from jinja2 import Environment, PackageLoader
+    from sklearn.utils.validation import check_is_fitted
+
+    import dpconvex
+
+    check_is_fitted(model, "certificate_")
+    certificate = model.certificate_
+    certificate.verify()
+    guarantee = certificate.guarantee
+    ledger = getattr(model, "ledger", None) if ledger is None else ledger
+    spread = uncertainty(model)
+    attack = attacker(guarantee)
+    ahead = outlook(model)
+    environment = Environment(
+        loader=PackageLoader("dpconvex.words", "."), autoescape=True, trim_blocks=True
+    )
+    return environment.get_template("report.html").render(
+        title=f"Privacy report: {type(model).__name__}",
+        estimator=type(model).__name__,
+        does=_first_sentence(type(model)),
+        version=dpconvex.__version__,
+        date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
+        certificate=certificate,
+        certificate_json=certificate.to_json(),
+        seeded=certificate.sampler.startswith("seeded"),
+        promise=promise(guarantee),
+        formula=formula(guarantee),
+        kind=guarantee.kind,
+        factor=_factor(guarantee),
+        failure=float(getattr(guarantee, "delta_bound", 0.0)),
+        attack=attack,
+        tradeoff_plot=_tradeoff_plot(certificate, attack.accuracy),
+        groups=_groups(certificate),
+        epsilons=_equivalents(guarantee),
+        noise=noise_rows(certificate),
+        sampler=describe_sampler(certificate),
+        facts=_facts(certificate),
+        settings=_settings(certificate),
+        headings=problem_names(model),
+        label_set=certificate.parameters.get("label_set"),
+        coefficients=_coefficient_rows(model, spread),
+        spread=spread,
+        processed=any(certificate.parameters.get(name) is not None for name in _AFTERWARDS),
+        effect_plot=_effect_plot(model, spread),
+        ahead=ahead,
+        accuracy_plot=None if ahead is None else _accuracy_plot(ahead),
+        accuracy_rows=[] if ahead is None else _accuracy_rows(ahead),
+        extra=_released(model),
+        remaining=None if ledger is None else ledger.remaining(),
+        charges=[] if ledger is None else ledger.entries(),
+    )
+
+
+def write_report(model: Any, path: str | os.PathLike[str], ledger: Any = None) -> Path:
+    """Write the report of a fitted model: what was released, what it reveals at most, and why.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted dpconvex estimator.
+    path : path
+        Where the HTML file goes.
+    ledger : Ledger, optional
+        Whose state the report shows; that of the model by default.
+
+    Returns
+    -------
+    Path
+        The file, which refers to no other.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from dpconvex import DPQuantileRegressor
+    >>> from dpconvex.words import write_report
+    >>> model = DPQuantileRegressor(feature_bounds=(0, 1), target_bounds=(0, 1))
+    >>> model = model.fit(np.full((100, 1), 0.5), np.full(100, 0.5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(write_report(model, f"{folder}/report.html").name)
+    report.html
+    """
+    target = Path(path)
+    target.write_text(render_report(model, ledger), encoding="utf-8")
+    return target
+
+
+def _first_sentence(kind: type) -> str:
+    return (kind.__doc__ or "").strip().split("\n")[0]
+
+
+def _factor(guarantee: Guarantee) -> str | None:
+    epsilon = getattr(guarantee, "epsilon_bound", None)
+    if epsilon is None:
+        return None
+    return f"{math.exp(epsilon):.3g}" if epsilon < 30 else f"exp({epsilon:g})"
+
+
+def _equivalents(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return (delta, epsilon) pairs that follow from a Gaussian guarantee."""
+    if guarantee.kind != "gaussian":
+        return []
+    return [(f"{delta:g}", f"{guarantee.epsilon(delta):.4g}") for delta in (1e-3, 1e-6, 1e-9)]
+
+
+def _groups(certificate: Certificate) -> list[tuple[int, str]]:
+    """Return what several records of one person are promised together."""
+    rows = []
+    for size in (1, 2, 5, 10):
+        try:
+            rows.append((size, promise(certificate.for_group(size))))
+        except ValueError:  # delta would be 1
+            rows.append((size, "nothing"))
+    return rows
+
+
+def _tradeoff_plot(certificate: Certificate, accuracy: float) -> str:
+    guarantee = certificate.guarantee
+    joins = certificate.neighbors == "add_or_remove_one"
+    claim = "in the data" if joins else "the second version"
+    # Denser at both ends, where the curves bend.
+    x = np.sin(np.linspace(0, math.pi / 2, 121)) ** 2
+    if not isinstance(guarantee, GaussianDP):  # the corner of the two straight lines
+        corner = 1 / (1 + math.exp(min(guarantee.epsilon_bound, 500)))
+        x = np.sort(np.append(x, corner * (1 - guarantee.delta(math.inf))))
+    claimed = np.asarray(guarantee.tradeoff(x))
+    return line_chart(
+        "What an attacker can achieve",
+        "Horizontal: how often the attacker raises a false alarm. Vertical: how often the attacker misses. Every "
+        f"attack lies on or above the solid curve; without any release it lies on the dashed diagonal. At even odds "
+        f"the attacker is right at most {accuracy:.1%} of the time.",
+        [
+            Curve("no attack on this release lies below", x.tolist(), claimed.tolist()),
+            Curve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True),
+        ],
+        Axis(f"false alarms: says “{claim}” wrongly", 0, 1, form="{:.0%}".format),
+        Axis(f"misses: does not say “{claim}” where it is so", 0, 1, form="{:.0%}".format),
+    )
+
+
+def _accuracy_plot(ahead: Outlook) -> str:
+    x, y = [point[0] for point in ahead.points], [max(point[1], 1e-6) for point in ahead.points]
+    low, high = min(*y, max(ahead.without_privacy, 1e-6)) / 1.5, max(y) * 1.5
+    return line_chart(
+        f"Accuracy against {ahead.budget}",
+        f"Predicted {ahead.quantity}, for {ahead.budget} from {x[0]:g} to {x[-1]:g}: it falls from {y[0]:.2g} to "
+        f"{y[-1]:.2g} as the budget grows. Without privacy it is {ahead.without_privacy:.2g}.",
+        [
+            Curve("private", x, y, marks=True),
+            Curve("this model's budget", [ahead.own, ahead.own], [low, high], dashed=True),
+            Curve("without privacy", [x[0], x[-1]], [ahead.without_privacy] * 2, dashed=True),
+        ],
+        Axis(ahead.budget, x[0], x[-1], logarithmic=True),
+        Axis("predicted excess loss", low, high, logarithmic=True, form=_risk(ahead)),
+    )
+
+
+def _risk(ahead: Outlook) -> Callable[[float], str]:
+    """Return how an excess risk is written."""
+    return (lambda value: f"{100 * value:.3g} %") if ahead.relative else "{:.3g}".format
+
+
+def _accuracy_rows(ahead: Outlook) -> list[tuple[str, str]]:
+    form = _risk(ahead)
+    rows = [
+        (f"{budget:g}" + (" (this model)" if budget == ahead.own else ""), form(risk))
+        for budget, risk in ahead.points
+    ]
+    return [*rows, ("without privacy", form(ahead.without_privacy))]
+
+
+def _effect_plot(model: Any, spread: Uncertainty | None) -> str | None:
+    """Return bars of what each column does to the prediction between its two bounds."""
+    bounds, coef = column_bounds(model), np.atleast_2d(model.coef_)
+    if bounds is None or len(coef) > 1 or coef.shape[1] > _MOST_BARS:
+        return None
+    width = bounds[1] - bounds[0]
+    with np.errstate(over="ignore"):  # a stranger's file; infinite effects are not drawn
+        values = coef[0] * width
+    exact = spread is not None and spread.exact
+    spreads = (spread.coef * width).tolist() if spread is not None and exact else None
+    names = feature_names(model)
+    if not np.isfinite(values).all():
+        return None
+    strongest = names[int(np.argmax(np.abs(values)))]
+    return effect_chart(
+        "Effect of each column",
+        "How far the model's value moves when a column goes from its lower to its upper public bound. The largest "
+        f"effect is that of {strongest}.",
+        names,
+        values.tolist(),
+        spreads,
+        "change of the model's value from the lower to the upper bound",
+    )
+
+
+def _coefficient_rows(model: Any, spread: Uncertainty | None) -> list[dict[str, Any]]:
+    coef = np.atleast_2d(model.coef_)
+    bounds = column_bounds(model)
+    rows: list[dict[str, Any]] = []
+    if hasattr(model, "intercept_"):
+        values = [f"{value:.6g}" for value in np.atleast_1d(model.intercept_)]
+        known = spread is not None and spread.intercept is not None
+        noise = f"{spread.intercept:.3g}" if spread is not None and known else ""
+        rows.append({"name": "(intercept)", "values": values, "noise": noise, "bounds": ""})
+    for number, name in enumerate(feature_names(model)):
+        rows.append(
+            {
+                "name": name,
+                "values": [f"{value:.6g}" for value in coef[:, number]],
+                "noise": None if spread is None else f"{spread.coef[number]:.3g}",
+                "bounds": ""
+                if bounds is None
+                else f"{bounds[0][number]:g} to {bounds[1][number]:g}",
+            }
+        )
+    return rows
+
+
+def _facts(certificate: Any) -> list[tuple[str, str]]:
+    words = {
+        "n_samples": "rows",
+        "n_features": "columns",
+        "row_norm": "bound on a row's influence",
+        "max_norm": "longest mapped row",
+        "alpha": "penalty alpha",
+        "fit_intercept": "intercept",
+    }
+    found = [
+        (label, getattr(certificate.bounds, name))
+        for name, label in words.items()
+        if hasattr(certificate.bounds, name)
+    ]
+    facts = [(label, _plain(value)) for label, value in found]
+    facts.append(("loss", repr(getattr(certificate.bounds, "loss", ""))))
+    facts.append(("solver's certified tolerance", _plain(certificate.solver_tolerance)))
+    return facts
+
+
+def _settings(certificate: Any) -> list[tuple[str, str]]:
+    skipped = {"feature_bounds", "label_set"}
+    return [
+        (name.replace("_", " "), _plain(value))
+        for name, value in sorted(certificate.parameters.items())
+        if name not in skipped and value is not None
+    ]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _released(model: Any) -> list[tuple[str, str]]:
+    released = getattr(model, "released_", None) or {}
+    return [
+        (str(name).replace("_", " "), _shortened(value)) for name, value in sorted(released.items())
+    ]
+
+
+def _shortened(value: Any) -> str:
+    """Return a released quantity in a few words: numbers as they are, large tables by their shape."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_shortened(part)}" for name, part in value.items())
+    if isinstance(value, (list, tuple, np.ndarray)):
+        if len(value) and isinstance(value[0], dict):
+            return " | ".join(_shortened(part) for part in value)
+        numbers = np.asarray(value)
+        if numbers.size > 12 or numbers.dtype.kind not in "fiu":
+            return " × ".join(str(length) for length in numbers.shape) + " values, in released_"
+        return ", ".join(f"{number:.4g}" for number in numbers.ravel())
+    return _plain(value)

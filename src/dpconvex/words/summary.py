@@ -1,0 +1,103 @@
+"""What people read of a fitted model: public facts, noise and coefficients, one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.terms import NoiseTerm
+
+__all__ = [
+    "Summary",
+    "cut",
+    "describe_noise",
+    "describe_sampler",
+    "shown",
+    "shown_names",
+    "summary_text",
+]
+
+WIDTH = 48  # of a name
+
+
+def shown(name: Any) -> str:
+    """Return a name on one line; signs that cannot be seen, like line breaks, are escaped."""
+    text = str(name)
+    return text if text.isprintable() and text[:1] not in ("'", '"') else repr(text)
+
+
+def cut(text: str, width: int, number: int) -> str:
+    """Return text of at most this width; what is cut is numbered, so that no two look alike."""
+    if len(text) <= width:
+        return text
+    end = f"... [{number}]"
+    return text[: width - len(end)] + end
+
+
+def shown_names(names: Iterable[Any], width: int) -> list[str]:
+    """Return the names of columns as they are shown, at most this wide and all different."""
+    return [cut(shown(name), width, number) for number, name in enumerate(names)]
+
+
+class Summary:
+    """Text that shows itself when printed or evaluated."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def describe_noise(name: str, term: NoiseTerm) -> str:
+    """Return one noise term in words."""
+    size = "std" if term.distribution == "gaussian" else "scale"
+    times = f", {term.releases} times" if term.releases > 1 else ""
+    return f"{name}: {term.distribution}, {size} {term.scale:.4g} per coordinate of the {term.added_to}{times}"
+
+
+def describe_sampler(certificate: Certificate) -> str:
+    """Return in words how noise was drawn, and what of floating point the guarantee covers."""
+    failure = certificate.failure_probability
+    if failure is None:
+        return f"{certificate.sampler}; floating point not covered"
+    return f"{certificate.sampler}; on public grids, to the last bit but for a probability of {failure:.0e}"
+
+
+def summary_text(model: Any) -> str:
+    """Return the summary of a fitted linear model."""
+    certificate = model.certificate_
+    names = shown_names(
+        getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)]), WIDTH
+    )
+    guarantee = certificate.guarantee
+    lines: list[tuple[str, str]] = [
+        ("guarantee", repr(guarantee)),
+        ("neighbours", certificate.neighbors.replace("_", " ")),
+        ("mechanism", certificate.mechanism),
+        ("because", certificate.theorem),
+        ("rows (public)", f"{certificate.bounds.n_samples:,}"),
+        ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
+        *model._summary_facts(),
+        *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
+        ("sampler", describe_sampler(certificate)),
+    ]
+    width = 78
+    text = [type(model).__name__.center(width).rstrip(), "=" * width]
+    text += [f"{label:<16} {value}" for label, value in lines]
+    intercepts = np.atleast_1d(model.intercept_)
+    for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
+        heading = "coefficient"
+        if len(intercepts) > 1:
+            heading = cut(shown(model._problem_name(problem)), WIDTH, problem)
+        text += ["-" * width, f"{heading:<{WIDTH}} {'value':>20}", "-" * width]
+        text.append(f"{'(intercept)':<{WIDTH}} {float(intercepts[problem]):>20.6g}")
+        pairs = zip(names, coefficients, strict=True)
+        text += [f"{name:<{WIDTH}} {value:>20.6g}" for name, value in pairs]
+    text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
+    if certificate.sampler.startswith("seeded"):
+        text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."
+    return "\n".join(text)

@@ -1,0 +1,134 @@
+"""What people read: certificates in words, tables of coefficients, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.words.summary import describe_noise, describe_sampler, shown, shown_names
+
+NARROWEST = 100
+MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
+_CHANGES = {
+    "replace_one": "is replaced",
+    "add_or_remove_one": "joins or leaves",
+    "replace_one_keeping_label": "is replaced by one with the same label",
+}
+
+
+def console() -> Console:
+    """Return the console for results; wide enough for a table when nobody watches."""
+    screen = Console(highlight=False)
+    return screen if screen.is_terminal else Console(highlight=False, width=NARROWEST)
+
+
+@contextlib.contextmanager
+def progress(message: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is under way, on stderr and only to people; public facts only.
+
+    Gives a function that changes the message.
+    """
+    with Console(stderr=True).status(escape(message)) as status:
+        yield lambda changed: status.update(escape(changed))
+
+
+def print_json(content: Any) -> None:
+    """Print a machine-readable result."""
+    typer.echo(json.dumps(content, indent=2, sort_keys=True, allow_nan=False))
+
+
+def guarantee_in_words(guarantee: Guarantee) -> str:
+    """Return the promise as people write it."""
+    if isinstance(guarantee, PureDP):
+        return f"epsilon = {guarantee.epsilon_bound:g} (pure differential privacy)"
+    if isinstance(guarantee, ApproxDP):
+        return f"epsilon = {guarantee.epsilon_bound:g}, delta = {guarantee.delta_bound:g}"
+    return f"mu = {guarantee.mu:g} (Gaussian differential privacy)"
+
+
+def meaning(guarantee: Guarantee, neighbors: str) -> str:
+    """Return what the promise means for one person, as a sentence."""
+    change = _CHANGES[neighbors]
+    if isinstance(guarantee, GaussianDP):
+        return (
+            f"Telling whether one record {change} is at least as hard as telling N(0, 1) from "
+            f"N({guarantee.mu:g}, 1) from one draw."
+        )
+    epsilon = guarantee.epsilon_bound
+    factor = f"{math.exp(epsilon):.4g}" if epsilon < 30 else f"exp({epsilon:g})"
+    text = f"When one record {change}, the probability of any outcome changes by a factor of at most {factor}"
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
+        text += f", plus at most {guarantee.delta_bound:g}"
+    return text + "."
+
+
+def certificate_table(certificate: Certificate) -> Table:
+    """Return the certificate as a table of words."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    bounds, guarantee = certificate.bounds, certificate.guarantee
+    rows: list[tuple[str, str]] = [
+        ("guarantee", guarantee_in_words(guarantee)),
+        ("meaning", meaning(guarantee, certificate.neighbors)),
+        ("neighbours", certificate.neighbors.replace("_", " ")),
+        ("mechanism", certificate.mechanism),
+        ("because", certificate.theorem),
+        ("public facts", _facts(bounds)),
+    ]
+    rows += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
+    rows.append(("sampler", describe_sampler(certificate)))
+    if "invalid_rows" in certificate.parameters:
+        rows.append(("invalid rows", certificate.parameters["invalid_rows"]))
+    for label, text in rows:
+        table.add_row(label, escape(str(text)))
+    return table
+
+
+def _facts(bounds: Any) -> str:
+    facts = f"{bounds.n_samples:,} rows"
+    if hasattr(bounds, "n_features"):
+        facts += f", {bounds.n_features} features"
+    if hasattr(bounds, "row_norm"):
+        facts += f", row norm {bounds.row_norm:.4g}"
+    return facts + f", penalty alpha {bounds.alpha:.4g}"
+
+
+def coefficient_table(model: Any) -> Table:
+    """Return intercept and coefficients in the user's units, of at most MOST_CLASSES classes."""
+    coef = np.atleast_2d(model.coef_)
+    intercept = np.atleast_1d(model.intercept_)
+    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(coef.shape[1])])
+    more = len(coef) - MOST_CLASSES
+    note = f"and {more:,} more classes: the model file has them" if more > 0 else None
+    coef, intercept = coef[:MOST_CLASSES], intercept[:MOST_CLASSES]
+    table = Table(caption=note)
+    table.add_column("coefficient")
+    heads = ["value"]
+    if len(coef) > 1:
+        heads = shown_names(model.classes_[:MOST_CLASSES], LONGEST_LABEL)
+    for head in heads:
+        table.add_column(escape(head), justify="right")
+    table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
+    for name, values in zip(names, coef.T, strict=True):
+        table.add_row(escape(shown(name)), *(f"{value:.6g}" for value in values))
+    return table
+
+
+def coefficients(model: Any) -> dict[str, Any]:
+    """Return intercept and coefficients as plain data."""
+    return {
+        "coef": np.asarray(model.coef_).tolist(),
+        "intercept": np.asarray(model.intercept_).tolist(),
+    }
