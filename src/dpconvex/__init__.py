@@ -15,8 +15,7 @@ from dpconvex.estimators import (
     load_model,
     save_model,
 )
-
-__version__ = "0.1.0"
+from dpconvex.version import __version__
 
 __all__ = [
     "DPAUCClassifier",

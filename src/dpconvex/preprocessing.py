@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import accumulate
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
 from dpconvex.inputs.tables import read_features
@@ -25,7 +26,6 @@ from dpconvex.privacy.certificates.preprocessing import (
     quantile_noise,
 )
 from dpconvex.privacy.exponential import SCORE_GRID, choose
-from dpconvex.privacy.guarantees import check_number
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
@@ -75,10 +75,7 @@ class _PaidTransformer(_Transformer):
         """
         owner = type(self).__name__
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(
-                    f"The '{name}' parameter of {owner}.certify must be a positive integer. Got {value!r} instead."
-                )
+            check_count(name, f"{owner}.certify", value)
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, owner)
         derive = quantile_noise if self._mechanism == "quantile-bounds" else moment_noise
         self._check(int(n_features))

@@ -24,6 +24,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.checks import check_number
 from dpconvex.estimators.linear import unchanged_on_failure
 from dpconvex.inputs.labels import declared_classes, label_set
 from dpconvex.inputs.settings import (
@@ -35,7 +36,7 @@ from dpconvex.inputs.settings import (
 from dpconvex.inputs.tables import is_partitioned, read_training
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
 from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, check_number
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, silent
 

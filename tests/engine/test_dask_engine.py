@@ -12,9 +12,9 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.clamped import ClampedTarget
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
-from dpconvex.solvers.clamped import ClampedTarget
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.3)
 LOSSES = [

@@ -11,6 +11,7 @@ import dpconvex
 SOURCE = Path(dpconvex.__file__).parent
 # Every room may use itself and the rooms of earlier lines.
 ORDER = (
+    ("checks", "version"),
     ("losses", "engine"),
     ("smoothing",),
     ("objectives", "privacy"),
@@ -22,7 +23,8 @@ ORDER = (
     ("preprocessing", "scores", "datasets"),
     ("selection", "audit"),
     ("experiments",),
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
@@ -74,7 +76,8 @@ def wrong_way(edges: dict[str, set[str]]) -> list[str]:
     for module, used in edges.items():
         for other in used:
             here, there = (f"{name}..".split(".")[1] for name in (module, other))
-            if here and here != there and not (there and LEVEL[there] < LEVEL[here]):
+            # The package itself stands for its estimators.
+            if here and here != there and not LEVEL[there or "estimators"] < LEVEL[here]:
                 found.append(f"{module} imports {other}")
     return sorted(found)
 
@@ -98,11 +101,17 @@ def test_no_cycle_even_inside_functions():
 
 
 def test_every_room_is_in_the_order_and_in_the_contributors_guide():
-    rooms = {name_of(path, SOURCE).split(".")[1] for path in SOURCE.rglob("*.py") if path.parent != SOURCE}
+    rooms = {
+        name_of(path, SOURCE).split(".")[1]
+        for path in SOURCE.rglob("*.py")
+        if path.parent != SOURCE
+    }
     assert rooms <= set(LEVEL)
     guide = SOURCE.parents[1] / "CONTRIBUTING.md"
     text = guide.read_text()
-    assert [room for room in itertools.chain(*ORDER) if room in rooms and f"`{room}/`" not in text] == []
+    assert [
+        room for room in itertools.chain(*ORDER) if room in rooms and f"`{room}/`" not in text
+    ] == []
 
 
 def test_what_these_tests_would_catch(tmp_path):

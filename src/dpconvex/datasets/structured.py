@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from dpconvex.datasets.synthetic import Seed, Synthetic, check_count
+from dpconvex.checks import check_count
+from dpconvex.datasets.synthetic import Seed, Synthetic
 
 Array = NDArray[np.float64]
 
@@ -203,5 +204,5 @@ def _check_dim(d: int, owner: str) -> int:
 def _draw(
     n: int, rng: Seed, population: MedianPopulation | PiecewiseLinearPopulation, owner: str
 ) -> Synthetic:
-    A, Y = population.sample(check_count(n, owner), np.random.default_rng(rng))
+    A, Y = population.sample(check_count("n", owner, n), np.random.default_rng(rng))
     return Synthetic(A, Y, population, tuple(f"theta{k}" for k in range(1, population.dim + 1)))

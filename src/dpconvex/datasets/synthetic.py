@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import gamma, ndtr, ndtri, stdtr, stdtrit
+
+from dpconvex.checks import check_count
 
 Array = NDArray[np.float64]
 Seed = int | np.random.Generator | None
@@ -210,14 +212,12 @@ def make_quantile_regression(
             "The 'error' parameter of make_quantile_regression must be 'exogenous' or "
             f"'endogenous'. Got {error!r} instead."
         )
-    if not isinstance(d, (int, np.integer)) or not 3 <= d <= 1000:
-        raise ValueError(
-            "The 'd' parameter of make_quantile_regression must be an integer from 3 to 1000. "
-            f"Got {d!r} instead."
-        )
+    check_count("d", "make_quantile_regression", d, 3, 1000)
     check_quantile(quantile, "make_quantile_regression")
     population = QuantilePopulation(int(d), error, float(quantile))
-    X, y = population.sample(check_count(n, "make_quantile_regression"), np.random.default_rng(rng))
+    X, y = population.sample(
+        check_count("n", "make_quantile_regression", n), np.random.default_rng(rng)
+    )
     return Synthetic(X, y, population, tuple(f"x{k}" for k in range(1, d)))
 
 
@@ -338,24 +338,11 @@ def make_newsvendor(
             f"The 'error' parameter of make_newsvendor must be one of {NEWSVENDOR_ERRORS}. "
             f"Got {error!r} instead."
         )
-    if not isinstance(p, (int, np.integer)) or p < 2:
-        raise ValueError(
-            "The 'p' parameter of make_newsvendor must be an integer of at least 2. "
-            f"Got {p!r} instead."
-        )
+    check_count("p", "make_newsvendor", p, 2)
     check_quantile(quantile, "make_newsvendor")
     population = NewsvendorPopulation(int(p), error, float(quantile))
-    X, y = population.sample(check_count(n, "make_newsvendor"), np.random.default_rng(rng))
+    X, y = population.sample(check_count("n", "make_newsvendor", n), np.random.default_rng(rng))
     return Synthetic(X, y, population, tuple(f"z{k}" for k in range(1, p)))
-
-
-def check_count(n: Any, owner: str) -> int:
-    """Return a positive number of records, or raise."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ValueError(
-            f"The 'n' parameter of {owner} must be a positive integer. Got {n!r} instead."
-        )
-    return int(n)
 
 
 def check_quantile(quantile: float, owner: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.privacy.guarantees import check_number
+from dpconvex.checks import check_count, check_number
 
 __all__ = [
     "OutputPreset",
@@ -78,11 +78,7 @@ class OutputProblem:
         allowed = "a finite number of at least 0"
         check_number("strong_convexity", owner, self.strong_convexity, allowed, 0, math.inf)
         for name in ("n_samples", "dimension"):
-            if isinstance(getattr(self, name), bool) or getattr(self, name) < 1:
-                raise ValueError(
-                    f"The '{name}' parameter of {owner} must be an integer of at least 1. "
-                    f"Got {getattr(self, name)!r} instead."
-                )
+            check_count(name, owner, getattr(self, name))
         if not self.smoothness >= self.strong_convexity or not self.smoothness > 0:
             raise ValueError(
                 f"The 'smoothness' parameter of {owner} must be positive and at least strong_convexity, inf if "

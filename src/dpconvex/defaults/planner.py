@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.classification_risk import _EARLY_STOP, _SPREADS, penalty_for
 from dpconvex.defaults.logistic_forecast import logistic_excess
 from dpconvex.defaults.output_risk import output_prescription, predicted_output_excess
@@ -38,7 +39,7 @@ from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.certificate import calibrate
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
 
 __all__ = ["Forecast", "RiskPlan", "plan"]
@@ -190,10 +191,7 @@ def plan(
             f"The 'task' parameter of {owner} must be one of {list(TASKS)}. Got {task!r} instead."
         )
     for name, count in (("n_samples", n_samples), ("n_features", n_features)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(
-                f"The '{name}' parameter of {owner} must be a positive integer. Got {count!r} instead."
-            )
+        check_count(name, owner, count)
     check_neighbors(neighbors, owner)
     check_number("quantile", owner, quantile, "a number in (0, 1)", 0, 1, low_open=True)
     for name, value in (

@@ -8,6 +8,7 @@ from dpconvex.estimators.robust import DPRobustClassifier
 from dpconvex.estimators.structured import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.tilted import DPTiltedClassifier, DPTiltedRegressor
 from dpconvex.models.file import ModelFileError, load_model, save_model
+from dpconvex.models.parsing import register
 
 __all__ = [
     "DPAUCClassifier",
@@ -24,3 +25,16 @@ __all__ = [
     "load_model",
     "save_model",
 ]
+
+register(
+    DPAUCClassifier,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPMedian,
+    DPNewsvendor,
+    DPPiecewiseLinear,
+    DPQuantileRegressor,
+    DPRobustClassifier,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+)

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.checks import check_count
 from dpconvex.defaults.cost_warning import warn_of_cost
 from dpconvex.engine import RowMap
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
@@ -102,10 +103,7 @@ class PrivateLinearModel(BaseEstimator):
         """Check the settings that every estimator has; raises before data are read or budget is spent."""
         owner = type(self).__name__
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(
-                    f"The '{name}' parameter of {owner}.certify must be a positive integer. Got {value!r} instead."
-                )
+            check_count(name, f"{owner}.certify", value)
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise TypeError(
                 f"The 'fit_intercept' parameter of {owner} must be True or False. Got {self.fit_intercept!r} instead."

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.checks import check_count
 from dpconvex.defaults.structured_risk import descent_choice, structured_objective_choice
 from dpconvex.engine.dask.partitions import loosen
 from dpconvex.estimators.linear import finite_predictions, unwarned
@@ -26,7 +27,7 @@ from dpconvex.inputs.settings import (
     resolve_kernel,
     resolve_samples,
 )
-from dpconvex.losses.structured import VectorLoss, positive_count
+from dpconvex.losses.structured import VectorLoss
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -67,10 +68,7 @@ class StructuredModel(BaseEstimator):
         """Check the settings that both estimators have; raises before data are read or budget is spent."""
         owner = type(self).__name__
         for name, value in (("n_samples", n_samples), ("n_features", n_features)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(
-                    f"The '{name}' parameter of {owner}.certify must be a positive integer. Got {value!r} instead."
-                )
+            check_count(name, f"{owner}.certify", value)
         norm = optional_positive("operator_norm", self.operator_norm, owner)
         if norm is None:
             raise ValueError(
@@ -110,7 +108,7 @@ class StructuredModel(BaseEstimator):
         bounds = StructuredBounds(
             n_samples=facts.n_samples,
             n_features=int(n_features),
-            loss=self._loss(positive_count(n_outputs, "n_outputs", f"{owner}.certify")),
+            loss=self._loss(check_count("n_outputs", f"{owner}.certify", n_outputs)),
             operator_norm=facts.parameters["operator_norm"],
             neighbors=self.neighbors,
         )

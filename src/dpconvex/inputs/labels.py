@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
+from dpconvex.checks import check_count
 from dpconvex.engine.dask.partitions import MOST_LABELS
 
 __all__ = [
@@ -180,12 +181,7 @@ def expected_classes(model: Any, n_classes: Any) -> int:
     declared = declared_classes(model.classes, owner)
     if n_classes is None:
         return 2 if declared is None else len(declared)
-    whole = isinstance(n_classes, (int, np.integer)) and not isinstance(n_classes, bool)
-    if not whole or n_classes < 2:
-        raise ValueError(
-            f"The 'n_classes' parameter of {owner}.certify must be an integer of at least 2. "
-            f"Got {n_classes!r} instead."
-        )
+    check_count("n_classes", f"{owner}.certify", n_classes, 2)
     if declared is not None and n_classes != len(declared):
         raise ValueError(
             f"The 'n_classes' parameter of {owner}.certify must be the number of its 'classes', {len(declared)}. "

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.checks import check_number
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.smoothing import KERNELS, Kernel
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from numbers import Real
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -39,22 +37,6 @@ class Loss(Protocol):
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Second derivative in ``z``."""
-
-
-def positive_number(value: object, name: str, owner: str, remedy: str) -> float:
-    """Return ``value`` as a float if it is finite and positive, otherwise raise with a remedy."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(
-            f"The '{name}' parameter of {owner} must be a positive number. "
-            f"Got {type(value).__name__} instead. {remedy}"
-        )
-    number = float(value)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be positive and finite. "
-            f"Got {value!r} instead. {remedy}"
-        )
-    return number
 
 
 class PointwiseLoss(ABC):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpconvex.losses.interface import positive_number
+from dpconvex.checks import check_positive
 
 Array = NDArray[np.float64]
 
@@ -207,7 +207,7 @@ class PairHinge(_PieceLoss):
 
     def __post_init__(self) -> None:
         if self.width != 0 or isinstance(self.width, bool):
-            positive_number(self.width, "width", "PairHinge", "Use 0 for the hinge itself.")
+            check_positive("width", "PairHinge", self.width, "Use 0 for the hinge itself.")
 
     @property
     def pieces(self) -> Pieces:

@@ -18,7 +18,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
-from dpconvex.losses.interface import Kind, Loss, PointwiseLoss, positive_number
+from dpconvex.checks import check_positive
+from dpconvex.losses.interface import Kind, Loss, PointwiseLoss
 from dpconvex.losses.kinks import Array, Kinks
 
 __all__ = [
@@ -89,7 +90,7 @@ class Pinball(_KinkedPart):
 
     def __post_init__(self) -> None:
         remedy = "For a one-sided loss use ReLU()."
-        quantile = positive_number(self.quantile, "quantile", "Pinball", remedy)
+        quantile = check_positive("quantile", "Pinball", self.quantile, remedy)
         if quantile >= 1:
             raise ValueError(
                 "The 'quantile' parameter of Pinball must be strictly between 0 and 1. "
@@ -136,7 +137,7 @@ class SoftThreshold(_KinkedPart):
     width: float
 
     def __post_init__(self) -> None:
-        width = positive_number(self.width, "width", "SoftThreshold", "For width 0 use Absolute().")
+        width = check_positive("width", "SoftThreshold", self.width, "For width 0 use Absolute().")
         object.__setattr__(self, "width", width)
 
     @cached_property
@@ -284,7 +285,7 @@ class Huber(PointwiseLoss):
     smoothness: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        width = positive_number(self.width, "width", "Huber", "For no outer line use Squared().")
+        width = check_positive("width", "Huber", self.width, "For no outer line use Squared().")
         object.__setattr__(self, "width", width)
 
     @property
@@ -353,7 +354,7 @@ class Scaled(PointwiseLoss):
                 "The 'loss' parameter of Scaled must be a loss such as Pinball(0.5). "
                 f"Got {type(self.loss).__name__} instead. Derive your own from PointwiseLoss."
             )
-        factor = positive_number(self.factor, "factor", "Scaled", "A negative loss is not convex.")
+        factor = check_positive("factor", "Scaled", self.factor, "A negative loss is not convex.")
         object.__setattr__(self, "factor", factor)
 
     @property

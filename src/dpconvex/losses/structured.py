@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.checks import check_count
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.kinks import Kinks
 from dpconvex.losses.pieces import Pieces, arrange, upper_envelope
@@ -81,16 +82,6 @@ class VectorLoss(ABC):
         return self.gradient(u, level), self.hessian(u, level)
 
 
-def positive_count(value: Any, name: str, owner: str) -> int:
-    """Return ``value`` if it is an integer of at least 1, or raise."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < 1:
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be a positive integer. Got {value!r} instead."
-        )
-    return int(value)
-
-
 @dataclass(frozen=True)
 class L1Norm(VectorLoss):
     """``g(u) = ||u||_1``: medians of several outputs at once.
@@ -109,7 +100,7 @@ class L1Norm(VectorLoss):
     size: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", positive_count(self.size, "size", "L1Norm"))
+        object.__setattr__(self, "size", check_count("size", "L1Norm", self.size))
 
     @property
     def outputs(self) -> int:
@@ -150,7 +141,7 @@ class L1WithLink(VectorLoss):
     pointwise: PointwiseLoss
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", positive_count(self.size, "size", "L1WithLink"))
+        object.__setattr__(self, "size", check_count("size", "L1WithLink", self.size))
         check_link(self.pointwise)
 
     @property
@@ -329,7 +320,7 @@ class Bowl(VectorLoss):
     size: int
 
     def __post_init__(self) -> None:
-        size = positive_count(self.size, "size", "Bowl")
+        size = check_count("size", "Bowl", self.size)
         if size > 5:
             raise ValueError(
                 f"The 'size' parameter of Bowl must be at most 5. Got {size} instead. "

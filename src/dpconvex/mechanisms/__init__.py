@@ -1,8 +1,9 @@
 """Mechanisms: noise before, during or after solving."""
 
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
-from dpconvex.mechanisms.mechanism import Mechanism, resolve_mechanism
+from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.moments import Moments
+from dpconvex.mechanisms.names import resolve_mechanism
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
 from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation

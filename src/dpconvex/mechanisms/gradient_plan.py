@@ -18,12 +18,12 @@ from typing import Any
 
 from scipy.special import ndtri
 
+from dpconvex.checks import check_number
 from dpconvex.mechanisms.geometry import LENGTH_STEPS, OCTAVES
 from dpconvex.mechanisms.symmetric import entries
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.guarantees import check_number
 
 TARGET_BINS, MARGIN_BINS = 64, 16
 # Noisy counts: for the middle of the target, for a scale, for the shift to a level, for the range of margins.

@@ -89,30 +89,3 @@ def _agree(stated: Any, found: Any) -> bool:
     if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
         return math.isclose(stated, found, rel_tol=1e-12)
     return stated is found or bool(describe(stated) == describe(found))
-
-
-def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
-    """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
-    from dpconvex.mechanisms.gradient import NoisyGradientDescent
-    from dpconvex.mechanisms.objective import ObjectivePerturbation
-    from dpconvex.mechanisms.output import OutputPerturbation
-    from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
-    from dpconvex.mechanisms.stochastic import NoisySGD
-
-    names: dict[str, Any] = {
-        "objective": ObjectivePerturbation,
-        "output": OutputPerturbation,
-        "gradient": NoisyGradientDescent,
-        "sgd": NoisySGD,
-        "phased-erm": PhasedERM,
-        "phased-sgd": PhasedSGD,
-    }
-    if isinstance(mechanism, str) and mechanism in names:
-        return names[mechanism]()
-    offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
-    if offers and not isinstance(mechanism, type):
-        return mechanism
-    raise ValueError(
-        f"The 'mechanism' parameter of {owner} must be one of {['auto', *names]} or a mechanism object. "
-        f"Got {mechanism!r} instead."
-    )

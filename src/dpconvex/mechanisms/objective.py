@@ -225,8 +225,8 @@ class ObjectivePerturbation:
         record: dict[str, Any] | None = None,
     ) -> NDArray[np.float64]:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
+        from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.solvers import certified_point
-        from dpconvex.solvers.clamped import with_clamped_targets
 
         check_objective(objective, certificate)
         noise = NoiseSource.of(rng)

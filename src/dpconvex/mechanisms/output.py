@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_number
 from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.privacy.bounds.linear import Bounds
 from dpconvex.privacy.calibration import released_scale
@@ -26,7 +27,7 @@ from dpconvex.privacy.certificates.certificate import (
     proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, check_number, together
+from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, together
 from dpconvex.privacy.noise import NoiseSource
 
 GAP = "solver_gap"
@@ -247,8 +248,8 @@ class OutputPerturbation:
 
     def minimise(self, objective: Any, certificate: Certificate) -> NDArray[np.float64]:
         """Return the exact certified point that noise is added to: private."""
+        from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.solvers import certified_point
-        from dpconvex.solvers.clamped import with_clamped_targets
         from dpconvex.solvers.gap import envelope_of
 
         tolerance, bounds = certificate.solver_tolerance, certificate.bounds

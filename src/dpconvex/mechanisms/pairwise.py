@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_number
 from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.mechanisms.moments import PairRows, row_lengths, shortened
 from dpconvex.mechanisms.objective import RELEASE_SHARE, check_smooth, inexactness, release_term
@@ -34,7 +35,7 @@ from dpconvex.privacy.certificates.certificate import (
     proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 
 __all__ = ["LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]

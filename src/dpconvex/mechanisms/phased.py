@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_number
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -30,13 +31,7 @@ from dpconvex.privacy.certificates.certificate import (
     proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
-from dpconvex.privacy.guarantees import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    check_number,
-    per_problem,
-)
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, per_problem
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
@@ -360,9 +355,9 @@ class PhasedERM(_Phased):
         start: Array,
     ) -> Array:
         from dpconvex.objectives import EmpiricalObjective
+        from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.smoothing import moreau
         from dpconvex.solvers import default_solver
-        from dpconvex.solvers.clamped import with_clamped_targets
 
         local = _local_bounds(certificate.bounds, phase)
         loss = objective.loss

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_count, check_number
 from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
@@ -28,13 +29,7 @@ from dpconvex.privacy.certificates.certificate import (
     proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.guarantees import (
-    ApproxDP,
-    Guarantee,
-    check_number,
-    per_problem,
-    together,
-)
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee, per_problem, together
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
 
@@ -58,16 +53,6 @@ def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
         f"NoisySGD offers ApproxDP with epsilon and delta above 0. Got {guarantee!r} instead. For Gaussian DP use "
         "'gradient', 'output' or 'phased-sgd'; for pure epsilon use 'objective' or 'output'."
     )
-
-
-def _check_count(name: str, value: Any, most: float = math.inf) -> int:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not 1 <= value <= most:
-        limit = f" of at most {most:g}" if math.isfinite(most) else ""
-        raise ValueError(
-            f"The '{name}' parameter of NoisySGD must be a positive integer{limit}. Got {value!r} instead."
-        )
-    return int(value)
 
 
 def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Mapping[str, Any]) -> float:
@@ -113,8 +98,8 @@ def calibrate_sgd(
         )
     guarantee = per_problem(guarantee, parameters.get("problems", 1))
     settings = parameters["sgd"]
-    steps = _check_count("steps", settings["steps"])
-    _check_count("batch_size", settings["batch_size"], bounds.n_samples)
+    steps = check_count("steps", "NoisySGD", settings["steps"])
+    check_count("batch_size", "NoisySGD", settings["batch_size"], most=bounds.n_samples)
     check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     std = _noise_std(bounds, _check_guarantee(guarantee), settings)
     _check_finite(bounds, settings, std)
@@ -130,10 +115,10 @@ def prove_sgd(certificate: Certificate) -> Proof:
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, several=True)
     certificate.check_terms("gradients")
-    steps = _check_count("steps", settings["steps"])
+    steps = check_count("steps", "NoisySGD", settings["steps"])
     moved = bounds.gradient_sum_sensitivity()
     term = certificate.term("gradients", moved, bounds.dimension, "sum", steps)
-    size = _check_count("batch_size", settings["batch_size"], bounds.n_samples)
+    size = check_count("batch_size", "NoisySGD", settings["batch_size"], most=bounds.n_samples)
     sampling = check_sampling(settings["sampling"], bounds.neighbors, _OWNER)
     if term.distribution != "gaussian":
         raise CertificateError("The certificate's noise is not Gaussian.")
@@ -203,7 +188,7 @@ class NoisySGD:
         """Return the public parameters of a run, all chosen."""
         budget = _check_guarantee(guarantee)
         epsilon, delta = budget.epsilon_bound, budget.delta_bound
-        size = _check_count("batch_size", self.batch_size, bounds.n_samples)
+        size = check_count("batch_size", "NoisySGD", self.batch_size, most=bounds.n_samples)
         if self.noise not in _NOISE:
             raise ValueError(
                 f"The 'noise' parameter of NoisySGD must be one of {list(_NOISE)}. Got {self.noise!r} instead."
@@ -213,7 +198,7 @@ class NoisySGD:
             wanted = max(min(wanted, (bounds.n_samples / size) ** 2), 20 * bounds.n_samples / size)
             steps = math.ceil(max(200.0, min(wanted, _MOST_WORK / (bounds.dimension * (size + 1)))))
         else:
-            steps = _check_count("steps", self.steps)
+            steps = check_count("steps", "NoisySGD", self.steps)
         chosen: dict[str, Any] = {
             "steps": steps,
             "batch_size": size,

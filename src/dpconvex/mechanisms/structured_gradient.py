@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_count, check_number
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import check_objective
@@ -30,7 +31,7 @@ from dpconvex.privacy.certificates.certificate import (
     proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
-from dpconvex.privacy.guarantees import Guarantee, check_number
+from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.summation import most_rows, summation_error
 
@@ -44,14 +45,8 @@ AVERAGED = 0.5
 
 def _checked(settings: Mapping[str, Any]) -> tuple[int, float]:
     steps, step_size = settings["steps"], settings["step_size"]
-    whole = isinstance(steps, (int, np.integer)) and not isinstance(steps, bool)
-    if not whole or steps < 1:
-        raise ValueError(
-            "The 'steps' parameter of StructuredGradientDescent must be a positive integer. "
-            f"Got {steps!r} instead."
-        )
     owner, allowed = "StructuredGradientDescent", "a finite number above 0"
-    return int(steps), check_number(
+    return check_count("steps", owner, steps), check_number(
         "step_size", owner, step_size, allowed, 0, math.inf, low_open=True
     )
 

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from dpconvex.models.parsing import (
+    ESTIMATORS,
     FORMAT,
     NOT_SAVED,
     Columns,
     ModelFile,
     ModelFileError,
     columns_to_dict,
-    known_estimators,
-    package_version,
     parse_certificate,
     parse_model,
 )
 from dpconvex.privacy.description import describe
+from dpconvex.version import __version__
 
 __all__ = [
     "Columns",
@@ -76,9 +76,9 @@ def save_model(
     True
     """
     name = type(estimator).__name__
-    if known_estimators().get(name) is not type(estimator):
+    if ESTIMATORS.get(name) is not type(estimator):
         raise ModelFileError(
-            f"The 'estimator' parameter of save_model must be one of {sorted(known_estimators())}. "
+            f"The 'estimator' parameter of save_model must be one of {sorted(ESTIMATORS)}. "
             f"Got {name} instead."
         )
     if not hasattr(estimator, "certificate_"):
@@ -130,7 +130,7 @@ def _content(
     classes = getattr(estimator, "classes_", None)
     return {
         "format": FORMAT,
-        "version": package_version(),
+        "version": __version__,
         "estimator": type(estimator).__name__,
         "parameters": parameters,
         "omitted": omitted,

@@ -56,6 +56,15 @@ class ModelFileError(ValueError):
     """A model cannot be saved, or a file is not a consistent model."""
 
 
+#: The classes that a file may name; estimators register themselves.
+ESTIMATORS: dict[str, Any] = {}
+
+
+def register(*kinds: type) -> None:
+    """Let files name these estimators."""
+    ESTIMATORS.update({kind.__name__: kind for kind in kinds})
+
+
 @dataclass(frozen=True)
 class ModelFile:
     """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
@@ -107,10 +116,8 @@ def _check_fields(data: Mapping[str, Any]) -> None:
     for name, kind in _FIELDS.items():
         if not isinstance(data[name], kind) or isinstance(data[name], bool):
             raise ModelFileError(f"The model file's '{name}' has the wrong type.")
-    if data["estimator"] not in known_estimators():
-        raise ModelFileError(
-            f"The model file's 'estimator' must be one of {sorted(known_estimators())}."
-        )
+    if data["estimator"] not in ESTIMATORS:
+        raise ModelFileError(f"The model file's 'estimator' must be one of {sorted(ESTIMATORS)}.")
     if data["n_features"] < 1:
         raise ModelFileError("The model file's 'n_features' must be positive.")
     names = data["feature_names"]
@@ -128,7 +135,7 @@ def _check_names(name: str, values: Any) -> None:
 
 def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
     """Return an unfitted estimator with the file's parameters."""
-    kind = known_estimators()[data["estimator"]]
+    kind = ESTIMATORS[data["estimator"]]
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     parameters, omitted = data["parameters"], data["omitted"]
     _check_names("omitted", omitted)
@@ -323,21 +330,3 @@ def _columns_from_dict(data: Mapping[str, Any]) -> Columns | None:
     if columns.names != data["feature_names"]:
         raise ModelFileError("The model file's 'columns' do not lead to its 'feature_names'.")
     return columns
-
-
-def known_estimators() -> dict[str, Any]:
-    """Return the classes that a file may name."""
-    import dpconvex.estimators as estimators
-
-    names = {name: getattr(estimators, name) for name in estimators.__all__}
-    return {
-        name: kind
-        for name, kind in names.items()
-        if isinstance(kind, type) and hasattr(kind, "certify") and hasattr(kind, "get_params")
-    }
-
-
-def package_version() -> str:
-    import dpconvex
-
-    return dpconvex.__version__

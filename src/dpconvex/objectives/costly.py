@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, rows_facts
+from dpconvex.objectives.saddle import SaddleProblem
 
 __all__ = ["CostlyAdversaryObjective"]
 
@@ -168,14 +169,12 @@ class CostlyAdversaryObjective:
         sums = (self.rows.additions + self.dim + 20) * bound
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
 
-    def saddle(self) -> Any:
+    def saddle(self) -> SaddleProblem:
         r"""Return the saddle problem ``min_theta max_v`` itself, for :class:`dpconvex.solvers.MinimaxProximalPoint`.
 
         The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
         Hessian have the same scale. Rows are kept in memory.
         """
-        from dpconvex.solvers.minimax import SaddleProblem
-
         block, y, w = self.rows.mapped()
         scale = np.sqrt(np.where(w > 0, w, 1.0) / self.divisor)[:, None]
         count, width = len(y), self.dim - self._lead

@@ -184,6 +184,12 @@ class EmpiricalObjective:
         other.linear = self.linear + self._vector(linear)
         return other
 
+    def with_loss(self, loss: Any) -> EmpiricalObjective:
+        """Return the objective with another loss."""
+        return EmpiricalObjective(
+            self.rows, loss, self.alpha, divisor=self.divisor, linear=self.linear
+        )
+
     def subsample(self, rows: int) -> EmpiricalObjective:
         """Return the same objective on about `rows` rows, rescaled to approximate F."""
         other = copy.copy(self)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-from dpconvex.privacy.guarantees import check_number
+from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.profiles import (
     gaussian_delta,
     glm_add_remove_delta,
@@ -157,10 +157,7 @@ def _check_objective(
         "curvature_ratio", owner, curvature_ratio,
         "a finite number of at least 0 (a smooth loss and alpha > 0)", 0, math.inf,
     )  # fmt: skip
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise ValueError(
-            f"The 'rank' parameter of {owner} must be an integer of at least 1. Got {rank!r} instead."
-        )
+    check_count("rank", owner, rank)
     return epsilon - rank * math.log1p(curvature_ratio)
 
 

@@ -20,31 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.profiles import gaussian_delta
-
-
-def check_number(
-    name: str,
-    owner: str,
-    value: object,
-    allowed: str,
-    low: float,
-    high: float,
-    low_open: bool = False,
-) -> float:
-    """Return ``value`` as a float if it lies in ``[low, high)`` (``(low, high)`` with
-    ``low_open``), or raise.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(
-            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
-        )
-    number = float(value)
-    if not (low <= number < high) or (low_open and number == low):
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
-        )
-    return number
 
 
 class _Guarantee:
@@ -73,8 +51,6 @@ class _Guarantee:
         >>> round(ApproxDP(1.0, 1e-6).as_gaussian().mu, 6)
         0.236704
         """
-        from dpconvex.privacy.calibration import gaussian_mu
-
         if isinstance(self, GaussianDP) and self.mu > 0:
             return self
         if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
@@ -289,10 +265,7 @@ def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
     >>> three.epsilon_bound, round(1e6 * three.delta_bound, 6)
     (3.0, 11.107338)
     """
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise ValueError(
-            f"The 'size' parameter of for_group must be an integer of at least 1. Got {size!r} instead."
-        )
+    check_count("size", "for_group", size)
     if isinstance(claim, GaussianDP):
         return GaussianDP(size * claim.mu)
     epsilon = claim.epsilon_bound

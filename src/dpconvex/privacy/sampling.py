@@ -54,8 +54,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from dpconvex.checks import check_number
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.guarantees import check_number
 
 __all__ = [
     "SAMPLING",

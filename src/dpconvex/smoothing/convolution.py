@@ -8,7 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.losses.interface import Kind, PointwiseLoss, positive_number
+from dpconvex.checks import check_positive
+from dpconvex.losses.interface import Kind, PointwiseLoss
 from dpconvex.losses.kinks import Array, Kinks
 from dpconvex.smoothing.kernels import Kernel
 
@@ -48,7 +49,7 @@ class ConvolvedLoss(PointwiseLoss):
                 f"Got {kernel!r} instead. Use {type(kernel).__name__}(dim=1)."
             )
         remedy = "For no smoothing use the loss itself with a mechanism that accepts kinks."
-        number = positive_number(bandwidth, "bandwidth", "convolve", remedy)
+        number = check_positive("bandwidth", "convolve", bandwidth, remedy)
         object.__setattr__(self, "bandwidth", number)
         if not math.isfinite(2.0 * sum(self._shape.weights) * kernel.peak / number):
             raise ValueError(

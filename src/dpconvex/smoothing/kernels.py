@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, gammaln, ndtr
 
+from dpconvex.checks import check_count
 from dpconvex.losses.kinks import Array
 
 # exp(-t**2 / 2) is zero in float64 beyond this, and squaring a capped t cannot overflow.
@@ -100,18 +101,7 @@ class _ProductOrRadialKernel(Kernel):
     """A kernel that also exists in ``dim`` dimensions; there only its density is offered."""
 
     def _check_dim(self) -> None:
-        dim = self.dim
-        if isinstance(dim, bool) or not isinstance(dim, int | np.integer):
-            raise TypeError(
-                f"The 'dim' parameter of {type(self).__name__} must be a positive integer. "
-                f"Got {type(dim).__name__} instead. Use 1 for pointwise losses."
-            )
-        if dim < 1:
-            raise ValueError(
-                f"The 'dim' parameter of {type(self).__name__} must be a positive integer. "
-                f"Got {dim} instead. Use 1 for pointwise losses."
-            )
-        object.__setattr__(self, "dim", int(dim))
+        object.__setattr__(self, "dim", check_count("dim", type(self).__name__, self.dim))
 
     @abstractmethod
     def _log_density(self, v: Array) -> Array:

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dpconvex.losses.interface import Kind, PointwiseLoss, positive_number
+from dpconvex.checks import check_positive
+from dpconvex.losses.interface import Kind, PointwiseLoss
 from dpconvex.losses.kinks import Array, Kinks
 from dpconvex.losses.pointwise import Huber, Scaled, Squared
 
@@ -32,7 +33,7 @@ class MoreauLoss(PointwiseLoss):
         # Checked here and not in moreau: a loss read back from a file passes through here too.
         remedy = "A larger value is closer to the loss and less smooth."
         object.__setattr__(
-            self, "modulus", positive_number(self.modulus, "smoothness", "moreau", remedy)
+            self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy)
         )
         if not isinstance(self.loss, PointwiseLoss):
             raise TypeError(
@@ -137,8 +138,8 @@ def moreau(loss: PointwiseLoss, smoothness: float) -> MoreauLoss | Scaled:
     (0.0625, 2.75)
     """
     if isinstance(loss, Squared | Huber):
-        modulus = positive_number(
-            smoothness, "smoothness", "moreau", "A larger value is closer to the loss."
+        modulus = check_positive(
+            "smoothness", "moreau", smoothness, "A larger value is closer to the loss."
         )
         factor = modulus / (1.0 + modulus)
         outer = Squared() if isinstance(loss, Squared) else Huber(loss.width / factor)

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpconvex.losses.interface import PointwiseLoss, positive_number
+from dpconvex.checks import check_positive
+from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.pointwise import KinkedLoss
 from dpconvex.losses.structured import (
     Bowl,
@@ -92,7 +93,7 @@ class _Smoothed(VectorLoss):
                 f"Got dim={self.kernel.dim} instead."
             )
         remedy = "For no smoothing use the loss itself with noisy gradient descent."
-        number = positive_number(self.bandwidth, "bandwidth", owner, remedy)
+        number = check_positive("bandwidth", owner, self.bandwidth, remedy)
         object.__setattr__(self, "bandwidth", number)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.losses.interface import positive_number
+from dpconvex.checks import check_positive
 from dpconvex.losses.structured import L1Norm, VectorLoss
 
 __all__ = ["POTENTIALS", "VectorMoreau", "moreau_vector"]
@@ -51,7 +51,7 @@ class VectorMoreau(VectorLoss):
                 f"Got {self.potential!r} instead."
             )
         for name in ("curvature", "width"):
-            number = positive_number(getattr(self, name), name, owner, "Use 1.0 for a start.")
+            number = check_positive(name, owner, getattr(self, name), "Use 1.0 for a start.")
             object.__setattr__(self, name, number)
         least = math.sqrt(self.loss.size) * (1 - 1e-12)
         if self.potential != "energy" and self.curvature < least:

@@ -21,14 +21,14 @@ import numpy.typing as npt
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.losses.kinks import Kinks
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.clamped import ClampedTarget
 from dpconvex.objectives.empirical import UNIT
 from dpconvex.smoothing import moreau
-from dpconvex.solvers.clamped import ClampedTarget
 from dpconvex.solvers.descent import check_start
 from dpconvex.solvers.lbfgs import default_solver
 from dpconvex.solvers.solution import Solution
 
-__all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "with_loss", "young_excess"]
+__all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "young_excess"]
 
 Array = npt.NDArray[np.float64]
 
@@ -44,20 +44,9 @@ def kinks_of(objective: Any, owner: str) -> Kinks:
     return kinks
 
 
-def with_loss(objective: EmpiricalObjective, loss: Any) -> EmpiricalObjective:
-    """Return the objective with another loss."""
-    return EmpiricalObjective(
-        objective.rows,
-        loss,
-        objective.alpha,
-        divisor=objective.divisor,
-        linear=objective.linear,
-    )
-
-
 def envelope_of(objective: EmpiricalObjective, smoothness: float) -> EmpiricalObjective:
     """Return the objective with its loss replaced by the Moreau envelope of this curvature."""
-    return with_loss(objective, _envelope(objective.loss, smoothness))
+    return objective.with_loss(_envelope(objective.loss, smoothness))
 
 
 def _envelope(loss: Any, smoothness: float) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.solvers.clamped import ClampedTarget
+from dpconvex.objectives.clamped import ClampedTarget
 
 __all__ = ["Records", "materialise"]
 

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.defaults import plan
 from dpconvex.engine import RowMap
+from dpconvex.losses import Logistic
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 
@@ -197,20 +200,19 @@ def outlook(model: Any) -> Outlook | None:
     The planner speaks about quantiles, the newsvendor and logistic regression with two classes; see
     :func:`dpconvex.defaults.plan`.
     """
-    from dpconvex.defaults import plan
-    from dpconvex.estimators.classification import DPLogisticRegression
-    from dpconvex.estimators.newsvendor import DPNewsvendor
-    from dpconvex.estimators.quantile import DPQuantileRegressor
-
     certificate = model.certificate_
     bounds, guarantee, parameters = (
         certificate.bounds,
         certificate.guarantee,
         certificate.parameters,
     )
-    if isinstance(model, (DPQuantileRegressor, DPNewsvendor)):
+    if "quantile" in parameters:
         task, more = "quantile", {"quantile": parameters["quantile"]}
-    elif isinstance(model, DPLogisticRegression) and len(model.classes_) == 2:
+    elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (
+        LinearBounds,
+        Logistic,
+        2,
+    ):
         task, more = "logistic", {}
     else:
         return None

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.version import __version__
 from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
 from dpconvex.words.content import (
     Outlook,
@@ -63,8 +64,6 @@ def render_report(model: Any, ledger: Any = None) -> str:
     from jinja2 import Environment, PackageLoader
     from sklearn.utils.validation import check_is_fitted
 
-    import dpconvex
-
     check_is_fitted(model, "certificate_")
     certificate = model.certificate_
     certificate.verify()
@@ -80,7 +79,7 @@ def render_report(model: Any, ledger: Any = None) -> str:
         title=f"Privacy report: {type(model).__name__}",
         estimator=type(model).__name__,
         does=_first_sentence(type(model)),
-        version=dpconvex.__version__,
+        version=__version__,
         date=datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC"),
         certificate=certificate,
         certificate_json=certificate.to_json(),

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.description import describe, rebuild
-from dpconvex.privacy.guarantees import check_number
 
 
 class Bounds:
@@ -144,21 +144,7 @@ class Bounds:
                 object.__setattr__(self, field.name, value.item())
         check_neighbors(self.neighbors, owner)
         check_number("alpha", owner, self.alpha, "a finite number of at least 0", 0, math.inf)
-        _check_count("n_samples", owner, self.n_samples, 1)
-
-
-# Beyond, a float64 cannot tell a number of records from its neighbour.
-_MOST = 2**53
-
-
-def _check_count(name: str, owner: str, value: object, least: int) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not least <= value < _MOST:  # type: ignore[operator]
-        shown = repr(value) if len(repr(value)) < 40 else "a longer value"
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be an integer of at least {least}, below 2^53. "
-            f"Got {shown} instead."
-        )
+        check_count("n_samples", owner, self.n_samples, 1)
 
 
 def check_never_negative(loss: Any, owner: str) -> None:
@@ -245,7 +231,7 @@ class LinearBounds(Bounds):
 
     def __post_init__(self) -> None:
         self._check_shared()
-        _check_count("n_features", "LinearBounds", self.n_features, 1)
+        check_count("n_features", "LinearBounds", self.n_features, 1)
         if getattr(self.loss, "kind", None) not in ("residual", "margin"):
             raise TypeError(
                 "The 'loss' parameter of LinearBounds must be a loss of one margin, of kind 'residual' or 'margin'. "

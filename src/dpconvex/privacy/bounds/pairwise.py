@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.privacy.bounds.linear import _KINDS, Bounds, _check_count
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.bounds.linear import _KINDS, Bounds
 from dpconvex.privacy.calibration import smallest_safe
-from dpconvex.privacy.guarantees import check_number
 from dpconvex.privacy.profiles import renyi_curve
 
 __all__ = ["PairwiseBounds", "pairwise_delta", "pairwise_laplace_scale", "pairwise_scale"]
@@ -105,7 +105,7 @@ class PairwiseBounds(Bounds):
                 f"Got {type(self.loss).__name__} instead."
             )
         for name in ("n_features", "min_positive", "min_negative"):
-            _check_count(name, owner, getattr(self, name), 1)
+            check_count(name, owner, getattr(self, name), 1)
         check_number(
             "row_norm", owner, self.row_norm, "a finite number above 0", 0, math.inf, low_open=True
         )

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dpconvex.checks import check_number
 from dpconvex.privacy.bounds.linear import _KINDS, Bounds, LinearBounds, check_never_negative
-from dpconvex.privacy.guarantees import check_number
 
 __all__ = ["NORMS", "RobustBounds"]
 

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpconvex.privacy.bounds.linear import _check_count
+from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.guarantees import check_number
 
 __all__ = ["RELATIONS", "AUCScoreBounds", "RowScoreBounds", "ScoreBounds"]
 
@@ -93,7 +92,7 @@ class AUCScoreBounds:
 
     def __post_init__(self) -> None:
         for name in ("min_positive", "min_negative"):
-            _check_count(name, "AUCScore", getattr(self, name), 1)
+            check_count(name, "AUCScore", getattr(self, name), 1)
 
     def sensitivity(self, neighbors: str) -> Fraction:
         """Return how far the score moves when one record changes."""

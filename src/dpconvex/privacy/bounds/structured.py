@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpconvex.privacy.bounds.linear import _KINDS, Bounds, _check_count
-from dpconvex.privacy.guarantees import check_number
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.bounds.linear import _KINDS, Bounds
 
 __all__ = ["StructuredBounds"]
 
@@ -64,7 +64,7 @@ class StructuredBounds(Bounds):
 
         owner = "StructuredBounds"
         self._check_shared()
-        _check_count("n_features", owner, self.n_features, 1)
+        check_count("n_features", owner, self.n_features, 1)
         if not isinstance(self.loss, VectorLoss):
             raise TypeError(
                 f"The 'loss' parameter of {owner} must be a loss of residual vectors such as L1Norm(3). "

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.checks import check_number
 from dpconvex.privacy.bounds.linear import (
     _KINDS,
     Bounds,
@@ -28,7 +29,6 @@ from dpconvex.privacy.bounds.linear import (
     _check_void,
     check_never_negative,
 )
-from dpconvex.privacy.guarantees import check_number
 
 __all__ = ["TiltedBounds"]
 

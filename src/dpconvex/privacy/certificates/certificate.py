@@ -114,8 +114,6 @@ def calibrate(
 
 
 def _registered(registry: dict[str, Any], mechanism: object) -> Any:
-    import dpconvex.mechanisms  # noqa: F401  (its modules register their calibrations and proofs)
-
     if mechanism not in registry:
         raise CertificateError(
             f"A certificate's mechanism must be one of {sorted(registry)}. Got {mechanism!r} instead."

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.privacy.bounds.linear import _check_count
+from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.certificate import CertificateError
 from dpconvex.privacy.exponential import covered_epsilon
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, check_number
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import pure_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
 from dpconvex.privacy.summation import summation_error
@@ -83,7 +83,7 @@ class PreprocessingCertificate:
 
     def _suffices(self) -> bool:
         for name in ("n_samples", "n_features"):
-            _check_count(name, "a certificate", getattr(self, name), 1)
+            check_count(name, "a certificate", getattr(self, name), 1)
         if self.neighbors != "replace_one" or self.sampler not in (EXACT, SEEDED):
             raise CertificateError(
                 "The certificate's 'neighbors' or 'sampler' is not that of its mechanism."

@@ -8,19 +8,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from dpconvex.privacy.bounds.linear import _check_count
+from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
 from dpconvex.privacy.exponential import covered_epsilon
-from dpconvex.privacy.guarantees import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    PureDP,
-    check_number,
-    per_problem,
-)
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import EXACT, SEEDED
 from dpconvex.privacy.profiles import gaussian_delta
 
@@ -228,7 +221,7 @@ class SelectionCertificate:
     def _check_fields(self) -> None:
         """Raise unless every stated fact is one that a selection can state."""
         for name in ("candidates", "training_rows", "validation_rows"):
-            _check_count(name, "a selection", getattr(self, name), 1)
+            check_count(name, "a selection", getattr(self, name), 1)
         _number("mean_repeats", self.mean_repeats, 1.0, _MOST_REPEATS)
         allowed: dict[str, tuple[Any, ...]] = {
             "strategy": ("exponential", "repeat"),

@@ -15,14 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dpconvex.privacy.guarantees import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    PureDP,
-    check_number,
-    guarantee_from_dict,
-)
+from dpconvex.checks import check_number
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
 from dpconvex.privacy.ledger.account import COMPOSITIONS, DEFAULT_DELTA, Account, Cost, Remaining
 from dpconvex.privacy.ledger.chain import ChainedLog, LedgerError, Record, State
 

@@ -87,9 +87,5 @@ def with_clamped_targets(objective: Any, bounds: Any, tilt: float = 0.0) -> Any:
         PUBLIC bound on the norm of a linear term that will be added to the objective: never the
         norm of what was drawn.
     """
-    from dpconvex.solvers.gap import with_loss
-
     limit = bounds.target_limit(tilt) if hasattr(bounds, "target_limit") else None
-    return (
-        objective if limit is None else with_loss(objective, ClampedTarget(objective.loss, limit))
-    )
+    return objective if limit is None else objective.with_loss(ClampedTarget(objective.loss, limit))

@@ -1,0 +1,61 @@
+"""Checks of numbers that users set: errors say what, allowed, got, remedy."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+import numpy as np
+
+__all__ = ["check_count", "check_number", "check_positive"]
+
+MOST = 2**53  # whole numbers below it are exact in float64
+
+
+def check_number(
+    name: str,
+    owner: str,
+    value: object,
+    allowed: str,
+    low: float,
+    high: float,
+    low_open: bool = False,
+) -> float:
+    """Return ``value`` as a float if it lies in ``[low, high)`` (``(low, high)`` with ``low_open``), or raise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(
+            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
+        )
+    number = float(value)
+    if not (low <= number < high) or (low_open and number == low):
+        raise ValueError(
+            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
+        )
+    return number
+
+
+def check_positive(name: str, owner: str, value: object, remedy: str) -> float:
+    """Return ``value`` as a float if it is finite and positive, or raise with a remedy."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"The '{name}' parameter of {owner} must be a positive number. Got {type(value).__name__} instead. {remedy}"
+        )
+    number = float(value)
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(
+            f"The '{name}' parameter of {owner} must be positive and finite. Got {value!r} instead. {remedy}"
+        )
+    return number
+
+
+def check_count(name: str, owner: str, value: object, least: int = 1, most: float = MOST) -> int:
+    """Return ``value`` as an int if it is a whole number from ``least`` to below 2^53 (or to ``most``), or raise."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not least <= value <= most or value >= MOST:  # type: ignore[operator]
+        shown = repr(value) if len(repr(value)) < 40 else "a longer value"
+        limit = f"an integer from {least} to {most:g}"
+        if most >= MOST:
+            limit = "a positive integer" if least == 1 else f"an integer of at least {least}"
+            limit += " below 2^53"
+        raise ValueError(f"The '{name}' parameter of {owner} must be {limit}. Got {shown} instead.")
+    return int(value)  # type: ignore[call-overload]

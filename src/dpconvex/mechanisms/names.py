@@ -1,0 +1,35 @@
+"""Mechanisms by the names that users write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpconvex.mechanisms.gradient import NoisyGradientDescent
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.mechanisms.objective import ObjectivePerturbation
+from dpconvex.mechanisms.output import OutputPerturbation
+from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
+from dpconvex.mechanisms.stochastic import NoisySGD
+
+__all__ = ["resolve_mechanism"]
+
+
+def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
+    """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
+    names: dict[str, Any] = {
+        "objective": ObjectivePerturbation,
+        "output": OutputPerturbation,
+        "gradient": NoisyGradientDescent,
+        "sgd": NoisySGD,
+        "phased-erm": PhasedERM,
+        "phased-sgd": PhasedSGD,
+    }
+    if isinstance(mechanism, str) and mechanism in names:
+        return names[mechanism]()
+    offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
+    if offers and not isinstance(mechanism, type):
+        return mechanism
+    raise ValueError(
+        f"The 'mechanism' parameter of {owner} must be one of {['auto', *names]} or a mechanism object. "
+        f"Got {mechanism!r} instead."
+    )
