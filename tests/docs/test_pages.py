@@ -20,7 +20,7 @@ PACKAGES = [
     ".solvers",
     ".audit",
     ".datasets",
-    ".theory",
+    ".defaults",
 ]
 
 
