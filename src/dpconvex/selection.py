@@ -25,7 +25,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
-from dpconvex.estimators.linear import unchanged_on_failure
+from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.labels import declared_classes, label_set
 from dpconvex.inputs.settings import (
     least_rows,

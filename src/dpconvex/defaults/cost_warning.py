@@ -49,5 +49,5 @@ def warn_of_cost(certificate: Certificate) -> None:
         f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} rows: the fit will "
         f"stay near a private constant. About {rows:,.0f} rows, or {budget}, would do; so would fewer columns.",
         PrivacyCostWarning,
-        stacklevel=5,
+        stacklevel=6,
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import KW_ONLY, replace
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
 from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.linear import Plan, PublicFacts
+from dpconvex.estimators.linear import PublicFacts
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import PairHinge
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
@@ -23,6 +24,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 __all__ = ["DPAUCClassifier"]
 
 
+@estimator
 class DPAUCClassifier(PrivateLinearClassifier):
     r"""Linear scores that maximise the area under the ROC curve, under differential privacy.
 
@@ -40,16 +42,10 @@ class DPAUCClassifier(PrivateLinearClassifier):
         holds even if the data have fewer.
     label_private : bool, default=True
         Whether a replaced record may change its label. False declares all labels public.
-    epsilon, delta : float, optional
-        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
-    mu : float, optional
-        Budget for Gaussian DP, instead of epsilon and delta.
     neighbors : {"replace_one"}
         There is no bound for adding or removing a record; anything else is refused.
     nominal_samples : None
         Takes part in other estimators' add-or-remove-one relation only.
-    feature_bounds : pair (low, high), optional
-        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
     row_norm : float, optional
         Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
         bounds). If it is None, objective perturbation finds a typical length privately where n allows.
@@ -57,26 +53,11 @@ class DPAUCClassifier(PrivateLinearClassifier):
         Penalty; by default from public facts (0 for moments and gradient descent).
     bandwidth : float, optional
         Width over which the hinge's kink is rounded, in units of score differences; 0.5 by default.
-    coef_bound : float, optional
-        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
     classes : sequence of two labels, optional
         The label set, if it is not to be read from y; the larger label is the positive one.
     mechanism : str or Mechanism, default="auto"
         "moments", "objective", "output", "gradient" (moments followed by noisy steps) or a mechanism object. "auto"
         takes objective perturbation for pure epsilon, else moments, followed by steps where class counts allow.
-    invalid_rows : {"error", "ignore"}
-        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
-        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
-        record of loss 0.
-    sampler : {"auto", "exact"}
-        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
-        20 microseconds a number.
-    ledger : Ledger, optional
-        Budget of the data set; charged before noise is drawn.
-    random_state : int, Generator or RandomState, optional
-        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
-    verbose : int, default=0
-        Print progress that depends on public facts only.
 
     Attributes
     ----------
@@ -109,54 +90,14 @@ class DPAUCClassifier(PrivateLinearClassifier):
     'moments'
     """
 
-    fit_intercept = False  # a constant cancels in every difference
+    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference
 
-    def __init__(
-        self,
-        loss: Any = "logistic",
-        *,
-        min_positive: int = 1,
-        min_negative: int = 1,
-        label_private: bool = True,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        row_norm: float | None = None,
-        alpha: float | None = None,
-        bandwidth: float | None = None,
-        coef_bound: float | None = None,
-        classes: Any = None,
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.min_positive = min_positive
-        self.min_negative = min_negative
-        self.label_private = label_private
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.row_norm = row_norm
-        self.alpha = alpha
-        self.bandwidth = bandwidth
-        self.coef_bound = coef_bound
-        self.classes = classes
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: Any = "logistic"
+    _: KW_ONLY
+    min_positive: int = 1
+    min_negative: int = 1
+    label_private: bool = True
+    bandwidth: float | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
         owner, bounds = type(self).__name__, certificate.bounds
@@ -265,16 +206,15 @@ class DPAUCClassifier(PrivateLinearClassifier):
         -------
         self
         """
-        super().fit(X, y)
-        released: dict[str, Any] = dict(self.released_)
-        if "midpoint" in released:
-            row_map = self._plan(self.certificate_.bounds.n_samples, self.n_features_in_).row_map
-            scale = np.array(row_map.scale)
-            middle = np.divide(released["midpoint"], scale, where=scale > 0, out=0 * scale)
-            released["midpoint"] = middle + np.array(row_map.shift)
-            self.intercept_ = -self.coef_ @ released["midpoint"]
-            self.released_ = released
-        return self
+        return self._fit(X, y)
+
+    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+        super()._store(coefficients, plan)
+        if "midpoint" in self.released_ and plan.row_map is not None:
+            scale = np.array(plan.row_map.scale)
+            middle = np.divide(self.released_["midpoint"], scale, where=scale > 0, out=0 * scale)
+            self.released_["midpoint"] = middle + np.array(plan.row_map.shift)
+            self.intercept_ = -self.coef_ @ self.released_["midpoint"]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the area under the ROC curve of `decision_function`.

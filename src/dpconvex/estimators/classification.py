@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
 from dpconvex.defaults.classification import ClassifierRequest, choose_classifier_mechanism
 from dpconvex.engine.dask.partitions import Clean
-from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
+from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_facts, rows_for
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.release import Plan
 from dpconvex.inputs.labels import (
     LabelPositions,
     against_rest,
@@ -33,8 +36,14 @@ from dpconvex.smoothing import ConvolvedLoss, convolve
 _HINGE_BANDWIDTH = 0.5
 
 
+@estimator
 class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     """What the classifiers share: labels, one class against the rest, decisions."""
+
+    _: KW_ONLY
+    classes: Any = None
+
+    classes_: NDArray[Any] = field(init=False)
 
     def _losses(self) -> tuple[Any, Any, float | None, Any]:
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
@@ -95,7 +104,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """
         return self._plan(n_samples, n_features, expected_classes(self, n_classes)).certificate
 
-    def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], list[NDArray[np.float64]]]:
+    def _read(self, X: Any, y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
         owner = type(self).__name__
         declared = declared_classes(self.classes, owner)
         if ignores_invalid(self) and declared is not None:
@@ -108,11 +117,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             X, y = read_training(self, X, y, least=least_rows(self.neighbors))
             self.classes_ = label_set(y, declared, owner)
             positive = self.classes_
-        return X, [against_rest(y, label) for label in positive[1 if len(positive) == 2 else 0 :]]
+        chosen = positive[1 if len(positive) == 2 else 0 :]
+        return X, [against_rest(y, label) for label in chosen], X.shape
 
-    def _store(self, coefficients: list[tuple[NDArray[np.float64], float]]) -> None:
-        self.coef_ = np.array([coef for coef, _ in coefficients])
-        self.intercept_ = np.array([intercept for _, intercept in coefficients])
+    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+        pairs = self._in_user_units(coefficients, plan)
+        self.coef_ = np.array([coef for coef, _ in pairs])
+        self.intercept_ = np.array([intercept for _, intercept in pairs])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return margins: positive means the second class, or one column per class.
@@ -147,6 +158,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return tags
 
 
+@estimator
 class DPLogisticRegression(PrivateLinearClassifier):
     r"""Logistic regression under differential privacy.
 
@@ -155,42 +167,8 @@ class DPLogisticRegression(PrivateLinearClassifier):
 
     Parameters
     ----------
-    epsilon, delta : float, optional
-        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
-    mu : float, optional
-        Budget for Gaussian DP, instead of epsilon and delta.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        What may differ between two data sets that must look alike; a replaced record may change its label.
-    nominal_samples : int, optional
-        Public guess of the number of rows; required with ``add_or_remove_one``.
-    feature_bounds : pair (low, high), optional
-        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
-    row_norm : float, optional
-        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds).
-    fit_intercept : bool, default=True
-        Whether to fit an intercept.
     alpha : float, optional
         Penalty; by default the one with the smallest predicted risk, from public facts.
-    coef_bound : float, optional
-        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
-    classes : sequence, optional
-        The label set, if it is not to be read from y; the certificate says which.
-    mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes
-        "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
-    invalid_rows : {"error", "ignore"}
-        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
-        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
-        record of loss 0.
-    sampler : {"auto", "exact"}
-        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
-        20 microseconds a number.
-    ledger : Ledger, optional
-        Budget of the data set; charged before noise is drawn.
-    random_state : int, Generator or RandomState, optional
-        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
-    verbose : int, default=0
-        Print progress that depends on public facts only.
 
     Attributes
     ----------
@@ -218,45 +196,6 @@ class DPLogisticRegression(PrivateLinearClassifier):
     ApproxDP(epsilon=0.5, delta=1e-06)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        row_norm: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float | None = None,
-        coef_bound: float | None = None,
-        classes: Any = None,
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.row_norm = row_norm
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.coef_bound = coef_bound
-        self.classes = classes
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
-
     def _losses(self) -> tuple[Any, Any, float | None, Any]:
         return Logistic(), Logistic(), None, None
 
@@ -282,6 +221,7 @@ class DPLogisticRegression(PrivateLinearClassifier):
         return positive / positive.sum(axis=1, keepdims=True)
 
 
+@estimator
 class DPLinearSVC(PrivateLinearClassifier):
     r"""Linear support vector machine under differential privacy.
 
@@ -291,46 +231,8 @@ class DPLinearSVC(PrivateLinearClassifier):
 
     Parameters
     ----------
-    epsilon, delta : float, optional
-        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
-    mu : float, optional
-        Budget for Gaussian DP, instead of epsilon and delta.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        What may differ between two data sets that must look alike; a replaced record may change its label.
-    nominal_samples : int, optional
-        Public guess of the number of rows; required with ``add_or_remove_one``.
-    feature_bounds : pair (low, high), optional
-        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
-    row_norm : float, optional
-        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds).
-    fit_intercept : bool, default=True
-        Whether to fit an intercept.
-    alpha : float, optional
-        Penalty; by default the one with the smallest predicted risk, from public facts.
     bandwidth : float, optional
         Width over which the hinge is smoothed, in units of the margin; 0.5 by default.
-    coef_bound : float, optional
-        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
-    kernel : str or Kernel, default="logistic"
-        Smoothing kernel.
-    classes : sequence, optional
-        The label set, if it is not to be read from y; the certificate says which.
-    mechanism : str or Mechanism, default="auto"
-        "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object; "auto" takes
-        "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.
-    invalid_rows : {"error", "ignore"}
-        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
-        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
-        record of loss 0.
-    sampler : {"auto", "exact"}
-        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
-        20 microseconds a number.
-    ledger : Ledger, optional
-        Budget of the data set; charged before noise is drawn.
-    random_state : int, Generator or RandomState, optional
-        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
-    verbose : int, default=0
-        Print progress that depends on public facts only.
 
     Attributes
     ----------
@@ -348,48 +250,9 @@ class DPLinearSVC(PrivateLinearClassifier):
     GaussianDP(mu=0.5)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        row_norm: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float | None = None,
-        bandwidth: float | None = None,
-        coef_bound: float | None = None,
-        kernel: Any = "logistic",
-        classes: Any = None,
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.row_norm = row_norm
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.bandwidth = bandwidth
-        self.coef_bound = coef_bound
-        self.kernel = kernel
-        self.classes = classes
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    _: KW_ONLY
+    bandwidth: float | None = None
+    kernel: Any = "logistic"
 
     def _losses(self) -> tuple[Any, Any, float | None, Any]:
         owner = type(self).__name__

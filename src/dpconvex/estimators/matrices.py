@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import KW_ONLY, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count
 from dpconvex.defaults.structured_risk import descent_choice, structured_objective_choice
 from dpconvex.engine.dask.partitions import loosen
-from dpconvex.estimators.linear import finite_predictions, unwarned
-from dpconvex.inputs.settings import (
-    INVALID_ROWS,
-    ignores_invalid,
-    least_rows,
-    noise_source,
-    optional_positive,
-    resolve_guarantee,
-    resolve_kernel,
-    resolve_samples,
-)
+from dpconvex.estimators.linear import finite_predictions
+from dpconvex.estimators.model import CommonFacts, PrivateModel
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.release import Plan
+from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.losses.structured import VectorLoss
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
@@ -35,7 +27,6 @@ from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import Kernel, convolve_vector
-from dpconvex.words.summary import Summary, describe_noise
 
 __all__ = ["StructuredModel"]
 
@@ -44,47 +35,38 @@ Array = NDArray[np.float64]
 _MECHANISMS = ("auto", "objective", "gradient")
 
 
-@dataclass(frozen=True)
-class RecordFacts:
-    """The checked settings of an estimator: budget, public number of records, parameters to state."""
-
-    guarantee: Guarantee
-    n_samples: int
-    parameters: dict[str, Any]
-
-
-class StructuredModel(BaseEstimator):
+@estimator
+class StructuredModel(PrivateModel):
     """What the estimators of this module share; subclasses say which loss (``_loss``)."""
 
     #: Input is a stack of matrices, which two-dimensional checks of estimators cannot provide.
-    takes_matrices = True
+    takes_matrices: ClassVar[bool] = True
 
-    coef_: Array
+    _: KW_ONLY
+    bandwidth: float | None = None
+    kernel: Any = "gaussian"
+
+    coef_: Array = field(init=False)
 
     def _loss(self, outputs: int) -> VectorLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _public_facts(self, n_samples: int, n_features: int) -> RecordFacts:
+    def _public_facts(self, n_samples: int, n_features: int) -> CommonFacts:
         """Check the settings that both estimators have; raises before data are read or budget is spent."""
         owner = type(self).__name__
-        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
-            check_count(name, f"{owner}.certify", value)
-        norm = optional_positive("operator_norm", self.operator_norm, owner)
+        norm = optional_positive(
+            "operator_norm", self.get_params(deep=False)["operator_norm"], owner
+        )
         if norm is None:
             raise ValueError(
                 f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
             )
-        return RecordFacts(
-            guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
-            n_samples=resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner),
-            parameters={
-                "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
-                "operator_norm": norm,
-                "invalid_rows": INVALID_ROWS["ignore" if ignores_invalid(self) else "error"],
-            },
-        )
+        common = self._common_facts(n_samples, n_features)
+        bound, invalid = (common.parameters[name] for name in ("coef_bound", "invalid_rows"))
+        parameters = {"coef_bound": bound, "operator_norm": norm, "invalid_rows": invalid}
+        return replace(common, parameters=parameters)
 
-    def _stated(self, certificate: Certificate, facts: RecordFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: CommonFacts) -> dict[str, tuple[Any, Any]]:
         """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
         owner, loss = type(self).__name__, certificate.bounds.loss
         expected = self._loss(loss.outputs)
@@ -101,7 +83,7 @@ class StructuredModel(BaseEstimator):
             stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
         return stated
 
-    def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> tuple[Any, Certificate]:
+    def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
         """Decide everything from public facts."""
         owner = type(self).__name__
         facts = self._public_facts(n_samples, n_features)
@@ -119,7 +101,7 @@ class StructuredModel(BaseEstimator):
             {**facts.parameters, **chosen},
             seeded=self.random_state is not None,
         )
-        return mechanism, certificate
+        return Plan(mechanism, certificate)
 
     def _choose(
         self, bounds: StructuredBounds, guarantee: Guarantee, owner: str
@@ -206,7 +188,7 @@ class StructuredModel(BaseEstimator):
         Certificate
             Equal to ``certificate_`` after a fit on data of this shape.
         """
-        return self._plan(n_samples, n_features, n_outputs)[1]
+        return self._plan(n_samples, n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Any:
         """Fit privately.
@@ -222,53 +204,41 @@ class StructuredModel(BaseEstimator):
         -------
         self
         """
-        owner = type(self).__name__
-        ignored, least = ignores_invalid(self), least_rows(self.neighbors)
-        with unwarned() if ignored else nullcontext():
-            matrices = _read("A", A, 3, owner, least, finite=not ignored)
-            targets = _read("Y", Y, 2, owner, least, finite=not ignored)
+        return self._fit(A, Y)
+
+    def _read(self, A: Any, Y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
+        owner, ignored, least = (
+            type(self).__name__,
+            ignores_invalid(self),
+            least_rows(self.neighbors),
+        )
+        matrices = _read("A", A, 3, owner, least, finite=not ignored)
+        targets = _read("Y", Y, 2, owner, least, finite=not ignored)
         if targets.shape != matrices.shape[:2]:
             raise ValueError(
                 f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
                 f"Got {matrices.shape} and {targets.shape} instead."
             )
-        n_samples, n_outputs, n_features = matrices.shape
-        # The number of records counts where it is public.
-        mechanism, certificate = self._plan(max(1, n_samples), n_features, n_outputs)
-        bounds = certificate.bounds
-        limit = _target_limit(certificate)
+        n_samples, self.n_outputs_, self.n_features_in_ = matrices.shape
         if ignored:
             matrices, targets = _without_invalid(matrices, targets)
-        with unwarned():
-            records = StructuredRecords(matrices, targets, bounds.operator_norm, target_limit=limit)
-        objective = StructuredObjective(
-            records, bounds.loss, bounds.alpha, divisor=bounds.n_samples
-        )
-        noise = noise_source(self, certificate)
-        if self.verbose:
-            print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-        if self.ledger is not None:
-            # Durable before noise is drawn: a crash from here on costs budget, never privacy.
-            self.ledger.charge(
-                certificate.guarantee,
-                mu=certificate.gaussian_mu(),
-                mechanism=certificate.mechanism,
-                description=f"{owner}.fit",
-                neighbors=certificate.neighbors,
+        return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
+
+    def _objectives(self, A: Any, targets: list[Any], plan: Plan) -> list[Any]:
+        bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
+        return [
+            StructuredObjective(
+                StructuredRecords(A, Y, bounds.operator_norm, target_limit=limit),
+                bounds.loss,
+                bounds.alpha,
+                divisor=bounds.n_samples,
             )
-        released: dict[str, Any] = {}
-        with unwarned():
-            theta = mechanism.release(objective, certificate, noise, released)
-        bound = certificate.parameters["coef_bound"]
-        if bound is not None:  # a projection of what was released: no privacy cost
-            theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
-        self.coef_ = theta
+            for Y in targets
+        ]
+
+    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+        (self.coef_,) = coefficients
         self.intercept_ = 0.0
-        self.n_features_in_ = n_features
-        self.n_outputs_ = n_outputs
-        self.certificate_ = certificate
-        self.released_ = released
-        return self
 
     def predict(self, A: ArrayLike) -> Array:
         """Return ``A @ coef_``.
@@ -296,39 +266,18 @@ class StructuredModel(BaseEstimator):
         residuals = _read("Y", Y, 2, type(self).__name__) - self.predict(A)
         return -float(self._loss(residuals.shape[1]).value(residuals).mean())
 
-    def summary(self) -> Summary:
-        """Return a table for people: what was fitted, what it guarantees, what came out."""
-        check_is_fitted(self)
-        certificate = self.certificate_
-        bounds = certificate.bounds
-        lines = [
-            ("guarantee", repr(certificate.guarantee)),
-            ("neighbours", certificate.neighbors.replace("_", " ")),
-            ("mechanism", certificate.mechanism),
-            ("because", certificate.theorem),
-            ("records (public)", f"{bounds.n_samples:,}, {bounds.loss.outputs} outputs each"),
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        bounds, parameters = self.certificate_.bounds, self.certificate_.parameters
+        facts = [
+            ("outputs", f"{bounds.loss.outputs} per record"),
             ("operator norm", f"{bounds.operator_norm:.4g}"),
-            ("penalty alpha", f"{bounds.alpha:.4g}"),
         ]
-        if "bandwidth" in certificate.parameters:
-            lines.append(("bandwidth", f"{certificate.parameters['bandwidth']:.4g}"))
-        lines += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
-        lines.append(("sampler", certificate.sampler))
-        width = 78
-        text = [type(self).__name__.center(width).rstrip(), "=" * width]
-        text += [f"{label:<17}{value}" for label, value in lines]
-        text += ["-" * width, f"{'coefficient':<48} {'value':>20}", "-" * width]
-        text += [f"{f'theta{k}':<48} {value:>20.6g}" for k, value in enumerate(self.coef_)]
-        text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
-        if certificate.sampler.startswith("seeded"):
-            text[-1] = (
-                "random_state was fixed: whoever knows the seed can undo the noise. Not private."
-            )
-        return Summary("\n".join(text))
+        if "bandwidth" in parameters:
+            facts.append(("bandwidth", f"{parameters['bandwidth']:.4g}"))
+        return facts
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.input_tags.two_d_array = False

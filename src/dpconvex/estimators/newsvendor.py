@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from dpconvex.estimators.quantile import DPQuantileRegressor
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.quantile import PrivateQuantileModel
 from dpconvex.inputs.settings import RAREST, positive
 
 
-class DPNewsvendor(DPQuantileRegressor):
+@estimator
+class DPNewsvendor(PrivateQuantileModel):
     r"""Order quantities from features under differential privacy.
 
     Ordering ``q`` when demand is ``y`` costs ``underage_cost (y - q)^+ + overage_cost (q - y)^+``. The best linear
@@ -23,9 +25,11 @@ class DPNewsvendor(DPQuantileRegressor):
     ----------
     underage_cost, overage_cost : float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0.
-    epsilon, delta, mu, neighbors, nominal_samples, feature_bounds, target_bounds, row_norm, fit_intercept, alpha, \
-bandwidth, coef_bound, kernel, mechanism, invalid_rows, sampler, ledger, random_state, verbose
-        As in :class:`DPQuantileRegressor`.
+    target_bounds : pair (low, high), optional
+        Public range of demand; sets the scale, clips nothing. Without it demand should be of order 1.
+    alpha, bandwidth : float, optional
+        Penalty, and smoothing bandwidth in units of demand. By default those with the smallest predicted risk, from
+        public facts.
 
     Attributes
     ----------
@@ -47,52 +51,8 @@ bandwidth, coef_bound, kernel, mechanism, invalid_rows, sampler, ledger, random_
     'gradient'
     """
 
-    def __init__(
-        self,
-        underage_cost: float = 1.0,
-        overage_cost: float = 1.0,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        row_norm: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float | None = None,
-        bandwidth: float | None = None,
-        coef_bound: float | None = None,
-        kernel: Any = "logistic",
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.underage_cost = underage_cost
-        self.overage_cost = overage_cost
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.target_bounds = target_bounds
-        self.row_norm = row_norm
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.bandwidth = bandwidth
-        self.coef_bound = coef_bound
-        self.kernel = kernel
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    underage_cost: float = 1.0
+    overage_cost: float = 1.0
 
     @property
     def service_level(self) -> float:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpconvex.defaults import robust_penalty
 from dpconvex.defaults.output_only import only_output, resolve_loss
 from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.linear import Plan, PublicFacts
+from dpconvex.estimators.linear import PublicFacts
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.release import Plan
 from dpconvex.estimators.tilted import MARGIN_LOSSES
 from dpconvex.inputs.labels import count_classes
 from dpconvex.inputs.settings import at_least_zero, optional_positive
@@ -48,6 +50,7 @@ class SparseOutput(OutputPerturbation):
         return np.where(small, 0.0, released)
 
 
+@estimator
 class DPRobustClassifier(PrivateLinearClassifier):
     r"""Linear classification that is robust to moved rows, under differential privacy.
 
@@ -69,41 +72,12 @@ class DPRobustClassifier(PrivateLinearClassifier):
     cost : float, optional
         With a cost there is no radius: a perturbation v takes ``(cost/2) ||v||^2`` from the adversary's gain, who then
         solves a strongly concave problem. l2 and replace-one only; at least ``4 loss(0) curvature / alpha``.
-    epsilon, delta : float, optional
-        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
-    mu : float, optional
-        Budget for Gaussian DP, instead of epsilon and delta.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        What may differ between two data sets that must look alike; a replaced record may change its label.
-    nominal_samples : int, optional
-        Public guess of the number of rows; required with ``add_or_remove_one``.
-    feature_bounds : pair (low, high), optional
-        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
-    row_norm : float, optional
-        Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds).
     fit_intercept : bool, default=True
         Whether to fit an intercept, which the adversary cannot move.
     alpha : float, optional
         Penalty; by default the one with the smallest predicted robust risk, from public facts.
-    coef_bound : float, optional
-        Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.
-    classes : sequence, optional
-        The label set, if it is not to be read from y; the certificate says which.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Records are no longer of rank one, so output perturbation it is.
-    invalid_rows : {"error", "ignore"}
-        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
-        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
-        record of loss 0.
-    sampler : {"auto", "exact"}
-        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
-        20 microseconds a number.
-    ledger : Ledger, optional
-        Budget of the data set; charged before noise is drawn.
-    random_state : int, Generator or RandomState, optional
-        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
-    verbose : int, default=0
-        Print progress that depends on public facts only.
 
     Attributes
     ----------
@@ -123,52 +97,11 @@ class DPRobustClassifier(PrivateLinearClassifier):
     ApproxDP(epsilon=2.0, delta=1e-06)
     """
 
-    def __init__(
-        self,
-        radius: float = 0.1,
-        norm: str = "l2",
-        loss: Any = "logistic",
-        *,
-        cost: float | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        row_norm: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float | None = None,
-        coef_bound: float | None = None,
-        classes: Any = None,
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.radius = radius
-        self.norm = norm
-        self.loss = loss
-        self.cost = cost
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.row_norm = row_norm
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.coef_bound = coef_bound
-        self.classes = classes
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    radius: float = 0.1
+    norm: str = "l2"
+    loss: Any = "logistic"
+    _: KW_ONLY
+    cost: float | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
         loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.estimators.matrices import StructuredModel
+from dpconvex.estimators.parameters import estimator
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss
 
 __all__ = ["DPMedian", "DPPiecewiseLinear"]
 
 
+@estimator
 class DPMedian(StructuredModel):
     r"""Coefficients of several outputs at once, by least absolute deviations, under differential privacy.
 
@@ -25,35 +27,13 @@ class DPMedian(StructuredModel):
     operator_norm : float, default=1.0
         Bound on the spectral norm of a record's matrix; longer records are weighted down. A value at or below the usual
         norm is best: noise is proportional to it. Defaults are made for coefficients of order 1.
-    epsilon, delta : float, optional
-        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default.
-    mu : float, optional
-        Budget for Gaussian DP, instead of epsilon and delta.
-    neighbors : {"replace_one", "add_or_remove_one"}
-        What may differ between two data sets that must look alike.
-    nominal_samples : int, optional
-        Public guess of the number of records; required with ``add_or_remove_one``.
     alpha, bandwidth : float, optional
         Penalty, and smoothing bandwidth in units of scaled residuals. By default those with the smallest predicted
         risk, from public facts.
-    coef_bound : float, optional
-        Bound on the norm of the coefficients, enforced by a projection of the released ones.
     kernel : str or Kernel, default="gaussian"
         Smoothing kernel.
     mechanism : {"auto", "objective", "gradient"} or Mechanism
         How noise is added; "auto" takes the one with the smallest predicted risk, from public facts.
-    invalid_rows : {"error", "ignore"}
-        What becomes of a record with NaN or infinity. "error" refuses the data, which is visible and not covered by the
-        guarantee; "ignore" counts it as a fixed public record of loss 0.
-    sampler : {"auto", "exact"}
-        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
-        20 microseconds a number.
-    ledger : Ledger, optional
-        Budget of the data set; charged before noise is drawn.
-    random_state : int, Generator or RandomState, optional
-        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
-    verbose : int, default=0
-        Print progress that depends on public facts only.
 
     Attributes
     ----------
@@ -79,47 +59,13 @@ class DPMedian(StructuredModel):
     >>> certificate.verify()
     """
 
-    def __init__(
-        self,
-        operator_norm: float = 1.0,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        alpha: float | None = None,
-        bandwidth: float | None = None,
-        coef_bound: float | None = None,
-        kernel: Any = "gaussian",
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.operator_norm = operator_norm
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.alpha = alpha
-        self.bandwidth = bandwidth
-        self.coef_bound = coef_bound
-        self.kernel = kernel
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    operator_norm: float = 1.0
 
     def _loss(self, outputs: int) -> VectorLoss:
         return L1Norm(outputs)
 
 
+@estimator
 class DPPiecewiseLinear(StructuredModel):
     r"""Coefficients that minimise a maximum of affine functions of the residuals, under differential privacy.
 
@@ -134,8 +80,7 @@ class DPPiecewiseLinear(StructuredModel):
         The numbers b_p; 0 by default.
     operator_norm : float, default=1.0
         Bound on the spectral norm of a record's matrix; longer records are scaled down as a whole, targets included.
-    epsilon, delta, mu, neighbors, nominal_samples, alpha, bandwidth, coef_bound, kernel, mechanism, \
-    invalid_rows, sampler, ledger, random_state, verbose
+    alpha, bandwidth, kernel, mechanism
         As for :class:`DPMedian`.
 
     Attributes
@@ -157,46 +102,9 @@ class DPPiecewiseLinear(StructuredModel):
     1.414214
     """
 
-    def __init__(
-        self,
-        slopes: ArrayLike | None = None,
-        offsets: ArrayLike | None = None,
-        operator_norm: float = 1.0,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        alpha: float | None = None,
-        bandwidth: float | None = None,
-        coef_bound: float | None = None,
-        kernel: Any = "gaussian",
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.slopes = slopes
-        self.offsets = offsets
-        self.operator_norm = operator_norm
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.alpha = alpha
-        self.bandwidth = bandwidth
-        self.coef_bound = coef_bound
-        self.kernel = kernel
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    slopes: ArrayLike | None = None
+    offsets: ArrayLike | None = None
+    operator_norm: float = 1.0
 
     def _loss(self, outputs: int) -> VectorLoss:
         slopes: Any = self.slopes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
@@ -15,7 +15,9 @@ from dpconvex.defaults import tilted_penalty
 from dpconvex.defaults.output_only import only_output, resolve_loss
 from dpconvex.defaults.output_only_risk import WALLS
 from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts
+from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.release import Plan
 from dpconvex.inputs.labels import count_classes
 from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.losses import Hinge, Huber, Logistic
@@ -32,8 +34,12 @@ RESIDUAL_LOSSES = {"huber": Huber(HUBER_WIDTH)}
 REGRESSION = {"curvature": 0.7, "margin_variance": 0.1}
 
 
+@estimator
 class PrivateTiltedModel(PrivateLinearModel):
     """What tilted models share: bounds with a loss range, the tilted objective, output perturbation."""
+
+    tilt: float = 1.0
+    loss: Any = "logistic"
 
     def _tilted_plan(
         self,
@@ -111,6 +117,7 @@ class PrivateTiltedModel(PrivateLinearModel):
         return facts
 
 
+@estimator
 class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
     r"""Linear classification by tilted empirical risk under differential privacy.
 
@@ -125,43 +132,18 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         record can have, ``C / (C + n - 1)`` with ``C = exp(tilt r)`` and r the range of the losses.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin; the hinge is smoothed with bandwidth 0.5.
-    epsilon, delta : float, optional
-        Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.
-    mu : float, optional
-        Budget for Gaussian DP, instead of epsilon and delta.
     neighbors : {"replace_one"}
         A replaced record may change its label. Tilted objectives have no bound for add-or-remove-one.
     nominal_samples : None
         Only for other estimators' neighbouring relations.
-    feature_bounds : pair (low, high), optional
-        Public bounds of the columns, scalars or one value per column; values beyond are clipped.
     row_norm : float, optional
         Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). The
         influence weight of a longer row multiplies its loss, in the exponent too.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept.
-    alpha : float, optional
-        Penalty; by default the one with the smallest predicted risk, from public facts.
     coef_bound : float, optional
         Bound on the norm of the mapped coefficients. A steep penalty keeps the minimiser within 1 % of it, which bounds
         the losses; what is released is projected on it. By default the best of a few by predicted risk, or none.
-    classes : sequence, optional
-        The label set, if it is not to be read from y; the certificate says which.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
         Only output perturbation has a proof here.
-    invalid_rows : {"error", "ignore"}
-        What becomes of a row with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
-        is visible and not covered by the guarantee; "ignore", which needs ``classes``, counts it as a fixed public
-        record of loss 0.
-    sampler : {"auto", "exact"}
-        Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
-        20 microseconds a number.
-    ledger : Ledger, optional
-        Budget of the data set; charged before noise is drawn.
-    random_state : int, Generator or RandomState, optional
-        Fixes the noise, for tests: such a fit is not private, and its certificate says so.
-    verbose : int, default=0
-        Print progress that depends on public facts only.
 
     Attributes
     ----------
@@ -179,49 +161,6 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
     >>> model.certify(n_samples=50_000, n_features=4).guarantee
     ApproxDP(epsilon=2.0, delta=1e-06)
     """
-
-    def __init__(
-        self,
-        tilt: float = 1.0,
-        loss: Any = "logistic",
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        row_norm: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float | None = None,
-        coef_bound: float | None = None,
-        classes: Any = None,
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.tilt = tilt
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.row_norm = row_norm
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.coef_bound = coef_bound
-        self.classes = classes
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _own_loss(self) -> Any:
         return resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
@@ -256,6 +195,7 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         return [*super()._summary_facts(), *self._tilt_facts()]
 
 
+@estimator
 class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
     r"""Linear regression by tilted empirical risk under differential privacy.
 
@@ -271,10 +211,14 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         Loss of the residual; Huber's with width 0.2 of half the target's range.
     target_bounds : pair (low, high), optional
         Public range of the target; values beyond are clipped. (-1, 1) by default.
-    epsilon, delta, mu, neighbors, nominal_samples, feature_bounds, row_norm, fit_intercept, alpha, coef_bound
+    neighbors : {"replace_one"}
+        Tilted objectives have no bound for add-or-remove-one.
+    nominal_samples : None
+        Only for other estimators' neighbouring relations.
+    coef_bound : float, optional
         As in :class:`DPTiltedClassifier`.
-    mechanism, invalid_rows, sampler, ledger, random_state, verbose
-        As in :class:`DPTiltedClassifier`.
+    mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
+        Only output perturbation has a proof here.
 
     Attributes
     ----------
@@ -299,48 +243,9 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
     'output'
     """
 
-    def __init__(
-        self,
-        tilt: float = 1.0,
-        loss: Any = "huber",
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        mu: float | None = None,
-        neighbors: str = "replace_one",
-        nominal_samples: int | None = None,
-        feature_bounds: tuple[ArrayLike, ArrayLike] | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        row_norm: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float | None = None,
-        coef_bound: float | None = None,
-        mechanism: Any = "auto",
-        invalid_rows: str = "error",
-        sampler: str = "auto",
-        ledger: Any = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.tilt = tilt
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.neighbors = neighbors
-        self.nominal_samples = nominal_samples
-        self.feature_bounds = feature_bounds
-        self.target_bounds = target_bounds
-        self.row_norm = row_norm
-        self.fit_intercept = fit_intercept
-        self.alpha = alpha
-        self.coef_bound = coef_bound
-        self.mechanism = mechanism
-        self.invalid_rows = invalid_rows
-        self.sampler = sampler
-        self.ledger = ledger
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: Any = "huber"
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
 
     def _own_loss(self) -> Any:
         return resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)

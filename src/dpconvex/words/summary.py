@@ -68,18 +68,18 @@ def describe_sampler(certificate: Certificate) -> str:
 
 
 def summary_text(model: Any) -> str:
-    """Return the summary of a fitted linear model."""
+    """Return the summary of a fitted model."""
     certificate = model.certificate_
-    names = shown_names(
-        getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)]), WIDTH
-    )
+    matrices = getattr(model, "takes_matrices", False)
+    unnamed = [f"{'theta' if matrices else 'x'}{i}" for i in range(model.n_features_in_)]
+    names = shown_names(getattr(model, "feature_names_in_", unnamed), WIDTH)
     guarantee = certificate.guarantee
     lines: list[tuple[str, str]] = [
         ("guarantee", repr(guarantee)),
         ("neighbours", certificate.neighbors.replace("_", " ")),
         ("mechanism", certificate.mechanism),
         ("because", certificate.theorem),
-        ("rows (public)", f"{certificate.bounds.n_samples:,}"),
+        ("records (public)", f"{certificate.bounds.n_samples:,}"),
         ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
         *model._summary_facts(),
         *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
@@ -94,7 +94,8 @@ def summary_text(model: Any) -> str:
         if len(intercepts) > 1:
             heading = cut(shown(model._problem_name(problem)), WIDTH, problem)
         text += ["-" * width, f"{heading:<{WIDTH}} {'value':>20}", "-" * width]
-        text.append(f"{'(intercept)':<{WIDTH}} {float(intercepts[problem]):>20.6g}")
+        if not matrices:
+            text.append(f"{'(intercept)':<{WIDTH}} {float(intercepts[problem]):>20.6g}")
         pairs = zip(names, coefficients, strict=True)
         text += [f"{name:<{WIDTH}} {value:>20.6g}" for name, value in pairs]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]

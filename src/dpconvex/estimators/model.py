@@ -1,0 +1,133 @@
+"""What every estimator has: budget, neighbours, ledger, and a fit that either succeeds or leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.checks import check_count
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.release import Plan, release, unchanged_on_failure, unwarned
+from dpconvex.inputs.settings import (
+    INVALID_ROWS,
+    ignores_invalid,
+    optional_positive,
+    resolve_guarantee,
+    resolve_samples,
+)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.words.summary import Summary, summary_text
+
+__all__ = ["CommonFacts", "PrivateModel"]
+
+
+@dataclass(frozen=True)
+class CommonFacts:
+    """The checked settings of an estimator: budget, public number of records, parameters to state."""
+
+    guarantee: Guarantee
+    n_samples: int
+    parameters: dict[str, Any]
+    void_rows: bool = False
+
+
+@estimator
+class PrivateModel(BaseEstimator):
+    """Shared behaviour; subclasses read their data (``_read``) and decide from public facts (``_plan``)."""
+
+    _: KW_ONLY
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    neighbors: str = "replace_one"
+    nominal_samples: int | None = None
+    alpha: float | None = None
+    coef_bound: float | None = None
+    mechanism: Any = "auto"
+    invalid_rows: str = "error"
+    sampler: str = "auto"
+    ledger: Any = None
+    random_state: Any = None
+    verbose: int = 0
+
+    certificate_: Certificate = field(init=False)
+    released_: dict[str, Any] = field(init=False)
+    n_features_in_: int = field(init=False)
+
+    def _common_facts(self, n_samples: int, n_features: int) -> CommonFacts:
+        """Check the settings that every estimator has; raises before data are read or budget is spent."""
+        owner = type(self).__name__
+        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+            check_count(name, f"{owner}.certify", value)
+        if self.ledger is not None and not hasattr(self.ledger, "charge"):
+            raise TypeError(
+                f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(self.ledger).__name__} "
+                "instead. Open one with dpconvex.privacy.Ledger(path, epsilon=..., delta=...)."
+            )
+        ignored = ignores_invalid(self)
+        return CommonFacts(
+            guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
+            n_samples=resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner),
+            parameters={
+                "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
+                "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
+            },
+            void_rows=ignored,
+        )
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
+        """Return checked data, the target of each problem, and the shape that `_plan` takes."""
+        raise AttributeError(f"{type(self).__name__} does not say how to read data.")
+
+    def _plan(self, *shape: Any, **more: Any) -> Plan:
+        """Decide everything from public facts."""
+        raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
+
+    def _objectives(self, X: Any, targets: list[Any], plan: Plan) -> list[Any]:
+        """Return the functions of theta whose minimisers are released privately."""
+        raise AttributeError(f"{type(self).__name__} does not say what it minimises.")
+
+    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+        """Keep the released coefficients of each problem, in the user's units."""
+        raise AttributeError(f"{type(self).__name__} does not say what it keeps.")
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        """Return what a summary says of this estimator alone."""
+        return []
+
+    def _stated(self, certificate: Certificate, facts: Any) -> Mapping[str, tuple[Any, Any]]:
+        """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
+        return {}
+
+    def _release(self, X: Any, y: Any) -> None:
+        """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
+        with unwarned() if ignores_invalid(self) else nullcontext():
+            X, targets, (n_samples, *shape) = self._read(X, y)
+        plan = self._plan(max(1, n_samples), *shape)  # the number counts where it is public
+        with unwarned():
+            objectives = self._objectives(X, targets, plan)
+        coefficients, self.released_ = release(plan, objectives, self)
+        self.certificate_ = plan.certificate
+        self._store(coefficients, plan)
+
+    def _fit(self, X: Any, y: Any) -> Any:
+        with unchanged_on_failure(self):
+            self._release(X, y)
+        return self
+
+    def summary(self) -> Summary:
+        """Return a table for people: what was fitted, what it guarantees, what came out."""
+        check_is_fitted(self)
+        return Summary(summary_text(self))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags

@@ -1,0 +1,93 @@
+"""Constructor parameters that estimators share, written and documented once.
+
+Estimators are dataclasses whose fields are their parameters: scikit-learn reads them from the signature that Python
+derives, type checkers know them, and what a class does not document itself is taken from here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass
+from typing import TypeVar, dataclass_transform
+
+__all__ = ["estimator"]
+
+Kind = TypeVar("Kind")
+
+_SHARED = {
+    "epsilon": """
+epsilon, delta : float, optional
+    Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.""",
+    "mu": """
+mu : float, optional
+    Budget for Gaussian DP, instead of epsilon and delta, with a mechanism that offers it.""",
+    "neighbors": """
+neighbors : {"replace_one", "add_or_remove_one"}
+    What may differ between two data sets that must look alike; a replaced record may change in every part.""",
+    "nominal_samples": """
+nominal_samples : int, optional
+    Public guess of the number of records; required with ``add_or_remove_one``, where the true number is private.""",
+    "feature_bounds": """
+feature_bounds : pair (low, high), optional
+    Public bounds of the columns, scalars or one value per column; values beyond are clipped. Columns whose bounds
+    contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1].""",
+    "row_norm": """
+row_norm : float, optional
+    Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). Longer rows
+    are weighted down.""",
+    "fit_intercept": """
+fit_intercept : bool, default=True
+    Whether to fit a (penalised) intercept.""",
+    "alpha": """
+alpha : float, optional
+    Penalty; by default the one with the smallest predicted risk, from public facts.""",
+    "coef_bound": """
+coef_bound : float, optional
+    Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.""",
+    "kernel": """
+kernel : str or Kernel, default="logistic"
+    Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.""",
+    "classes": """
+classes : sequence, optional
+    The label set, if it is not to be read from y; the certificate says which.""",
+    "mechanism": """
+mechanism : str or Mechanism, default="auto"
+    How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;
+    "auto" takes "gradient", or for pure epsilon the one of the first two with the smallest predicted risk.""",
+    "invalid_rows": """
+invalid_rows : {"error", "ignore"}
+    What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
+    is visible and not covered by the guarantee; "ignore", for which classifiers need ``classes``, counts it as a fixed
+    public record of loss 0.""",
+    "sampler": """
+sampler : {"auto", "exact"}
+    Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about
+    20 microseconds a number.""",
+    "ledger": """
+ledger : Ledger, optional
+    Budget of the data set; charged before noise is drawn.""",
+    "random_state": """
+random_state : int, Generator or RandomState, optional
+    Fixes the noise, for tests: such a fit is not private, and its certificate says so.""",
+    "verbose": """
+verbose : int, default=0
+    Print progress that depends on public facts only.""",
+}
+
+
+@dataclass_transform(eq_default=False)
+def estimator(kind: type[Kind]) -> type[Kind]:
+    """Make a class an estimator whose fields are its parameters; documents those that it shares."""
+    kind = dataclass(eq=False, repr=False)(kind)
+    if not kind.__name__.startswith("DP"):
+        return kind
+    text = inspect.cleandoc(kind.__doc__ or "")
+    start, end = text.index("Parameters\n---"), text.index("Attributes\n---")
+    own = set(
+        re.findall(r"\w+", " ".join(re.findall(r"^(\w[\w, ]*)(?: :|$)", text[start:end], re.M)))
+    )
+    wanted = [name for name in inspect.signature(kind).parameters if name not in own]
+    shared = "".join(_SHARED[name] for name in wanted if name != "delta")
+    kind.__doc__ = text[:end].rstrip() + shared + "\n\n" + text[end:]
+    return kind
