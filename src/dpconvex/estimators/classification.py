@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, field
 from typing import Any
 
@@ -158,8 +159,35 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         return tags
 
 
+class LogisticProbabilities:
+    """What the logistic function makes of margins."""
+
+    decision_function: Callable[[Any], NDArray[np.float64]]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return class probabilities; with more than two classes, each against the rest and normalised.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; used as they are, without clipping.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+        """
+        margins = self.decision_function(X)
+        positive = expit(margins)
+        if positive.ndim == 1:
+            return np.column_stack([1 - positive, positive])
+        positive = np.maximum(positive, 1e-300)
+        # Large margins all round to 1: the class that is predicted stays the likeliest.
+        positive[np.arange(len(margins)), margins.argmax(axis=1)] *= 1 + 2.0**-50
+        return positive / positive.sum(axis=1, keepdims=True)
+
+
 @estimator
-class DPLogisticRegression(PrivateLinearClassifier):
+class DPLogisticRegression(LogisticProbabilities, PrivateLinearClassifier):
     r"""Logistic regression under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i w_i log(1 + exp(-y_i x_i . theta)) + (alpha/2) ||theta||^2`` with labels -1 and
@@ -198,27 +226,6 @@ class DPLogisticRegression(PrivateLinearClassifier):
 
     def _losses(self) -> tuple[Any, Any, float | None, Any]:
         return Logistic(), Logistic(), None, None
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return class probabilities; with more than two classes, each against the rest and normalised.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
-        margins = self.decision_function(X)
-        positive = expit(margins)
-        if positive.ndim == 1:
-            return np.column_stack([1 - positive, positive])
-        positive = np.maximum(positive, 1e-300)
-        # Large margins all round to 1: the class that is predicted stays the likeliest.
-        positive[np.arange(len(margins)), margins.argmax(axis=1)] *= 1 + 2.0**-50
-        return positive / positive.sum(axis=1, keepdims=True)
 
 
 @estimator

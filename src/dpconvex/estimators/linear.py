@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -165,6 +166,33 @@ class PrivateLinearModel(PrivateModel):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
+        return tags
+
+
+@estimator
+class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
+    """What regressions share: a target with a public range, predictions in its units."""
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions, in the target's units.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows; used as they are, without clipping.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        return self._linear(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
         return tags
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from dpconvex.estimators.parameters import estimator
@@ -79,20 +79,6 @@ class DPNewsvendor(PrivateQuantileModel):
             ("overage cost", f"{self.overage_cost:g} per unit"),
             *super()._summary_facts()[1:],
         ]
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return order quantities.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
-        return self._linear(X)
 
     def cost(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean cost of ordering ``predict(X)`` when demand is ``y``.

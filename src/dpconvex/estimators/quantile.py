@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import KW_ONLY
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
+from numpy.typing import ArrayLike
 from sklearn.metrics import d2_pinball_score
-from sklearn.utils import Tags
 
 from dpconvex.defaults.quantile import QuantileRequest, choose_quantile_mechanism
 from dpconvex.defaults.quantile_risk import may_be_level
-from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_facts, rows_for
+from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_facts, rows_for
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
@@ -25,11 +22,10 @@ from dpconvex.smoothing import ConvolvedLoss
 
 
 @estimator
-class PrivateQuantileModel(RegressorMixin, PrivateLinearModel):
+class PrivateQuantileModel(PrivateLinearRegressor):
     """What fits of a conditional quantile share; subclasses say which level (``_level``)."""
 
     _: KW_ONLY
-    target_bounds: tuple[float, float] | None = None
     bandwidth: float | None = None
     kernel: Any = "logistic"
 
@@ -93,25 +89,6 @@ class PrivateQuantileModel(RegressorMixin, PrivateLinearModel):
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
         return [*facts, *kept_facts(self.released_)]
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the fitted conditional quantile.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
-        return self._linear(X)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
 
 
 @estimator

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from dpconvex.defaults import robust_penalty
 from dpconvex.defaults.output_only import only_output, resolve_loss
-from dpconvex.estimators.classification import PrivateLinearClassifier
+from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import Plan
@@ -51,7 +50,7 @@ class SparseOutput(OutputPerturbation):
 
 
 @estimator
-class DPRobustClassifier(PrivateLinearClassifier):
+class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
     r"""Linear classification that is robust to moved rows, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i w_i max loss(y_i (x_i + v) . theta) + (alpha/2) ||theta||^2`` over the worst
@@ -86,6 +85,8 @@ class DPRobustClassifier(PrivateLinearClassifier):
 
     Notes
     -----
+    Robust fits are cautious: `predict_proba` gives scores rather than calibrated probabilities.
+
     Privacy: as for :class:`DPLogisticRegression`; radius and norm are public. The Lipschitz constant grows by the
     radius times ``sqrt(n_features)`` for ``linf`` and by the radius for ``l2``.
 
@@ -157,26 +158,6 @@ class DPRobustClassifier(PrivateLinearClassifier):
             bounds.width,
             divisor=bounds.n_samples,
         )
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return what the logistic function makes of the margins; with several classes, normalised.
-
-        Robust fits are cautious: these are scores rather than calibrated probabilities.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
-        positive = expit(self.decision_function(X))
-        if positive.ndim == 1:
-            return np.column_stack([1 - positive, positive])
-        positive = np.maximum(positive, 1e-300)
-        return positive / positive.sum(axis=1, keepdims=True)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, replace
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
-from sklearn.base import RegressorMixin
-from sklearn.utils import Tags
 
 from dpconvex.defaults import tilted_penalty
 from dpconvex.defaults.output_only import only_output, resolve_loss
 from dpconvex.defaults.output_only_risk import WALLS
-from dpconvex.estimators.classification import PrivateLinearClassifier
-from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts
+from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
+from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor, PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import Plan
 from dpconvex.inputs.labels import count_classes
@@ -118,7 +112,7 @@ class PrivateTiltedModel(PrivateLinearModel):
 
 
 @estimator
-class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
+class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinearClassifier):
     r"""Linear classification by tilted empirical risk under differential privacy.
 
     Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i x_i . theta))) + (alpha/2) ||theta||^2 +
@@ -152,6 +146,8 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
 
     Notes
     -----
+    A tilted fit weighs hard records more: `predict_proba` gives scores rather than calibrated probabilities.
+
     Privacy: as for :class:`DPLogisticRegression`, replace-one only.
 
     Examples
@@ -171,32 +167,12 @@ class DPTiltedClassifier(PrivateTiltedModel, PrivateLinearClassifier):
         facts = self._public_facts(n_samples, n_features)
         return self._tilted_plan(facts, loss, parameters, {}, (0.0, 1.0))
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return what the logistic function makes of the margins; with several classes, normalised.
-
-        A tilted fit weighs hard records more, so these are scores rather than calibrated probabilities.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-        """
-        positive = expit(self.decision_function(X))
-        if positive.ndim == 1:
-            return np.column_stack([1 - positive, positive])
-        positive = np.maximum(positive, 1e-300)
-        return positive / positive.sum(axis=1, keepdims=True)
-
     def _summary_facts(self) -> list[tuple[str, str]]:
         return [*super()._summary_facts(), *self._tilt_facts()]
 
 
 @estimator
-class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
+class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     r"""Linear regression by tilted empirical risk under differential privacy.
 
     Minimises ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i - x_i . theta))) + (alpha/2) ||theta||^2 +
@@ -244,8 +220,6 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
     """
 
     loss: Any = "huber"
-    _: KW_ONLY
-    target_bounds: tuple[float, float] | None = None
 
     def _own_loss(self) -> Any:
         return resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
@@ -256,24 +230,5 @@ class DPTiltedRegressor(RegressorMixin, PrivateTiltedModel):
         target = (facts.target_shift, facts.target_scale)
         return self._tilted_plan(facts, loss, {}, REGRESSION, target)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return predictions.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows; used as they are, without clipping.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-        """
-        return self._linear(X)
-
     def _summary_facts(self) -> list[tuple[str, str]]:
         return self._tilt_facts()
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
