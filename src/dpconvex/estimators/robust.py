@@ -21,6 +21,7 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.noise import NoiseSource
 
 # Released coefficients below this many standard deviations of the noise are set to zero against a linf adversary.
 THRESHOLD = 2.0
@@ -34,15 +35,11 @@ class SparseOutput(OutputPerturbation):
     on useless columns costs as much as signal. Zeroing by a public threshold is post-processing of the release.
     """
 
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
     ) -> NDArray[np.float64]:
         """Return the noisy minimiser with its small coefficients, the intercept apart, set to zero."""
-        released = super().release(objective, certificate, rng, record)
+        released = super()._run(objective, certificate, noise, record)
         spread = certificate.noise["release"].spread
         small = np.abs(released) < certificate.parameters["threshold"] * spread
         small[: int(certificate.bounds.fit_intercept)] = False

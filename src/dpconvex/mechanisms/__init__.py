@@ -8,7 +8,8 @@ from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
 from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
 from dpconvex.mechanisms.pairwise_gradient import PairwiseGradientDescent
-from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
+from dpconvex.mechanisms.phased_erm import PhasedERM
+from dpconvex.mechanisms.phased_sgd import PhasedSGD
 from dpconvex.mechanisms.stochastic import NoisySGD
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 

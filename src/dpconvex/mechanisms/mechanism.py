@@ -1,10 +1,10 @@
-"""What a mechanism is, and how a user names one."""
+"""What a mechanism is: certified from public facts, then run on data that fit its certificate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import NoiseSource
 
 
 class Mechanism(Protocol):
@@ -45,6 +46,51 @@ class Mechanism(Protocol):
         Privacy: a seed or generator is for tests. Whoever knows it can undo the noise, whatever the certificate says of
         the sampler, unless it was issued with ``seeded=True``. Leave ``rng`` out for a private release.
         """
+
+
+class PrivateMechanism:
+    """What our mechanisms share: a certificate from public facts; an objective that is checked against it; a run."""
+
+    name: ClassVar[str]
+
+    def certify(
+        self,
+        bounds: Any,
+        guarantee: Guarantee,
+        parameters: Mapping[str, Any] | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive the certificate from public facts."""
+        chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
+        return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
+
+    def release(
+        self,
+        objective: Any,
+        certificate: Certificate,
+        rng: Any = None,
+        record: dict[str, Any] | None = None,
+    ) -> NDArray[np.float64]:
+        """Return private coefficients; see :meth:`Mechanism.release`."""
+        check_objective(objective, certificate, **self._raw_facts(certificate))
+        released: dict[str, Any] = {} if record is None else record
+        return self._run(objective, certificate, NoiseSource.of(rng), released)
+
+    def _chosen(
+        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the parameters of a run, with those that this mechanism chooses."""
+        return parameters
+
+    def _raw_facts(self, certificate: Certificate) -> dict[str, Any]:
+        """Return facts of the objective that differ from the bounds', because rows are mapped further."""
+        return {}
+
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+    ) -> NDArray[np.float64]:
+        """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
+        raise AttributeError(f"{type(self).__name__} does not say how it runs.")
 
 
 def check_objective(objective: Any, certificate: Certificate, **replaced: Any) -> None:

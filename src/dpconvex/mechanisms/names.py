@@ -8,7 +8,8 @@ from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
-from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
+from dpconvex.mechanisms.phased_erm import PhasedERM
+from dpconvex.mechanisms.phased_sgd import PhasedSGD
 from dpconvex.mechanisms.stochastic import NoisySGD
 
 __all__ = ["resolve_mechanism"]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.bounds.linear import Bounds, LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
@@ -185,7 +185,7 @@ def tilted_delta(
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class ObjectivePerturbation(PrivateMechanism):
     r"""Minimise a randomly tilted objective: ``F(theta) + <b, theta> / n``.
 
     Parameters
@@ -204,32 +204,21 @@ class ObjectivePerturbation:
     solver: Any = None
     name: ClassVar[str] = "objective"
 
-    def certify(
-        self,
-        bounds: Bounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
+    def _chosen(
+        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
         from dpconvex.solvers.black_box import check_solver
 
         check_solver(self.solver, "ObjectivePerturbation")
-        return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
+        return parameters
 
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
     ) -> NDArray[np.float64]:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.solvers import certified_point
 
-        check_objective(objective, certificate)
-        noise = NoiseSource.of(rng)
         terms = certificate.noise
         tilt = noise.draw(terms["objective"]) / certificate.bounds.n_samples
         # The clamp knows a public bound on the noise and never the noise: theta must determine b.

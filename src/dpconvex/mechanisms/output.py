@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.bounds.linear import Bounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import (
@@ -164,7 +164,7 @@ def prove_output(certificate: Certificate) -> Proof:
 
 
 @dataclass(frozen=True)
-class OutputPerturbation:
+class OutputPerturbation(PrivateMechanism):
     r"""Release ``argmin F`` plus noise; the minimiser comes from any solver.
 
     Parameters
@@ -206,40 +206,28 @@ class OutputPerturbation:
     radius: float | None = None
     name: ClassVar[str] = "output"
 
-    def certify(
-        self,
-        bounds: Bounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
+    def _chosen(
+        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
         from dpconvex.solvers.black_box import check_solver
 
         check_solver(self.solver, "OutputPerturbation")
-        chosen = dict(parameters or {})
         if self.gap is not None:
-            chosen[GAP] = self.gap
+            parameters[GAP] = self.gap
         if self.radius is not None:
-            chosen[RADIUS] = _checked_radius(self.radius)
+            parameters[RADIUS] = _checked_radius(self.radius)
         loss = getattr(bounds, "loss", None)
         if not math.isfinite(bounds.smoothness) and getattr(loss, "kinks", None) is None:
             raise TypeError(
                 f"OutputPerturbation needs a smooth or piecewise-linear loss, but {type(loss).__name__} is neither. "
                 "Write it as KinkedLoss(knots, slopes), or declare its smoothness."
             )
-        return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
+        return parameters
 
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
-        check_objective(objective, certificate)
-        noise = NoiseSource.of(rng)
         released = noise.add(self.minimise(objective, certificate), certificate.noise["release"])
         radius = certificate.parameters.get(RADIUS)
         if radius is not None:  # a projection of what was released: no privacy cost

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,24 +19,20 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import (
-    Calibration,
     Certificate,
     CertificateError,
-    Proof,
-    calibrates,
-    proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, per_problem
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
 
-_UNIT = 2.0**-53
+UNIT = 2.0**-53
 _RADIUS = 100.0  # released points are projected on this ball by default: far beyond sensible mapped coefficients
 _FEWEST = 8  # records in the last phase by default
 _ASSIGNMENT = "random permutation"
@@ -63,7 +59,8 @@ def phase_names(phases: list[Phase]) -> list[str]:
     return [f"phase {i}" for i in range(1, len(phases) + 1)]
 
 
-def _checked_radius(radius: Any, owner: str) -> float:
+def checked_radius(radius: Any, owner: str) -> float:
+    """Return the radius of the ball on which released points are projected, or raise."""
     return check_number(
         "radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True
     )
@@ -80,7 +77,7 @@ def phases_of(n_samples: int, settings: Mapping[str, Any]) -> list[Phase]:
 
 
 @dataclass(frozen=True)
-class _Phased:
+class Phased(PrivateMechanism):
     """What the two phased methods share: their public parameters, and how a run goes through the phases."""
 
     step_size: float | None = None
@@ -120,33 +117,21 @@ class _Phased:
             "phases": int(count),
             "step_size": check_number("step_size", owner, step, positive, 0, math.inf, low_open=True),
             "decay": check_number("decay", owner, self.decay, "a finite number of at least 1", 1, math.inf),
-            "radius": _checked_radius(self.radius, owner),
+            "radius": checked_radius(self.radius, owner),
             "noise": self.noise,
             "assignment": _ASSIGNMENT,
         }  # fmt: skip
 
-    def certify(
-        self,
-        bounds: LinearBounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
-        chosen = dict(parameters or {})
-        chosen.setdefault(self.name, self.settings(bounds, guarantee))
-        return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
+    def _chosen(
+        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
+        parameters.setdefault(self.name, self.settings(bounds, guarantee))
+        return parameters
 
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
-    ) -> Array:
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+    ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
-        check_objective(objective, certificate)
-        noise = NoiseSource.of(rng)
         radius = certificate.parameters[self.name]["radius"]
         order = noise.generator.permutation(objective.rows.n_rows)
         point, start = np.zeros(certificate.bounds.dimension), 0
@@ -173,7 +158,8 @@ class _Phased:
         raise AttributeError
 
 
-def _check(bounds: LinearBounds, owner: str) -> None:
+def check_bounds(bounds: LinearBounds, owner: str) -> None:
+    """Raise unless phases have a proof: a public number of rows and a loss of bounded slope."""
     if bounds.neighbors != "replace_one":
         raise ValueError(
             f"{owner} needs neighbors='replace_one': the sizes of its phases follow from the number of rows, which is "
@@ -186,7 +172,7 @@ def _check(bounds: LinearBounds, owner: str) -> None:
         )
 
 
-def _terms(
+def phase_terms(
     bounds: LinearBounds,
     guarantee: Guarantee,
     settings: Mapping[str, Any],
@@ -207,14 +193,14 @@ def _terms(
     return noise
 
 
-def _disjoint(
+def disjoint_phases(
     certificate: Certificate, name: str, owner: str, sensitivity: Callable[[Phase, float], float]
 ) -> GaussianDP:
     """Return what disjoint phases give: the largest ``mu`` of any of them, over all problems."""
     bounds, settings = certificate.bounds, certificate.parameters[name]
     certificate.check_bounds(LinearBounds, several=True)
-    _check(bounds, owner)
-    _checked_radius(settings["radius"], owner)
+    check_bounds(bounds, owner)
+    checked_radius(settings["radius"], owner)
     if settings["assignment"] != _ASSIGNMENT:
         raise CertificateError(f"Records must be assigned to phases by a {_ASSIGNMENT}.")
     phases = phases_of(bounds.n_samples, settings)
@@ -245,266 +231,3 @@ def _published(
             f"delta={delta:g} need. Use noise='exact'."
         )
     return std
-
-
-@calibrates("phased-erm")
-def calibrate_phased_erm(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
-) -> Calibration:
-    r"""Derive the noise of every phase from the sensitivity of its certified minimiser.
-
-    Phase i minimises ``(1/n_i) sum f + (alpha/2) ||theta||^2 + ||theta - theta_prev||^2 / (step_i n_i)``, which is
-    ``s``-strongly convex with ``s = alpha + 2 / (step_i n_i)``: the sensitivity is ``2 L / (s n_i) + 2 t / s``, and
-    ``L step_i + t step_i n_i`` without a penalty, t the tolerance on the norm of the gradient.
-    """
-    _check(bounds, "PhasedERM")
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    settings = parameters["phased-erm"]
-    parts = []
-    for phase in phases_of(bounds.n_samples, settings):
-        local = _local_bounds(bounds, phase)
-        tolerance = _tolerance(local, settings["radius"])
-        parts.append((phase, local.minimiser_sensitivity(tolerance), tolerance))
-    noise = _terms(bounds, guarantee, settings, "PhasedERM", parts)
-    return Calibration(noise, max(part[2] for part in parts))
-
-
-@proves("phased-erm")
-def prove_phased_erm(certificate: Certificate) -> Proof:
-    """Return what the phases give, each with the sensitivity of a minimiser of its stated tolerance."""
-    bounds = certificate.bounds
-    certificate.check_tolerance()
-
-    def moved(phase: Phase, tolerance: float) -> float:
-        if not 2.0**-53 * bounds.lipschitz <= tolerance <= certificate.solver_tolerance:
-            raise CertificateError("A phase's tolerance cannot be certified.")
-        return _local_bounds(bounds, phase).minimiser_sensitivity(tolerance)
-
-    theorem = (
-        "Gaussian output perturbation of disjoint phases, replace-one, certified gradient norms"
-    )
-    return Proof(_disjoint(certificate, "phased-erm", "PhasedERM", moved), theorem)
-
-
-def _local_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
-    anchor = 2 / (phase.step * phase.records)
-    return replace(bounds, n_samples=phase.records, alpha=bounds.alpha + anchor)
-
-
-def _tolerance(local: LinearBounds, radius: float) -> float:
-    """Return a tolerance that float64 can certify around a released point of norm up to ``radius``.
-
-    The usual tolerance, or what a few roundings of such a point change in the gradient.
-    """
-    if math.isfinite(local.smoothness):
-        usual, curvature = local.solver_tolerance(), local.smoothness
-    else:
-        smooth = local.envelope_smoothness()
-        usual, curvature = local.envelope_tolerance(smooth), smooth * local.curvature_factor
-    return max(usual, 256 * 2 * _UNIT * (local.alpha + curvature) * radius)
-
-
-@dataclass(frozen=True)
-class PhasedERM(_Phased):
-    r"""Solve an anchored problem per phase to certified accuracy and release it with noise.
-
-    Parameters
-    ----------
-    step_size : float, optional
-        ``step`` in mapped units, ``min(4 / sqrt(n), 2 mu / (3 sqrt(d))) / L`` by default.
-    phases : int, optional
-        Number of phases; by default until a phase has 8 records left.
-    decay : float, default=4
-        ``step_i = step / decay^i``.
-    radius : float, default=100
-        Released points are projected on this ball.
-    noise : {"exact", "published"}
-        The noise that the sensitivity needs, or ``4 L step_i sqrt(ln(1/delta)) / epsilon`` as printed, refused where
-        it is too small.
-
-    Notes
-    -----
-    Privacy: Gaussian DP and (epsilon, delta)-DP under replace-one, every record in one phase. Public: number of rows,
-    bounds, loss and the parameters above. Convex losses of bounded slope; kinked ones are solved through their Moreau
-    envelope, as in output perturbation.
-
-    Examples
-    --------
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.privacy import GaussianDP, LinearBounds
-    >>> bounds = LinearBounds(1024, 2, Logistic(), row_norm=1.0, max_norm=1.0)
-    >>> certificate = PhasedERM(step_size=0.1).certify(bounds, GaussianDP(0.5))
-    >>> len(certificate.noise), round(certificate.noise["phase 1"]["std"], 6)
-    (7, 0.070711)
-    """
-
-    name: ClassVar[str] = "phased-erm"
-
-    def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
-        mu = total_mu(guarantee, "PhasedERM")
-        rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension)))
-        return rate / bounds.lipschitz
-
-    def _solve(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        phase: Phase,
-        tolerance: float,
-        chosen: Any,
-        start: Array,
-    ) -> Array:
-        from dpconvex.objectives import EmpiricalObjective
-        from dpconvex.objectives.clamped import with_clamped_targets
-        from dpconvex.smoothing import moreau
-        from dpconvex.solvers import default_solver
-
-        local = _local_bounds(certificate.bounds, phase)
-        loss = objective.loss
-        if not math.isfinite(loss.smoothness):
-            loss = moreau(loss, local.envelope_smoothness())
-        anchor = 2 / (phase.step * phase.records)
-        problem = EmpiricalObjective(
-            objective.rows.take(chosen), loss, local.alpha, linear=-anchor * start
-        )
-        tilt = anchor * certificate.parameters[self.name]["radius"]
-        problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
-        return default_solver(start.size).solve(problem, start, tolerance).point
-
-
-@calibrates("phased-sgd")
-def calibrate_phased_sgd(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
-) -> Calibration:
-    r"""Derive the noise of every phase from the stability of one pass of gradient steps.
-
-    Sensitivity ``2 L step_i``, plus a bound on rounding. Proof: a step ``theta - e (grad f + alpha theta)`` with f
-    convex and b-smooth and ``e <= 2 / (b + alpha)`` never takes two points further apart, since with ``g`` the
-    difference of the gradients of the convex (b + alpha)-smooth function ``f + (alpha/2) ||.||^2`` and D that of the
-    points ``<g, D> >= ||g||^2 / (b + alpha)``, so
-    ``||D - e g||^2 = ||D||^2 - 2 e <g, D> + e^2 ||g||^2 <= ||D||^2 - e (2 / (b + alpha) - e) ||g||^2 <= ||D||^2``.
-    Two data sets that differ in the record of step t share all iterates up to t; step t takes them apart by at most
-    ``e ||grad f - grad f'|| <= 2 L e``; later steps use the same records and do not increase that. Every iterate, and
-    so every average of iterates, moves by at most ``2 L e``.
-    """
-    _check(bounds, "PhasedSGD")
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    settings = parameters["phased-sgd"]
-    curvature = bounds.smoothness + bounds.alpha
-    if not math.isfinite(curvature):
-        loss = type(bounds.loss).__name__
-        raise ValueError(
-            f"PhasedSGD needs a smooth loss, but {loss} has smoothness=inf. Use convolve({loss}(...), kernel, "
-            f"bandwidth), moreau({loss}(...), smoothness) or PhasedERM()."
-        )
-    parts = [
-        (phase, _pass_sensitivity(bounds, settings, phase), 0.0)
-        for phase in phases_of(bounds.n_samples, settings)
-    ]
-    return Calibration(_terms(bounds, guarantee, settings, "PhasedSGD", parts))
-
-
-def _pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
-    """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
-    curvature = bounds.smoothness + bounds.alpha
-    if not phase.step * curvature <= 2:
-        raise ValueError(
-            f"The 'step_size' parameter of PhasedSGD must be at most {settings['decay'] * 2 / curvature:.4g} here: "
-            "beyond, a step can take two points further apart. "
-            f"Got {settings['step_size']!r} instead. Use a smaller step or a wider bandwidth."
-        )
-    # Every step rounds by at most a few units of the largest coefficient it can meet, in both runs.
-    radius = _checked_radius(settings["radius"], "PhasedSGD")
-    reach = radius + phase.records * phase.step * bounds.lipschitz
-    rounding = 2 * phase.records * _UNIT * (2 * bounds.dimension + 30) * reach
-    return 2 * bounds.lipschitz * phase.step + rounding
-
-
-@proves("phased-sgd")
-def prove_phased_sgd(certificate: Certificate) -> Proof:
-    """Return what the phases give, each with the sensitivity of one contractive pass."""
-    bounds, settings = certificate.bounds, certificate.parameters["phased-sgd"]
-
-    def moved(phase: Phase, tolerance: float) -> float:
-        if tolerance:
-            raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
-        return _pass_sensitivity(bounds, settings, phase)
-
-    proven = _disjoint(certificate, "phased-sgd", "PhasedSGD", moved)
-    return Proof(proven, "Gaussian noise on one contractive pass per disjoint phase, replace-one")
-
-
-@dataclass(frozen=True)
-class PhasedSGD(_Phased):
-    r"""Pass once over the records of each phase, average the iterates and release them with noise.
-
-    Parameters
-    ----------
-    step_size : float, optional
-        ``step`` in mapped units, by default ``min(4 / sqrt(n), mu / (3 sqrt(d))) / L``, at most what keeps steps
-        contractive, ``2 decay / (smoothness + alpha)``.
-    phases : int, optional
-        Number of phases; by default until a phase has 8 records left.
-    decay : float, default=4
-        ``step_i = step / decay^i``.
-    radius : float, default=100
-        Released points are projected on this ball.
-    noise : {"exact", "published"}
-        The noise that the sensitivity needs, or ``4 L step_i sqrt(ln(1/delta)) / epsilon`` as printed, refused where
-        it is too small.
-
-    Notes
-    -----
-    Privacy: Gaussian DP and (epsilon, delta)-DP under replace-one, every record in one step of one phase. Public:
-    number of rows, bounds, loss and the parameters above. Convex losses of bounded slope and curvature.
-
-    Examples
-    --------
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.privacy import GaussianDP, LinearBounds
-    >>> bounds = LinearBounds(1024, 2, Logistic(), row_norm=1.0, max_norm=1.0)
-    >>> certificate = PhasedSGD(step_size=0.1).certify(bounds, GaussianDP(0.5))
-    >>> round(certificate.noise["phase 1"]["std"], 6)
-    0.141421
-    """
-
-    name: ClassVar[str] = "phased-sgd"
-
-    def wanted_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
-        """Return the step to take where the loss can be smoothed to suit it."""
-        if self.step_size is not None:
-            return self.step_size
-        mu = total_mu(guarantee, "PhasedSGD")
-        rate = min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension)))
-        return rate / bounds.lipschitz
-
-    def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
-        curvature = bounds.smoothness + bounds.alpha
-        largest = 2 * self.decay / curvature if math.isfinite(curvature) else math.inf
-        return min(self.wanted_step(bounds, guarantee), largest * (1 - 1e-12))
-
-    def _solve(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        phase: Phase,
-        tolerance: float,
-        chosen: Any,
-        start: Array,
-    ) -> Array:
-        from dpconvex.mechanisms.compiled_slopes import compile_slope
-        from dpconvex.mechanisms.stochastic_loop import run_one_pass
-
-        rows, targets, weights = objective.rows.take(chosen).mapped()
-        alpha, step = certificate.bounds.alpha, phase.step
-        theta, total = start.copy(), np.zeros_like(start)
-        compiled = compile_slope(objective.loss)
-        if compiled is not None:
-            order = np.arange(len(targets))
-            run_one_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
-        else:  # a loss of the user's own: the same steps, not compiled
-            for row, target, weight in zip(rows, targets, weights, strict=True):
-                slope = float(objective.loss.gradient(target, row @ theta))
-                theta = theta - step * (weight * slope * row + alpha * theta)
-                total += theta
-        return total / len(targets)

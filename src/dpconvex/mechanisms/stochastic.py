@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificates.certificate import (
@@ -139,7 +139,7 @@ def prove_sgd(certificate: Certificate) -> Proof:
 
 
 @dataclass(frozen=True)
-class NoisySGD:
+class NoisySGD(PrivateMechanism):
     r"""Stochastic gradient descent with noise on every sum over a batch, and averaged iterates.
 
     Parameters
@@ -221,6 +221,12 @@ class NoisySGD:
             )
         return chosen
 
+    def _chosen(
+        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
+        parameters.setdefault("sgd", self.settings(bounds, guarantee))
+        return parameters
+
     def certify(
         self,
         bounds: LinearBounds,
@@ -228,10 +234,9 @@ class NoisySGD:
         parameters: Mapping[str, Any] | None = None,
         seeded: bool = False,
     ) -> Certificate:
-        """Derive the certificate from public facts."""
-        chosen = dict(parameters or {})
-        chosen.setdefault("sgd", self.settings(bounds, guarantee))
-        settings = chosen["sgd"]
+        """Derive the certificate from public facts; published noise is certified for what it truly gives."""
+        parameters = self._chosen(bounds, guarantee, dict(parameters or {}))
+        settings = parameters["sgd"]
         if settings["noise"] == "published":
             budget = _check_guarantee(guarantee)
             _noise_std(
@@ -249,18 +254,13 @@ class NoisySGD:
             unit = 10.0 ** (math.floor(math.log10(accounted)) - 3)
             accounted = float(f"{math.ceil(accounted / unit) * unit:.4g}")
             guarantee = ApproxDP(min(accounted, budget.epsilon_bound), budget.delta_bound)
-        return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
+        return super().certify(bounds, guarantee, parameters, seeded)
 
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
-    ) -> Array:
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+    ) -> NDArray[np.float64]:
         """Return the averaged iterates of noisy stochastic descent."""
-        check_objective(objective, certificate)
-        return _Run(objective, certificate, NoiseSource.of(rng)).run()
+        return _Run(objective, certificate, noise).run()
 
 
 class _Run:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import released_scale
@@ -94,7 +94,7 @@ def prove_structured_gradient(certificate: Certificate) -> Proof:
 
 
 @dataclass(frozen=True)
-class StructuredGradientDescent:
+class StructuredGradientDescent(PrivateMechanism):
     r"""Descend along noisy sums of gradients of residual vectors and average the later iterates.
 
     Parameters
@@ -124,28 +124,16 @@ class StructuredGradientDescent:
         steps, step_size = _checked(chosen)
         return {"steps": steps, "step_size": step_size}
 
-    def certify(
-        self,
-        bounds: StructuredBounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
-        given = dict(parameters or {})
-        given.setdefault("descent", self.settings(bounds))
-        return Certificate.issue(self.name, bounds, guarantee, given, seeded)
+    def _chosen(
+        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
+    ) -> dict[str, Any]:
+        parameters.setdefault("descent", self.settings(bounds))
+        return parameters
 
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
-    ) -> Array:
+    def _run(
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+    ) -> NDArray[np.float64]:
         """Return the mean of the later iterates."""
-        check_objective(objective, certificate)
-        noise = NoiseSource.of(rng)
         steps, rate = _checked(certificate.parameters["descent"])
         term, bounds = certificate.noise["gradients"], certificate.bounds
         theta = np.zeros(bounds.dimension)
