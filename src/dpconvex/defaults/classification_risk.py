@@ -19,7 +19,7 @@ import numpy as np
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
 CURVATURE = 0.15

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpconvex.defaults.classification_risk import CURVATURE
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import Guarantee
 
 __all__ = ["robust_penalty", "tilted_penalty"]

@@ -26,7 +26,7 @@ from dpconvex.defaults.quantile_risk import (
 )
 from dpconvex.losses import Pinball
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import Guarantee
 
 __all__ = ["linear_preset", "output_prescription", "predicted_output_excess"]

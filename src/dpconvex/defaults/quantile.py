@@ -108,7 +108,7 @@ def _stochastic(mechanism: Any, request: QuantileRequest) -> Choice:
     bandwidth = request.bandwidth or contractive_bandwidth(
         request.kernel, bounds.curvature_factor, settings["step_size"]
     )
-    bounds = replace(bounds, loss=convolve(bounds.loss, request.kernel, bandwidth))
+    bounds = replace(bounds, loss=convolve(Pinball(request.quantile), request.kernel, bandwidth))
     return Choice(mechanism, bounds, bandwidth, float("nan"), {mechanism.name: settings})
 
 
@@ -122,7 +122,8 @@ def _phased(mechanism: Any, request: QuantileRequest) -> Choice:
         factor = (1 + 1e-9) * bounds.curvature_factor
         bandwidth = contractive_bandwidth(request.kernel, factor, step, bounds.alpha)
     if bandwidth is not None:
-        bounds = replace(bounds, loss=convolve(bounds.loss, request.kernel, bandwidth))
+        loss = convolve(Pinball(request.quantile), request.kernel, bandwidth)
+        bounds = replace(bounds, loss=loss)
     settings = mechanism.settings(bounds, request.guarantee)
     return Choice(mechanism, bounds, bandwidth, float("nan"), {mechanism.name: settings})
 

@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from dpconvex.losses import Pinball
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel, convolve
 

@@ -17,15 +17,10 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.mechanism import check_objective
-from dpconvex.privacy.bounds.linear import Bounds
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
-    Calibration,
-    Certificate,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, together
 from dpconvex.privacy.noise import NoiseSource

@@ -22,9 +22,9 @@ from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
     Calibration,
-    Certificate,
     CertificateError,
     Proof,
     calibrates,

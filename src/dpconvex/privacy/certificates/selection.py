@@ -11,7 +11,8 @@ from typing import Any
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.exponential import covered_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import EXACT, SEEDED
