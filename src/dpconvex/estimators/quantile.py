@@ -10,8 +10,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score
 from sklearn.utils import Tags
 
-from dpconvex.defaults.quantile import QuantileRequest, choose_quantile_mechanism
-from dpconvex.defaults.quantile_risk import may_be_level
+from dpconvex.defaults.forecast_quantile import may_be_level
+from dpconvex.defaults.quantile import choose_quantile_mechanism
+from dpconvex.defaults.request import Request
 from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts, kept_facts, rows_for
 from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
 from dpconvex.losses import Pinball
@@ -178,8 +179,7 @@ class DPQuantileRegressor(RegressorMixin, PrivateLinearModel):
         bandwidth = optional_positive(
             "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
         )
-        request = QuantileRequest(
-            quantile=quantile,
+        request = Request(
             kernel=resolve_kernel(self.kernel, owner),
             guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), 0.0, self.neighbors),

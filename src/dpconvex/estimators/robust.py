@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from dpconvex.defaults import robust_penalty
-from dpconvex.defaults.output_only import only_output, resolve_loss
+from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, robust_penalty
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import Plan, PublicFacts
 from dpconvex.estimators.tilted import MARGIN_LOSSES

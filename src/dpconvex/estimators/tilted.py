@@ -11,9 +11,12 @@ from scipy.special import expit
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from dpconvex.defaults import tilted_penalty
-from dpconvex.defaults.output_only import only_output, resolve_loss
-from dpconvex.defaults.output_only_risk import WALLS
+from dpconvex.defaults.tilted_and_robust import (
+    WALLS,
+    only_output,
+    resolve_loss,
+    tilted_penalty,
+)
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import Plan, PrivateLinearModel, PublicFacts
 from dpconvex.inputs.labels import count_classes
