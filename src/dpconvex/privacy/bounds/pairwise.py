@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.privacy.bounds.base import KINDS, Bounds
 from dpconvex.privacy.calibration import smallest_safe
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.profiles import renyi_curve
+from dpconvex.privacy.profiles import least_delta, renyi_curve
 
 __all__ = ["PairwiseBounds", "pairwise_delta", "pairwise_laplace_scale", "pairwise_scale"]
 
@@ -223,20 +222,12 @@ def pairwise_delta(epsilon: float, ratio: float, kappa: float) -> float:
     largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
     if largest <= 1e-3:
         return 1.0
-
-    def log_delta(order: NDArray[np.float64]) -> NDArray[np.float64]:
-        # The replace-one curve counts two records of gradient Gamma / 2 each.
-        curve = renyi_curve(order, ratio / 2, kappa, 1, "replace")
-        return (order - 1) * (curve - epsilon) - np.log(order) + (order - 1) * np.log1p(-1 / order)
-
-    orders = 1 + np.geomspace(1e-3, largest, 300)
-    for _ in range(3):
-        values = log_delta(orders)
-        best = int(np.argmin(values))
-        low, high = orders[max(0, best - 1)], orders[min(len(orders) - 1, best + 1)]
-        orders = np.linspace(low, high, 60)
-    smallest = float(np.min(log_delta(orders)))
-    return math.exp(smallest) if smallest < 0 else 1.0
+    # The replace-one curve counts two records of gradient Gamma / 2 each.
+    return least_delta(
+        epsilon,
+        lambda order: renyi_curve(order, ratio / 2, kappa, 1, "replace"),
+        1 + np.geomspace(1e-3, largest, 300),
+    )
 
 
 def _refuse(epsilon: float, kappa: float) -> ValueError:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
@@ -224,7 +223,7 @@ class SelectionCertificate:
         for name in ("candidates", "training_rows", "validation_rows"):
             check_count(name, "a selection", getattr(self, name), 1)
         _number("mean_repeats", self.mean_repeats, 1.0, _MOST_REPEATS)
-        allowed: dict[str, tuple[Any, ...]] = {
+        allowed: dict[str, tuple[object, ...]] = {
             "strategy": ("exponential", "repeat"),
             "neighbors": RELATIONS,
             "sampler": (EXACT, SEEDED),
