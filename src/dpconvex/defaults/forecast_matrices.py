@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults.forecast_quantile import mean_excess, rounded_up
+from dpconvex.defaults.forecast_quantile import NO_CURVATURE, mean_excess, rounded_up
 from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.objective import RELEASE_SHARE, calibrate_objective
@@ -41,9 +41,11 @@ Array = NDArray[np.float64]
 _SCALES = np.geomspace(0.05, 0.5, 5)
 _SQUARE = 0.5  # theta_j^2
 _LONG = 1 / 8  # second moment of the one long direction
+_LONG_COLUMNS = 10  # and of how many columns its squared coefficient is one
 _BANDWIDTHS = np.geomspace(0.01, 10.0, 31)
 _RATIOS = np.geomspace(0.1, 8.0, 10)  # in units of epsilon / (8 log(1/delta))
 _RATES = np.geomspace(1e-4, 1e2, 61)
+_STABLE = 1.9  # rate times curvature; from 2 on steps move away from the optimum
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
     """Return moment in units of U^2, squared coefficient and number of the two kinds of directions."""
     d, m = bounds.n_features, bounds.loss.outputs
     usual = 1 / (math.sqrt(d) + math.sqrt(m)) ** 2
-    return [(max(_LONG, usual), max(_SQUARE, d / 10), 1.0), (usual, _SQUARE, d - 1.0)]
+    return [(max(_LONG, usual), max(_SQUARE, d / _LONG_COLUMNS), 1.0), (usual, _SQUARE, d - 1.0)]
 
 
 @lru_cache(maxsize=256)
@@ -109,12 +111,13 @@ def structured_objective_choice(
     unit = bounds.operator_norm
     smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, unit), alpha=1.0)
     # With next to no curvature every offered guarantee has its noise: others are refused here.
-    calibrate_objective(replace(smooth, alpha=1e9 * smooth.smoothness), guarantee, {})
+    calibrate_objective(replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {})
     epsilon = guarantee.epsilon(getattr(guarantee, "delta_bound", 0.0))
     delta = getattr(guarantee, "delta_bound", 0.0)
     widths = _BANDWIDTHS * unit if bandwidth is None else np.array([bandwidth])
     curvatures = smooth.smoothness * unit / widths
     if alpha is None:
+        # Where the noise begins to grow with the ratio: the Jacobian then takes a visible part of epsilon.
         usual = epsilon / (8 * math.log(1 / delta)) if delta > 0 else 0.1 * epsilon
         ratios = np.broadcast_to(_RATIOS * usual, (len(widths), len(_RATIOS)))
         alphas = curvatures[:, None] / (bounds.n_samples * ratios)
@@ -130,13 +133,12 @@ def structured_objective_choice(
             "Use a larger alpha or bandwidth, or leave them to None."
         )
     noise = np.where(usable, noises, 1.0)[..., None] / unit
-    penalty = alphas[..., None] / unit**2
     scales = _SCALES
     second = marginal(kernel).second_moment
     base = scales**2 + second * (widths[:, None, None] / unit) ** 2
     height = _height(bounds.loss)
     # In units of U the loss has curvature c v / S and gradients of size U: alpha and noise follow.
-    penalty, noise = penalty * unit, noise * 1.0
+    penalty = alphas[..., None] / unit**2 * unit
     error = np.zeros(np.broadcast_shapes(base.shape, penalty.shape))
     for _ in range(12):
         stiff = height / np.sqrt(base + error)
@@ -202,9 +204,9 @@ def descent_choice(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -
         stiff = height / np.sqrt(_SCALES**2 + error)
         total = np.zeros_like(error)
         for v, square, count in directions:
-            bias, variance = _averaged(1 - np.minimum(rates * v * stiff, 1.9), steps, first)
+            bias, variance = _averaged(1 - np.minimum(rates * v * stiff, _STABLE), steps, first)
             stable = (
-                rates * v * height / _SCALES <= 1.9
+                rates * v * height / _SCALES <= _STABLE
             )  # at the optimum, where curvature is largest
             part = bias**2 * square + variance * (rates * noise) ** 2
             total = total + count * v * np.where(stable, part, 4 * square)

@@ -32,6 +32,10 @@ _LARGEST_EPSILON = 30.0  # beyond it a larger curvature ratio only costs digits 
 _BANDWIDTHS = np.geomspace(1e-3, 3.0, 48)
 _LEVEL_PULLS = np.linspace(0.2, 1.0, 9)  # from near the median to the wanted quantile
 _LEVEL_DIGITS = 6
+# Squared norm of a row at its bound over its mean: a column's standard deviation is a quarter of its bound.
+SPREAD = 16
+NO_CURVATURE = 1e9  # penalty over curvature at which the latter costs no epsilon worth naming
+NO_PENALTY = 1e-12  # stands for none in predictions
 
 
 def pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
@@ -129,7 +133,7 @@ def mean_excess(excess: Array) -> Array:
 
 def reference_moment(bounds: LinearBounds) -> float:
     """Return the second moment that the reference population gives one mapped feature."""
-    return min(bounds.row_norm, bounds.max_norm) ** 2 / (16 * bounds.n_features)
+    return min(bounds.row_norm, bounds.max_norm) ** 2 / (SPREAD * bounds.n_features)
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ def objective_prescription(
     plain = replace(bounds, loss=convolve(Pinball(quantile), kernel, 1.0), alpha=1.0)
     curvature = plain.smoothness  # at bandwidth 1; inversely proportional to it
     # With next to no curvature every offered guarantee has its noise: others are refused here, by the mechanism.
-    calibrate("objective", replace(plain, alpha=1e9 * curvature), guarantee, {})
+    calibrate("objective", replace(plain, alpha=NO_CURVATURE * curvature), guarantee, {})
     widths = _BANDWIDTHS if bandwidth is None else np.array([bandwidth])
     pulls = _LEVEL_PULLS if bandwidth is None else np.ones(1)
     levels = 0.5 + pulls * (quantile - 0.5)

@@ -8,7 +8,9 @@ no penalty to pay. Private geometry makes every second moment 1; without it feat
 from __future__ import annotations
 
 from dpconvex.defaults.forecast_quantile import (
+    NO_PENALTY,
     RESIDUAL_SCALES,
+    SPREAD,
     Population,
     mean_excess,
     predicted_excess,
@@ -47,8 +49,8 @@ def predicted_gradient_excess(
     bandwidth = settings["bandwidth"]
     if bandwidth is None:
         bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.course.private else NARROW
-    moment = 1.0 if plan.course.private else 1 / 16
+    moment = 1.0 if plan.course.private else 1 / SPREAD
     population = Population(quantile, bounds.dimension, moment, RESIDUAL_SCALES)
     noise = descent_noise(plan, bounds, mu)
-    excess = predicted_excess(population, kernel, bandwidth, 1e-12, noise)
+    excess = predicted_excess(population, kernel, bandwidth, NO_PENALTY, noise)
     return float(mean_excess(excess))

@@ -23,6 +23,7 @@ from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
 from dpconvex.defaults.forecast_logistic import logistic_excess
 from dpconvex.defaults.forecast_quantile import (
+    NO_PENALTY,
     RESIDUAL_SCALES,
     Population,
     mean_excess,
@@ -51,7 +52,8 @@ UNITS = {
     "logistic": "excess logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
-_FEWEST, _MOST = 10, 10**9
+_FEWEST, _MOST = 10, 10**9  # rows that are looked for
+_CLOSE = 1.02  # and how closely
 # Geometry that was itself released with noise, and finitely many steps, add to the effect of the noise: by this
 # factor, and so do clips, 3 to 15 in simulations with 2,000 to 8,000 rows and epsilon from 0.5 to 5.
 _ROUGH_GEOMETRY = 8.0
@@ -276,7 +278,7 @@ class _Problem:
             high = min(high, n_samples)
         else:
             low = max(low, n_samples)
-        while high > 1.02 * low + 1:
+        while high > _CLOSE * low + 1:
             middle = round(math.sqrt(low * high))
             if self.risk(mechanism, middle) <= wanted:
                 high = middle
@@ -292,7 +294,7 @@ class _Problem:
         sampling = level * (1 - level) / n
         population = Population(level, bounds.dimension, moment, scales, sampling)
         if mechanism == "none":
-            excess = predicted_excess(population, _KERNEL, 0.0, 1e-12, 0.0)
+            excess = predicted_excess(population, _KERNEL, 0.0, NO_PENALTY, 0.0)
         elif mechanism == "output":
             chosen = output_prescription(level, bounds, self.guarantee)
             noise = self._noise("output", replace(bounds, alpha=chosen.alpha))["release"]
@@ -319,7 +321,7 @@ class _Problem:
                 feature_moment=1.0 if steps.course.private else moment,
                 sampling=sampling / share,
             )
-            excess = predicted_excess(population, _KERNEL, width, 1e-12, noise)
+            excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
         return float(mean_excess(excess))
 
     def _logistic_risk(self, mechanism: str, bounds: LinearBounds) -> float:

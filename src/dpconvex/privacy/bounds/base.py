@@ -19,7 +19,25 @@ from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
 
-__all__ = ["KINDS", "Bounds", "bounds_from_dict", "check_never_negative"]
+__all__ = [
+    "EPS",
+    "FINEST",
+    "KINDS",
+    "LINEAR_BEYOND",
+    "ROUNDINGS",
+    "Bounds",
+    "bounds_from_dict",
+    "check_never_negative",
+]
+
+
+EPS = 2.0**-52  # spacing of doubles at 1
+ROUNDINGS = 64  # of one term of a gradient: some 30 are made, and as many again in reserve
+FINEST = 1e-10  # of the Lipschitz constant: no solver is asked for a smaller gradient where rounding would allow it
+# Widths, slope over curvature, beyond which a smooth loss is linear in float64: exp(-37) is below its spacing.
+LINEAR_BEYOND = 40
+# Factor on tolerances where the number of rows is private, and the rows for which the least one is enough.
+_LEAST_RESERVE, _RESERVED = 10.0, 2e6
 
 
 class Bounds:
@@ -122,7 +140,7 @@ class Bounds:
     def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
         """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form."""
         reach = (self.dimension + condition) * (self.lipschitz + tilt)
-        return self._reserve * max(1e-10 * self.lipschitz, 64 * 2.0**-52 * reach)
+        return self._reserve * max(FINEST * self.lipschitz, ROUNDINGS * EPS * reach)
 
     @property
     def _reserve(self) -> float:
@@ -132,7 +150,9 @@ class Bounds:
         by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
         that this covers 1e10 rows. 1 where the number of rows is public.
         """
-        return max(10.0, 2e6 / self.n_samples) if self.neighbors == "add_or_remove_one" else 1.0
+        if self.neighbors == "replace_one":
+            return 1.0
+        return max(_LEAST_RESERVE, _RESERVED / self.n_samples)
 
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""

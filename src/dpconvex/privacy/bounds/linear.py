@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.privacy.bounds.base import KINDS
+from dpconvex.privacy.bounds.base import EPS, KINDS, LINEAR_BEYOND, ROUNDINGS
 from dpconvex.privacy.bounds.sums import LinearSums
 from dpconvex.privacy.description import Facts
 
 __all__ = ["LinearBounds"]
+
+# Curvature of an envelope in units of the slope: kinks are rounded over a hundred-thousandth of the targets' unit, or
+# over a twentieth at most; in between, rounding may cost this share of the minimiser's sensitivity.
+_SHARPEST, _BLUNTEST, _SHARE = 1e5, 20, 0.01
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,9 @@ class LinearBounds(LinearSums):
         down to three digits.
         """
         slope = float(self.loss.lipschitz)
-        condition = 0.01 / (64 * 2.0**-52 * self.n_samples) - self.dimension
-        wanted = min(1e5 * slope, condition * self.alpha / self.curvature_factor)
-        value = max(wanted, 20 * slope)
+        condition = _SHARE / (ROUNDINGS * EPS * self.n_samples) - self.dimension
+        wanted = min(_SHARPEST * slope, condition * self.alpha / self.curvature_factor)
+        value = max(wanted, _BLUNTEST * slope)
         unit = 10.0 ** (math.floor(math.log10(value)) - 2)
         return float(f"{math.floor(value / unit) * unit:.3g}")
 
@@ -99,7 +103,7 @@ class LinearBounds(LinearSums):
         kinks = getattr(self.loss, "kinks", None)
         reach = max(abs(knot) for knot in kinks.knots) if kinks is not None else 0.0
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:
-            reach = 40 * self.loss.lipschitz / self.loss.smoothness
+            reach = LINEAR_BEYOND * self.loss.lipschitz / self.loss.smoothness
         return float(2 * margin + 2 * reach + 1)
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
-from dpconvex.privacy.bounds.base import KINDS, Bounds
+from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, ROUNDINGS, Bounds
 from dpconvex.privacy.calibration import smallest_safe
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.profiles import least_delta, renyi_curve
@@ -37,6 +37,7 @@ from dpconvex.privacy.profiles import least_delta, renyi_curve
 __all__ = ["PairwiseBounds", "pairwise_delta", "pairwise_laplace_scale", "pairwise_scale"]
 
 PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
+_PAIR_BLOCK = 1000  # rows at least whose pairs are summed before blocks are: one more rounding each
 _RESERVE = 1 - 2e-9  # of delta: profiles are computed to a relative error of 1e-9
 
 
@@ -203,9 +204,9 @@ class PairwiseBounds(Bounds):
         pair sums, and what rounding of scores and coefficients can change.
         """
         condition = self.smoothness / self.alpha if math.isfinite(self.smoothness) else 0.0
-        own = 1e-10 + 2.0**-52 * (64 * self.dimension + self.n_samples / 1000)
+        own = FINEST + EPS * (ROUNDINGS * self.dimension + self.n_samples / _PAIR_BLOCK)
         rounding = (
-            2.0**-52 * (4 * self.dimension + 64) * condition * 4 * self.row_norm / self.distance
+            EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
         )
         return self.lipschitz * own + rounding * (self.lipschitz + tilt)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import VectorLoss
-from dpconvex.privacy.bounds.base import KINDS, Bounds
+from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, LINEAR_BEYOND, ROUNDINGS, Bounds
 from dpconvex.privacy.description import Facts
 
 __all__ = ["StructuredBounds"]
@@ -130,10 +130,10 @@ class StructuredBounds(Bounds):
         """
         ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
         condition = ratio * self.n_samples * (self.lipschitz + tilt)
-        size = 64 * self.loss.outputs * self.dimension * self.lipschitz
-        resolvable = 2.0**-52 * ((self.dimension + 64) * condition + size)
+        size = ROUNDINGS * self.loss.outputs * self.dimension * self.lipschitz
+        resolvable = EPS * ((self.dimension + ROUNDINGS) * condition + size)
         rule = 4 * self.operator_norm * float(self.loss.gradient_error)
-        return self._reserve * (max(1e-10 * self.lipschitz, resolvable) + rule)
+        return self._reserve * (max(FINEST * self.lipschitz, resolvable) + rule)
 
     def target_reach(self, tilt: float = 0.0) -> float:
         """Return a public bound beyond which targets are clamped: no minimiser's margins come near it.
@@ -144,7 +144,7 @@ class StructuredBounds(Bounds):
         margin = self.longest * (self.lipschitz + tilt) / self.alpha
         bend = float(self.loss.smoothness)
         width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
-        return 2 * margin + 40 * width + 1
+        return 2 * margin + LINEAR_BEYOND * width + 1
 
 
 KINDS["StructuredBounds"] = StructuredBounds

@@ -22,12 +22,13 @@ import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import KINDS, check_never_negative
+from dpconvex.privacy.bounds.base import EPS, KINDS, check_never_negative
 from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
 __all__ = ["TiltedBounds"]
 
+_STEEP = 100  # of the wall: minimisers go at most a hundredth of B beyond it
 _TARGETS = np.array([1.0, 1.0, -1.0, -1.0])
 _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
 
@@ -115,7 +116,7 @@ class TiltedBounds(LinearRecord):
     @property
     def wall(self) -> float:
         """``K = 100 L / B``, steep enough to stop minimisers within 1 % of B; 0 without a wall."""
-        return 0.0 if self.coef_bound is None else 100 * self.lipschitz / self.coef_bound
+        return 0.0 if self.coef_bound is None else _STEEP * self.lipschitz / self.coef_bound
 
     @property
     def rank(self) -> int:
@@ -172,7 +173,7 @@ class TiltedBounds(LinearRecord):
         """
         margins = 4 * self.loss.lipschitz + (self.dimension + 10) * self.lipschitz * self.radius
         values = 16 * (self.start_loss + self.lipschitz * self.radius)
-        exponents = 4 * 2.0**-52 * self.tilt * self.lipschitz * (margins + values)
+        exponents = 4 * EPS * self.tilt * self.lipschitz * (margins + values)
         return self._resolvable(self.smoothness / self.alpha, tilt) + exponents
 
     @property
