@@ -16,9 +16,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from benchmarks import Measurement, one_time
-from dpconvex.defaults import OutputProblem, linear_preset, output_preset, solver_iterations
+from dpconvex.defaults import linear_preset
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6
+from dpconvex.experiments.output_perturbation.paper_tables import solver_iterations
+from dpconvex.experiments.output_perturbation.presets import OutputProblem, output_preset
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective

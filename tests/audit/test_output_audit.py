@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import GaussianRelease, LaplaceRelease, audit
-from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6, algorithm_8
+from dpconvex.experiments.output_perturbation.presets import OutputProblem
 from dpconvex.losses import Huber
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective

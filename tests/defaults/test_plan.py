@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.cli import app
 from dpconvex.defaults import plan
-from dpconvex.defaults.logistic_forecast import logistic_excess
-from dpconvex.defaults.quantile_risk import _pinball_risk
+from dpconvex.defaults.forecast_logistic import logistic_excess
+from dpconvex.defaults.forecast_quantile import pinball_risk
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 
 BUDGET = ApproxDP(1.0, 1e-6)
@@ -109,7 +109,7 @@ def quantile_run(rng, n, d, spread, mechanism, epsilon, level, scale):
     off = model.coef_ - theta[1:]
     mean, variance = theta[0] - model.intercept_, scale**2 + spread**2 * off @ off
     best = scale * math.exp(-(ndtri(level) ** 2) / 2) / math.sqrt(2 * math.pi)
-    return float(_pinball_risk(level, np.array(mean), np.array(variance))) / best - 1
+    return float(pinball_risk(level, np.array(mean), np.array(variance))) / best - 1
 
 
 def logistic_run(rng, n, d, spread, mechanism, epsilon):

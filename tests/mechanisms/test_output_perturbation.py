@@ -239,7 +239,7 @@ class Curved(PointwiseLoss):
 
 def test_refusals_name_the_remedy():
     mechanism, claim = OutputPerturbation(), PureDP(1.0)
-    with pytest.raises(ValueError, match=r"alpha above 0.*output_preset"):
+    with pytest.raises(ValueError, match=r"alpha above 0.*linear_preset"):
         mechanism.certify(bounds_of(alpha=0.0), claim)
     with pytest.raises(ValueError, match=r"lipschitz=inf. Use Huber"):
         mechanism.certify(bounds_of(Squared()), claim)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.defaults import phased_erm_preset, phased_sgd_preset
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.quantile_sco.presets import Problem, phased_erm_preset, phased_sgd_preset
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
 from dpconvex.mechanisms.phased import phases_of
@@ -97,7 +97,8 @@ def test_sgd_needs_contractive_steps():
 def test_published_constants(method, preset):
     """Printed noise suffices where it is issued, is more than needed, and a claim that it misses is refused."""
     bounds = facts(5000)
-    chosen = preset(5000, 3, 1.0, 1e-2, bounds.lipschitz, 2.0)
+    told = Problem(0.5, 1.0, 1e-2, row_norm=2 * bounds.lipschitz, coef_norm=2.0)
+    chosen = preset(5000, 3, told)
     c = 4 if method is PhasedERM else 2
     step = 2.0 / bounds.lipschitz * min(4 / math.sqrt(5000), 1 / (c * math.sqrt(3 * math.log(100))))
     assert chosen.step_size == pytest.approx(step)
@@ -108,7 +109,7 @@ def test_published_constants(method, preset):
     for i, (term, needed) in enumerate(
         zip(certificate.noise.values(), exact.noise.values(), strict=True), start=1
     ):
-        assert term["std"] == pytest.approx(chosen.std(i, bounds.lipschitz, 1.0, 1e-2))
+        assert term["std"] == pytest.approx(chosen.std(i, told))
         assert term["std"] > needed["std"]
     with pytest.raises(ValueError, match="published noise"):
         printed.certify(bounds, ApproxDP(30.0, 0.5))

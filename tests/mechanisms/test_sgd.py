@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.defaults import contractive_bandwidth, theorem_3_4
+from dpconvex.defaults import contractive_bandwidth
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.quantile_sco.presets import Problem, sgd_preset
 from dpconvex.losses import (
     Absolute,
     Hinge,
@@ -192,8 +193,8 @@ def test_published_noise_is_refused_at_five(delta):
         mechanism.certify(facts(5000), ApproxDP(5.0, delta))
 
 
-def test_theorem_3_4():
-    preset = theorem_3_4(100, 3, 1.0, 1e-2, 0.7, 10.0, 25.0)
+def test_sgd_preset_is_theorem_3_4():
+    preset = sgd_preset(100, 3, Problem(0.7, 1.0, 1e-2, row_norm=10.0, coef_norm=25.0))
     slope, std = 7.0, 7.0 * math.sqrt(8 * math.log(100))
     square = 2 * 49e6 + (3 * std**2 + 49 + 2 * math.log(2) * 25 / 2) * 1e4 + 2 * 49 * 100
     assert preset.std == pytest.approx(std)

@@ -314,7 +314,7 @@ def test_a_certificate_of_smaller_facts_is_refused(name, files):
 
 
 def parse_bounds(data):
-    from dpconvex.privacy.bounds.linear import bounds_from_dict
+    from dpconvex.privacy.bounds.base import bounds_from_dict
 
     return bounds_from_dict(data)
 

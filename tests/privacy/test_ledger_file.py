@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError, chain
+from dpconvex.privacy.ledger import chain
+from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError
 
 
 @pytest.fixture

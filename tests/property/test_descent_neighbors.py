@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import test_gradient_sensitivity as coupled
+from dpconvex.privacy.certificate import Certificate, CertificateError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from dpconvex.estimators import private_linear
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan
 from dpconvex.privacy import GaussianDP, LinearBounds
-from dpconvex.privacy.certificate import Certificate, CertificateError
 from dpconvex.smoothing import KERNELS
 
 RELATIONS = ["replace_one", "add_or_remove_one"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dpconvex.defaults.output_presets import theorem_3_4
+from dpconvex.experiments.output_perturbation.presets import theorem_3_4
 from dpconvex.experiments.catalogue import exhibits
 from dpconvex.experiments.exhibit import select
 from dpconvex.experiments.output_perturbation import (

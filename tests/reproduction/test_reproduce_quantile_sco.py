@@ -9,7 +9,8 @@ from dpconvex.experiments.exhibit import select
 from dpconvex.experiments.quantile_sco.comparison import Grid, judge_comparison
 from dpconvex.experiments.quantile_sco.contenders import BUDGETS, DELTA, NOISELESS, PRIVATE
 from dpconvex.experiments.quantile_sco.exhibits import EXHIBITS
-from dpconvex.experiments.quantile_sco.rivals import Problem, contractive_envelope
+from dpconvex.experiments.quantile_sco.presets import Problem
+from dpconvex.experiments.quantile_sco.rivals import contractive_envelope
 from dpconvex.experiments.quantile_sco.simulation import (
     COMPARISONS,
     LARGE_SAMPLES,

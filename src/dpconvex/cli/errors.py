@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from dpconvex.estimators import ModelFileError
-from dpconvex.privacy.certificates.certificate import CertificateError
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.ledger.chain import LedgerError
 from dpconvex.privacy.ledger.ledger import BudgetExceeded
 from dpconvex.solvers.solution import ConvergenceError

@@ -21,7 +21,8 @@ from dpconvex.models.file import (
     read_model,
 )
 from dpconvex.privacy.certificates.certificate import FORMAT as CERTIFICATE_FORMAT
-from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.words.terminal import certificate_table, console, print_json, progress
 
 

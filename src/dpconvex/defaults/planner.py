@@ -15,30 +15,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.defaults.classification_risk import _EARLY_STOP, _SPREADS, penalty_for
-from dpconvex.defaults.logistic_forecast import logistic_excess
-from dpconvex.defaults.output_risk import output_prescription, predicted_output_excess
-from dpconvex.defaults.quantile_risk import (
+from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
+from dpconvex.defaults.forecast_logistic import logistic_excess
+from dpconvex.defaults.forecast_quantile import (
+    NO_PENALTY,
     RESIDUAL_SCALES,
+    Population,
     mean_excess,
     objective_prescription,
     predicted_excess,
     reference_moment,
 )
+from dpconvex.defaults.forecast_quantile_output import output_prescription
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient import NARROW, total_mu
-from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
+from dpconvex.mechanisms.gradient_plan import GradientPlan, descent_noise, plan_gradient
 from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
 
@@ -51,7 +52,8 @@ UNITS = {
     "logistic": "excess logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
-_FEWEST, _MOST = 10, 10**9
+_FEWEST, _MOST = 10, 10**9  # rows that are looked for
+_CLOSE = 1.02  # and how closely
 # Geometry that was itself released with noise, and finitely many steps, add to the effect of the noise: by this
 # factor, and so do clips, 3 to 15 in simulations with 2,000 to 8,000 rows and epsilon from 0.5 to 5.
 _ROUGH_GEOMETRY = 8.0
@@ -276,7 +278,7 @@ class _Problem:
             high = min(high, n_samples)
         else:
             low = max(low, n_samples)
-        while high > 1.02 * low + 1:
+        while high > _CLOSE * low + 1:
             middle = round(math.sqrt(low * high))
             if self.risk(mechanism, middle) <= wanted:
                 high = middle
@@ -289,39 +291,43 @@ class _Problem:
         given = self.residual_scale
         scales = RESIDUAL_SCALES if given is None else np.array([given])
         moment = reference_moment(bounds) if self.feature_spread is None else self.feature_spread**2
-        facts = (bounds.dimension, moment, scales)
         sampling = level * (1 - level) / n
+        population = Population(level, bounds.dimension, moment, scales, sampling)
         if mechanism == "none":
-            excess = predicted_output_excess(level, 1e-12, 0.0, *facts, sampling)
+            excess = predicted_excess(population, _KERNEL, 0.0, NO_PENALTY, 0.0)
         elif mechanism == "output":
             chosen = output_prescription(level, bounds, self.guarantee)
             noise = self._noise("output", replace(bounds, alpha=chosen.alpha))["release"]
-            excess = predicted_output_excess(level, chosen.alpha, noise, *facts, sampling)
+            excess = predicted_excess(
+                population, _KERNEL, 0.0, chosen.alpha, 0.0, release_std=noise
+            )
         elif mechanism == "objective":
             chosen = objective_prescription(level, _KERNEL, bounds, self.guarantee)
             loss = convolve(Pinball(chosen.level), _KERNEL, chosen.bandwidth)
             stds = self._noise("objective", replace(bounds, loss=loss, alpha=chosen.alpha))
             excess = predicted_excess(
-                level, _KERNEL, chosen.bandwidth, chosen.alpha, stds["objective"] / n, *facts,
-                chosen.level, stds["release"], sampling,
+                population, _KERNEL, chosen.bandwidth, chosen.alpha, stds["objective"] / n,
+                chosen.level, stds["release"],
             )  # fmt: skip
         else:
             steps, noise = self._descent(bounds)
-            width: Any = BANDWIDTH_SHARE * scales if steps.course.private else NARROW
-            # Private geometry makes the second moments of features 1, and leaves predictions as they are.
-            facts = (bounds.dimension, 1.0 if steps.course.private else moment, scales)
+            width = BANDWIDTH_SHARE * scales if steps.course.private else NARROW
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
             squares = scales**2
             share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
-            excess = predicted_excess(
-                level, _KERNEL, width, 1e-12, noise, *facts, sampling=sampling / share
+            population = replace(
+                population,
+                # Private geometry makes the second moments of features 1, and leaves predictions as they are.
+                feature_moment=1.0 if steps.course.private else moment,
+                sampling=sampling / share,
             )
+            excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
         return float(mean_excess(excess))
 
     def _logistic_risk(self, mechanism: str, bounds: LinearBounds) -> float:
         n, d = bounds.n_samples, self.n_features
         if self.feature_spread is None:
-            spreads = np.sqrt(_SPREADS / d) * min(self.row_norm, self.max_norm)
+            spreads = np.sqrt(SPREADS / d) * min(self.row_norm, self.max_norm)
         else:
             spreads = np.array([self.feature_spread])
         settings: dict[str, float] = {}
@@ -333,7 +339,7 @@ class _Problem:
                 spreads = np.ones(1)
                 settings["reached"] = _ROUGH_GEOMETRY
             else:
-                settings["reached"] = _EARLY_STOP
+                settings["reached"] = EARLY_STOP
         elif mechanism != "none":
             alpha, _ = penalty_for(mechanism, bounds, self.guarantee, {})
             stds = self._noise(mechanism, replace(bounds, alpha=alpha))
@@ -342,7 +348,7 @@ class _Problem:
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         return float(np.exp(np.mean(np.log(risks))))
 
-    def _descent(self, bounds: LinearBounds) -> tuple[Any, float]:
+    def _descent(self, bounds: LinearBounds) -> tuple[GradientPlan, float]:
         """Return the plan of noisy gradient descent and the noise of its average, per coordinate of the mean."""
         kernel = _KERNEL if self.task == "quantile" else None
         settings = NoisyGradientDescent().settings(None, kernel)
@@ -351,13 +357,9 @@ class _Problem:
         return steps, descent_noise(steps, bounds, mu)
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
-        """Return the standard deviations of the noise; for l2-Laplace ``E ||z||^2 = d (d + 1) scale^2``."""
+        """Return the standard deviation of each kind of noise, per coordinate."""
         terms = calibrate(mechanism, bounds, self.guarantee, {}).noise
-        spread = math.sqrt(bounds.dimension + 1)
-        return {
-            name: float(term.get("std", term.get("scale", 0.0) * spread))
-            for name, term in terms.items()
-        }
+        return {name: term.spread for name, term in terms.items()}
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

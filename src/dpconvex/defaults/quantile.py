@@ -2,132 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+import math
+from dataclasses import replace
 
-from dpconvex.defaults import (
-    contractive_bandwidth,
-    objective_prescription,
-    output_prescription,
-    predicted_gradient_excess,
+from dpconvex.defaults.forecast_quantile import objective_prescription
+from dpconvex.defaults.forecast_quantile_descent import predicted_gradient_excess
+from dpconvex.defaults.forecast_quantile_output import output_prescription
+from dpconvex.defaults.request import Choice, Chooser, Request, choose
+from dpconvex.losses import Pinball, PointwiseLoss
+from dpconvex.mechanisms import (
+    NoisyGradientDescent,
+    NoisySGD,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PhasedERM,
+    PhasedSGD,
 )
-from dpconvex.defaults.candidates import auto_candidates, feasible, named_mechanism
-from dpconvex.losses import Pinball
-from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel, convolve
 
-
-@dataclass(frozen=True)
-class QuantileRequest:
-    """What the user wants, in mapped units.
-
-    Attributes
-    ----------
-    quantile, kernel, guarantee : float, Kernel, Guarantee
-        Loss, smoothing, budget.
-    bounds : LinearBounds
-        Public facts with the plain pinball loss and no penalty.
-    alpha, bandwidth : float or None
-        Fixed by the user, or left to us.
-    own_influence : bool
-        Whether the user set the influence bound, and with it the scale of the rows.
-    weighted_norm : float or None
-        Largest norm of a row where rows are weighted instead of shortened, without feature bounds.
-    """
-
-    quantile: float
-    kernel: Kernel
-    guarantee: Guarantee
-    bounds: LinearBounds
-    alpha: float | None
-    bandwidth: float | None
-    own_influence: bool
-    weighted_norm: float | None = None
+__all__ = ["choose_quantile_mechanism", "contractive_bandwidth"]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A mechanism, the facts it certifies, and the risk predicted for it."""
-
-    mechanism: Mechanism
-    bounds: LinearBounds
-    bandwidth: float | None
-    predicted_excess: float
-    parameters: dict[str, Any] = field(default_factory=dict)
+def choose_quantile_mechanism(
+    mechanism: object, request: Request[LinearBounds], owner: str
+) -> Choice:
+    """Return what suits a mechanism; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
+    return choose(mechanism, request, _CHOOSERS, owner)
 
 
-def _objective(mechanism: Any, request: QuantileRequest) -> Choice:
-    alpha, bandwidth, level = request.alpha, request.bandwidth, request.quantile
-    predicted = float("nan")
+def _wanted(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
+    loss, kernel = request.bounds.loss, request.kernel
+    assert isinstance(loss, Pinball)
+    assert kernel is not None
+    return loss, kernel
+
+
+def _objective(mechanism: ObjectivePerturbation, request: Request[LinearBounds]) -> Choice:
+    loss, kernel = _wanted(request)
+    alpha, bandwidth, level = request.alpha, request.bandwidth, loss.quantile
+    predicted = math.inf  # nobody asks for the risk of what is fully specified
     if alpha is None or bandwidth is None:
         chosen = objective_prescription(
-            request.quantile,
-            request.kernel,
-            request.bounds,
-            request.guarantee,
-            alpha,
-            bandwidth,
+            level, kernel, request.bounds, request.guarantee, alpha, bandwidth
         )
         alpha, bandwidth, level = chosen.alpha, chosen.bandwidth, chosen.level
         predicted = chosen.predicted_excess
-    loss = convolve(Pinball(level), request.kernel, bandwidth)
-    return Choice(mechanism, replace(request.bounds, loss=loss, alpha=alpha), bandwidth, predicted)
+    smooth = convolve(Pinball(level), kernel, bandwidth)
+    bounds = replace(request.bounds, loss=smooth, alpha=alpha)
+    return Choice(mechanism, bounds, predicted, bandwidth=bandwidth)
 
 
-def _output(mechanism: Any, request: QuantileRequest) -> Choice:
-    chosen = output_prescription(request.quantile, request.bounds, request.guarantee, request.alpha)
-    loss: Any = Pinball(request.quantile)
+def _output(mechanism: OutputPerturbation, request: Request[LinearBounds]) -> Choice:
+    plain, kernel = _wanted(request)
+    chosen = output_prescription(plain.quantile, request.bounds, request.guarantee, request.alpha)
+    loss: PointwiseLoss = plain
     if request.bandwidth is not None:
-        loss = convolve(loss, request.kernel, request.bandwidth)
+        loss = convolve(plain, kernel, request.bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=chosen.alpha)
-    return Choice(mechanism, bounds, request.bandwidth, chosen.predicted_excess)
+    return Choice(mechanism, bounds, chosen.predicted_excess, bandwidth=request.bandwidth)
 
 
-def _gradient(mechanism: Any, request: QuantileRequest) -> Choice:
+def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
+    loss, kernel = _wanted(request)
     # Who states both the rows' influence and the residuals' scale need not pay for either.
     informed = request.own_influence and request.bandwidth is not None
     if informed and mechanism == NoisyGradientDescent():
         mechanism = NoisyGradientDescent(geometry="given")
-    settings = mechanism.settings(request.bandwidth, request.kernel)
+    settings = mechanism.settings(request.bandwidth, kernel)
     predicted = predicted_gradient_excess(
-        request.quantile, request.kernel, request.bounds, request.guarantee, settings
+        loss.quantile, kernel, request.bounds, request.guarantee, settings
     )
     longest = request.weighted_norm or request.bounds.max_norm
     bounds = replace(request.bounds, alpha=request.alpha or 0.0, max_norm=longest)
-    return Choice(mechanism, bounds, request.bandwidth, predicted, {"gradient": settings})
+    return Choice(mechanism, bounds, predicted, {"gradient": settings}, request.bandwidth)
 
 
-def _stochastic(mechanism: Any, request: QuantileRequest) -> Choice:
+def _stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) -> Choice:
     """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
+    loss, kernel = _wanted(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     settings = mechanism.settings(bounds, request.guarantee)
     bandwidth = request.bandwidth or contractive_bandwidth(
-        request.kernel, bounds.curvature_factor, settings["step_size"]
+        kernel, bounds.curvature_factor, settings["step_size"]
     )
-    bounds = replace(bounds, loss=convolve(bounds.loss, request.kernel, bandwidth))
-    return Choice(mechanism, bounds, bandwidth, float("nan"), {mechanism.name: settings})
+    bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
+    return Choice(mechanism, bounds, math.inf, {mechanism.name: settings}, bandwidth)
 
 
-def _phased(mechanism: Any, request: QuantileRequest) -> Choice:
+def _phased(mechanism: PhasedERM | PhasedSGD, request: Request[LinearBounds]) -> Choice:
     """Smooth as little as keeps one pass contractive; certified solutions need no smoothing."""
+    loss, kernel = _wanted(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     bandwidth = request.bandwidth
-    if bandwidth is None and mechanism.name == "phased-sgd":
+    if bandwidth is None and isinstance(mechanism, PhasedSGD):
         step = mechanism.wanted_step(bounds, request.guarantee) / mechanism.decay
         # A hair wider, so that rounding cannot make the step too long.
         factor = (1 + 1e-9) * bounds.curvature_factor
-        bandwidth = contractive_bandwidth(request.kernel, factor, step, bounds.alpha)
+        bandwidth = contractive_bandwidth(kernel, factor, step, bounds.alpha)
     if bandwidth is not None:
-        bounds = replace(bounds, loss=convolve(bounds.loss, request.kernel, bandwidth))
+        bounds = replace(bounds, loss=convolve(loss, kernel, bandwidth))
     settings = mechanism.settings(bounds, request.guarantee)
-    return Choice(mechanism, bounds, bandwidth, float("nan"), {mechanism.name: settings})
+    return Choice(mechanism, bounds, math.inf, {mechanism.name: settings}, bandwidth)
 
 
-_PLANNERS: dict[str, Callable[[Any, QuantileRequest], Choice]] = {
+_CHOOSERS: dict[str, Chooser] = {
     "objective": _objective,
     "output": _output,
     "gradient": _gradient,
@@ -137,19 +116,18 @@ _PLANNERS: dict[str, Callable[[Any, QuantileRequest], Choice]] = {
 }
 
 
-def choose_quantile_mechanism(mechanism: Any, request: QuantileRequest, owner: str) -> Choice:
-    """Return the mechanism that was named, or for ``"auto"`` the one with the smallest predicted risk."""
-    if not (isinstance(mechanism, str) and mechanism == "auto"):
-        found = named_mechanism(mechanism, _PLANNERS, owner)
-        return _PLANNERS[found.name](found, request)
-    choices = feasible(
-        auto_candidates(request.guarantee), lambda found: _PLANNERS[found.name](found, request)
-    )
-    # A fully specified objective perturbation has no prediction; it then stands behind the others.
-    return min(
-        choices,
-        key=lambda choice: (
-            choice.predicted_excess != choice.predicted_excess,
-            choice.predicted_excess,
-        ),
-    )
+def contractive_bandwidth(
+    kernel: Kernel, curvature_factor: float, step_size: float, alpha: float = 0.0, jump: float = 1.0
+) -> float:
+    """Return the smallest bandwidth at which a gradient step of this size takes no two points further apart.
+
+    ``jump peak curvature_factor / (2 / step_size - alpha)``: the smoothed loss then has curvature
+    ``2 / step_size - alpha`` in theta. ``jump`` is the jump of the slope at the kink, 1 for the pinball loss.
+    """
+    room = 2 / step_size - alpha
+    if not room > 0:
+        raise ValueError(
+            "contractive_bandwidth needs step_size * alpha below 2. "
+            f"Got step_size={step_size!r} and alpha={alpha!r} instead. Use a smaller step."
+        )
+    return jump * kernel.peak * curvature_factor / room

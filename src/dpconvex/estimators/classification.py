@@ -12,7 +12,8 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from dpconvex.defaults.classification import ClassifierRequest, choose_classifier_mechanism
+from dpconvex.defaults.classification import choose_classifier_mechanism
+from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import Clean
 from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_facts, rows_for
 from dpconvex.estimators.parameters import estimator
@@ -68,11 +69,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         labels = count_classes(self, n_classes)
         facts = self._public_facts(n_samples, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
-        request = ClassifierRequest(
+        request = Request(
             smooth_loss=smooth,
-            plain_loss=plain,
             guarantee=facts.guarantee,
-            bounds=facts.linear_bounds(smooth, 0.0, self.neighbors),
+            bounds=facts.linear_bounds(plain, 0.0, self.neighbors),
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=bandwidth,
             kernel=kernel,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, field, replace
 from typing import Any, ClassVar
 
@@ -12,7 +11,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count
-from dpconvex.defaults.structured_risk import descent_choice, structured_objective_choice
+from dpconvex.defaults.matrices import choose_matrix_mechanism
+from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import loosen
 from dpconvex.estimators.linear import finite_predictions
 from dpconvex.estimators.model import CommonFacts, PrivateModel
@@ -20,19 +20,14 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.losses.structured import VectorLoss
-from dpconvex.mechanisms.objective import ObjectivePerturbation
-from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
-from dpconvex.smoothing import Kernel, convolve_vector
+from dpconvex.smoothing import convolve_vector
 
 __all__ = ["StructuredModel"]
 
 Array = NDArray[np.float64]
-
-_MECHANISMS = ("auto", "objective", "gradient")
 
 
 @estimator
@@ -94,82 +89,21 @@ class StructuredModel(PrivateModel):
             operator_norm=facts.parameters["operator_norm"],
             neighbors=self.neighbors,
         )
-        mechanism, bounds, chosen = self._choose(bounds, facts.guarantee, owner)
-        certificate = mechanism.certify(
-            bounds,
+        request = Request(
             facts.guarantee,
-            {**facts.parameters, **chosen},
+            bounds,
+            resolve_kernel(self.kernel, owner),
+            optional_positive("alpha", self.alpha, owner),
+            optional_positive("bandwidth", self.bandwidth, owner),
+        )
+        chosen = choose_matrix_mechanism(self.mechanism, request, owner)
+        certificate = chosen.mechanism.certify(
+            chosen.bounds,
+            facts.guarantee,
+            {**facts.parameters, **chosen.parameters},
             seeded=self.random_state is not None,
         )
-        return Plan(mechanism, certificate)
-
-    def _choose(
-        self, bounds: StructuredBounds, guarantee: Guarantee, owner: str
-    ) -> tuple[Any, StructuredBounds, dict[str, Any]]:
-        """Return the mechanism, the facts it certifies and its parameters: smallest predicted risk wins."""
-        kernel = resolve_kernel(self.kernel, owner)
-        alpha = optional_positive("alpha", self.alpha, owner)
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
-        known = {"objective": ObjectivePerturbation(), "gradient": StructuredGradientDescent()}
-        mechanism = self.mechanism
-        if isinstance(mechanism, str) and mechanism in known:
-            mechanism = known[mechanism]
-        if isinstance(mechanism, ObjectivePerturbation):
-            return self._objective(mechanism, bounds, guarantee, kernel, alpha, bandwidth)[1:]
-        if isinstance(mechanism, StructuredGradientDescent):
-            return self._gradient(mechanism, bounds, guarantee, kernel, alpha, bandwidth)[1:]
-        if not (isinstance(mechanism, str) and mechanism == "auto"):
-            raise ValueError(
-                f"The 'mechanism' parameter of {owner} must be one of {list(_MECHANISMS)}, ObjectivePerturbation or "
-                f"StructuredGradientDescent. Got {mechanism!r} instead."
-            )
-        plans: list[Any] = []
-        if not isinstance(guarantee, PureDP):
-            plans.append((self._gradient, known["gradient"]))
-        if not isinstance(guarantee, GaussianDP):
-            plans.append((self._objective, known["objective"]))
-        choices = [
-            plan(found, bounds, guarantee, kernel, alpha, bandwidth) for plan, found in plans
-        ]
-        return min(choices, key=lambda choice: choice[0])[1:]
-
-    @staticmethod
-    def _objective(
-        mechanism: ObjectivePerturbation,
-        bounds: StructuredBounds,
-        guarantee: Guarantee,
-        kernel: Kernel,
-        alpha: float | None,
-        bandwidth: float | None,
-    ) -> tuple[float, Any, StructuredBounds, dict[str, Any]]:
-        if alpha is None or bandwidth is None:
-            found = structured_objective_choice(kernel, bounds, guarantee, alpha, bandwidth)
-            alpha, bandwidth = found.alpha, found.bandwidth
-            predicted = found.predicted_excess
-        else:
-            predicted = math.inf
-        loss = convolve_vector(bounds.loss, kernel, bandwidth)
-        facts = replace(bounds, loss=loss, alpha=alpha)
-        return predicted, mechanism, facts, {"bandwidth": bandwidth}
-
-    @staticmethod
-    def _gradient(
-        mechanism: StructuredGradientDescent,
-        bounds: StructuredBounds,
-        guarantee: Guarantee,
-        kernel: Kernel,
-        alpha: float | None,
-        bandwidth: float | None,
-    ) -> tuple[float, Any, StructuredBounds, dict[str, Any]]:
-        found = descent_choice(bounds, guarantee, mechanism.steps)
-        if mechanism.step_size is None:
-            mechanism = replace(mechanism, step_size=found.step_size)
-        facts = replace(bounds, alpha=alpha or 0.0)
-        chosen: dict[str, Any] = {}
-        if bandwidth is not None:
-            facts = replace(facts, loss=convolve_vector(bounds.loss, kernel, bandwidth))
-            chosen["bandwidth"] = bandwidth
-        return found.predicted_excess, mechanism, facts, chosen
+        return Plan(chosen.mechanism, certificate)
 
     def certify(self, n_samples: int, n_features: int, n_outputs: int = 1) -> Certificate:
         """Return the certificate of a fit, before any data.

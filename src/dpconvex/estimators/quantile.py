@@ -8,8 +8,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.metrics import d2_pinball_score
 
-from dpconvex.defaults.quantile import QuantileRequest, choose_quantile_mechanism
-from dpconvex.defaults.quantile_risk import may_be_level
+from dpconvex.defaults.forecast_quantile import may_be_level
+from dpconvex.defaults.quantile import choose_quantile_mechanism
+from dpconvex.defaults.request import Request
 from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_facts, rows_for
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import Plan
@@ -63,8 +64,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         bandwidth = optional_positive(
             "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
         )
-        request = QuantileRequest(
-            quantile=quantile,
+        request = Request(
             kernel=resolve_kernel(self.kernel, owner),
             guarantee=facts.guarantee,
             bounds=facts.linear_bounds(Pinball(quantile), 0.0, self.neighbors),

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults import robust_penalty
-from dpconvex.defaults.output_only import only_output, resolve_loss
+from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, robust_penalty
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
 from dpconvex.estimators.parameters import estimator

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dpconvex.defaults import tilted_penalty
-from dpconvex.defaults.output_only import only_output, resolve_loss
-from dpconvex.defaults.output_only_risk import WALLS
+from dpconvex.defaults.tilted_and_robust import (
+    WALLS,
+    only_output,
+    resolve_loss,
+    tilted_penalty,
+)
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor, PublicFacts
 from dpconvex.estimators.parameters import estimator

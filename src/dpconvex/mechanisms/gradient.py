@@ -22,9 +22,9 @@ from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.mechanisms.private_descent import PrivateDescent
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import (
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
     Calibration,
-    Certificate,
     CertificateError,
     Proof,
     calibrates,

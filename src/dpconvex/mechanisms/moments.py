@@ -24,13 +24,8 @@ from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.mechanisms.symmetric import entries, release_symmetric
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
-    Calibration,
-    Certificate,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource

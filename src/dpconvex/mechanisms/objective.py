@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.privacy.bounds.linear import Bounds, LinearBounds
+from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import (
@@ -26,13 +27,8 @@ from dpconvex.privacy.calibration import (
     objective_perturbation_scale,
     released_scale,
 )
-from dpconvex.privacy.certificates.certificate import (
-    Calibration,
-    Certificate,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem, together
 from dpconvex.privacy.noise import NoiseSource

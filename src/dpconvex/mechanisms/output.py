@@ -17,15 +17,10 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.privacy.bounds.linear import Bounds
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
-    Calibration,
-    Certificate,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, together
 from dpconvex.privacy.noise import NoiseSource
@@ -46,7 +41,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         raise ValueError(
             "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
             f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
-            "dpconvex.defaults.output_preset for an objective that is only convex."
+            "dpconvex.defaults.linear_preset for an objective that is only convex."
         )
 
 

@@ -27,13 +27,8 @@ from dpconvex.privacy.bounds.pairwise import (
     pairwise_scale,
 )
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificates.certificate import (
-    Calibration,
-    Certificate,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource

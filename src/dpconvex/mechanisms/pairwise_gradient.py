@@ -21,9 +21,9 @@ from dpconvex.mechanisms.moments import PHASES, moment_noise, private_frame, sta
 from dpconvex.objectives.pair_sums import RELATIVE_ERROR, additions
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
     Calibration,
-    Certificate,
     CertificateError,
     Proof,
     calibrates,

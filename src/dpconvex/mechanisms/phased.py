@@ -22,8 +22,8 @@ from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
-    Certificate,
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
     CertificateError,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total

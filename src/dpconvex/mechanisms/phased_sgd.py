@@ -22,9 +22,9 @@ from dpconvex.mechanisms.phased import (
     phases_of,
 )
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import (
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
     Calibration,
-    Certificate,
     CertificateError,
     Proof,
     calibrates,

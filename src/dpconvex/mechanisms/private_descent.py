@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
+from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.calibrated_margin import calibration
 from dpconvex.mechanisms.geometry import Coordinates, private_coordinates
 from dpconvex.mechanisms.gradient_plan import (
@@ -114,7 +115,8 @@ class PrivateDescent:
     ) -> None:
         self.rows, self.bounds, self.plan, self.terms = rows, bounds, plan, terms
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
-        self.loss, self.alpha, self.n = bounds.loss, bounds.alpha, bounds.n_samples
+        self.loss = cast(PointwiseLoss, bounds.loss)
+        self.alpha, self.n = bounds.alpha, bounds.n_samples
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""

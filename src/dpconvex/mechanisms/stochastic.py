@@ -20,9 +20,9 @@ from dpconvex.checks import check_count, check_number
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
-from dpconvex.privacy.certificates.certificate import (
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
     Calibration,
-    Certificate,
     CertificateError,
     Proof,
     calibrates,

@@ -23,13 +23,8 @@ from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import (
-    Calibration,
-    Certificate,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource

@@ -13,7 +13,8 @@ from sklearn.base import is_classifier
 
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.labels import declared_classes
-from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild
 from dpconvex.privacy.noise import SAMPLERS
 

@@ -3,7 +3,8 @@
 No data enters this package.
 """
 
-from dpconvex.privacy.bounds.linear import Bounds, LinearBounds
+from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
@@ -14,7 +15,8 @@ from dpconvex.privacy.calibration import (
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
 )
-from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.composition import compose_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.ledger.ledger import BudgetExceeded, Ledger, LedgerError

@@ -4,7 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
+
+Facts = dict[str, Any]  # public facts by name, as a certificate or an objective states them
+
+
+class RecordLoss(Protocol):
+    """The constants of a loss that bounds are made of."""
+
+    @property
+    def kind(self) -> str:
+        """``"residual"`` or ``"margin"``."""
+
+    @property
+    def lipschitz(self) -> float:
+        """``sup |d/dz|``."""
+
+    @property
+    def smoothness(self) -> float:
+        """``sup |d2/dz2|``."""
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """Interval that holds every slope."""
 
 
 @dataclass(frozen=True)

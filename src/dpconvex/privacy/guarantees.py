@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.profiles import gaussian_delta
 
 
@@ -30,7 +31,7 @@ class _Guarantee:
 
     kind: ClassVar[str]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Facts:
         """Return the guarantee as plain data: its kind and its constructor arguments."""
         arguments = {
             field.name.removesuffix("_bound"): getattr(self, field.name)
@@ -288,7 +289,7 @@ def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
 _KINDS: dict[str, type[Guarantee]] = {cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP)}
 
 
-def guarantee_from_dict(data: dict[str, Any]) -> Guarantee:
+def guarantee_from_dict(data: Facts) -> Guarantee:
     """Rebuild a guarantee from :meth:`to_dict`."""
     arguments = dict(data)
     kind = arguments.pop("kind", None)

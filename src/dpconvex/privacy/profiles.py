@@ -12,11 +12,14 @@ the strong convexity of the rest). Nothing in this module sees data.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, gammaincc, gammaln, log_ndtr, ndtr
+
+Array = NDArray[np.float64]
 
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 
@@ -117,7 +120,7 @@ def glm_replace_delta(epsilon: float, ratio: float, kappa: float) -> float:
 
 
 @lru_cache(maxsize=1)
-def _panel_rule() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _panel_rule() -> tuple[Array, Array]:
     """Return nodes and weights on [0, 1]: 12 panels of 24 Gauss-Legendre points."""
     nodes, weights = np.polynomial.legendre.leggauss(24)
     starts = np.arange(12)[:, None] / 12
@@ -161,12 +164,12 @@ def chi_delta(epsilon: float, ratio: float, dimension: int) -> float:
     return min(1.0, total * (1 + 1e-11) + tail)
 
 
-def _psi_with(order: NDArray[np.float64], kappa: float) -> NDArray[np.float64]:
+def _psi_with(order: Array, kappa: float) -> Array:
     """Log-determinant cost of 'with the record' against 'without', per unit of rank."""
     return order * math.log1p(kappa) - np.log1p(order * kappa)
 
 
-def _psi_without(order: NDArray[np.float64], kappa: float) -> NDArray[np.float64]:
+def _psi_without(order: Array, kappa: float) -> Array:
     """Log-determinant cost of 'without the record' against 'with'; infinite where (order - 1) kappa >= 1."""
     slack = 1 - (order - 1) * kappa
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -174,9 +177,7 @@ def _psi_without(order: NDArray[np.float64], kappa: float) -> NDArray[np.float64
     return np.where(slack > 0, cost, np.inf)
 
 
-def renyi_curve(
-    order: NDArray[np.float64], ratio: float, kappa: float, rank: int, direction: str
-) -> NDArray[np.float64]:
+def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: str) -> Array:
     r"""Return the Rényi divergence bound of objective perturbation for any convex loss with
     bounded curvature.
 
@@ -196,18 +197,25 @@ def renyi_curve(
 
 
 def renyi_delta(epsilon: float, ratio: float, kappa: float, rank: int, direction: str) -> float:
-    r"""Return the best delta from :func:`renyi_curve`.
+    """Return the best delta from :func:`renyi_curve`."""
+    orders = 1 + np.geomspace(1e-2, 1e5, 300)
+    return least_delta(
+        epsilon, lambda order: renyi_curve(order, ratio, kappa, rank, direction), orders
+    )
+
+
+def least_delta(epsilon: float, curve: Callable[[Array], Array], orders: Array) -> float:
+    r"""Return the best delta that a Rényi curve gives, at one of these orders or between them.
 
     ``delta = min over order of exp((order-1)(curve - epsilon)) (1 - 1/order)^(order-1) / order``. Every order gives
     a valid bound, so a grid refined twice around its best point needs no guarantee of having found
     the minimum.
     """
 
-    def log_delta(order: NDArray[np.float64]) -> NDArray[np.float64]:
-        curve = renyi_curve(order, ratio, kappa, rank, direction)
-        return (order - 1) * (curve - epsilon) - np.log(order) + (order - 1) * np.log1p(-1 / order)
+    def log_delta(order: Array) -> Array:
+        cost = (order - 1) * (curve(order) - epsilon)
+        return cost - np.log(order) + (order - 1) * np.log1p(-1 / order)
 
-    orders = 1 + np.geomspace(1e-2, 1e5, 300)
     for _ in range(3):
         values = log_delta(orders)
         best = int(np.argmin(values))

@@ -46,9 +46,8 @@ dp-accounting: privacy loss distributions for few steps, Renyi divergences other
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +90,7 @@ _LARGEST_MULTIPLIER = 1e12  # beyond, the finite orders of the Renyi bound are w
 _DIGITS = 4  # multipliers are rounded up to this many digits: the same on every platform
 
 
-def check_sampling(sampling: Any, neighbors: str, owner: str) -> str:
+def check_sampling(sampling: object, neighbors: str, owner: str) -> str:
     """Return ``sampling`` if it names a scheme that can be accounted under this relation, or raise."""
     if sampling not in SAMPLING:
         raise ValueError(
@@ -135,7 +134,7 @@ def _log_moment(rate: float, mu: float, order: float) -> float:
     return min(plain, grown_total)
 
 
-def dominating_rdp(rate: float, mu: float, orders: Any) -> Array:
+def dominating_rdp(rate: float, mu: float, orders: Iterable[float]) -> Array:
     """Return the Renyi divergences of one step under replace-one, either scheme.
 
     Parameters

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPRobustClassifier
-from dpconvex.defaults import OutputProblem
-from dpconvex.defaults.output_presets import theorem_3_2
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.exhibit import Cell, Row, Study
 from dpconvex.experiments.output_perturbation.algorithms import algorithm_8
 from dpconvex.experiments.output_perturbation.members import MU, POPULATION, Draw, member
+from dpconvex.experiments.output_perturbation.presets import OutputProblem, theorem_3_2
 from dpconvex.experiments.output_perturbation.printed import (
     laplace_or_gaussian,
     printed,

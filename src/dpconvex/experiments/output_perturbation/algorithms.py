@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults.output_presets import OutputProblem, gaussian_factor
+from dpconvex.experiments.output_perturbation.presets import OutputProblem, gaussian_factor
 
 __all__ = ["PrintedNoise", "algorithm_1", "algorithm_1_tilted", "algorithm_6", "algorithm_8"]
 

@@ -23,10 +23,10 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 from dpconvex import DPTiltedClassifier
-from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.exhibit import Cell, Row, Study
 from dpconvex.experiments.output_perturbation.members import FAMILIES, unit_rows
+from dpconvex.experiments.output_perturbation.presets import OutputProblem
 from dpconvex.experiments.output_perturbation.printed import (
     Printed,
     laplace_or_gaussian,

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.output_perturbation.presets import OutputProblem
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers import BlackBox

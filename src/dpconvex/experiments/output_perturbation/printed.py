@@ -1,7 +1,8 @@
 r"""What the paper prints for each class: penalty, accuracy, noise, and the bound of the algorithm as implemented.
 
-:mod:`dpconvex.defaults.output_presets` has the theorems; here are the places where the printed text differs from what
-can hold, and the corollaries of section 4, whose constants pay for the solver's accuracy.
+:mod:`dpconvex.experiments.output_perturbation.presets` has the theorems; here are the places where the
+printed text differs from what can hold, and the corollaries of section 4, whose constants pay for the solver's
+accuracy.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults import OutputProblem, output_preset
 from dpconvex.experiments.output_perturbation.algorithms import (
     PrintedNoise,
     algorithm_1,
     algorithm_6,
 )
+from dpconvex.experiments.output_perturbation.presets import OutputProblem, output_preset
 from dpconvex.privacy import GaussianDP
 
 __all__ = [

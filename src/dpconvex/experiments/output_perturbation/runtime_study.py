@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults import OutputProblem, output_preset, solver_iterations
 from dpconvex.engine import MemoryRows
 from dpconvex.experiments.exhibit import Cell, Row, Study
 from dpconvex.experiments.output_perturbation.general_study import GeneralMember, general_member
 from dpconvex.experiments.output_perturbation.members import FAMILIES, Draw, member, minimise
+from dpconvex.experiments.output_perturbation.paper_tables import solver_iterations
+from dpconvex.experiments.output_perturbation.presets import OutputProblem, output_preset
 from dpconvex.experiments.output_perturbation.printed import Printed, printed
 from dpconvex.experiments.output_perturbation.risk_study import DELTA
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective

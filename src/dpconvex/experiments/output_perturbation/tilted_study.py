@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex import DPTiltedClassifier
-from dpconvex.defaults import OutputProblem
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.experiments.exhibit import Cell, Row, Study
 from dpconvex.experiments.output_perturbation.algorithms import algorithm_1_tilted
 from dpconvex.experiments.output_perturbation.members import Draw, member
+from dpconvex.experiments.output_perturbation.presets import OutputProblem
 from dpconvex.experiments.output_perturbation.printed import (
     laplace_or_gaussian,
     project,

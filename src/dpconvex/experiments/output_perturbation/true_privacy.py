@@ -182,7 +182,7 @@ def tilted_lines() -> list[PrivacyLine]:
 
 def adversarial_lines() -> list[PrivacyLine]:
     """Return the privacy of adversarial training at the base of its grid."""
-    from dpconvex.defaults.output_presets import theorem_3_2
+    from dpconvex.experiments.output_perturbation.presets import theorem_3_2
     from dpconvex.mechanisms import OutputPerturbation
 
     radius, n, epsilon, d = (ADVERSARIAL[key] for key in ("radius", "n", "epsilon", "d"))

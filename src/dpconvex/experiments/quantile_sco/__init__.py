@@ -4,9 +4,9 @@ from dpconvex.experiments.quantile_sco.objective_perturbation import (
     algorithm_2,
     perturbed_minimiser,
 )
+from dpconvex.experiments.quantile_sco.presets import Problem
 from dpconvex.experiments.quantile_sco.rivals import (
     RIVALS,
-    Problem,
     dp_sgd,
     empirical_sgd,
     moreau_sgd,

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.datasets import Synthetic
-from dpconvex.defaults.quantile_presets import QuantilePreset
 from dpconvex.experiments.quantile_sco.objective_perturbation import (
     algorithm_2,
     perturbed_minimiser,
 )
-from dpconvex.experiments.quantile_sco.rivals import RIVALS, Problem, phased_erm
+from dpconvex.experiments.quantile_sco.presets import Problem, QuantilePreset
+from dpconvex.experiments.quantile_sco.rivals import RIVALS, phased_erm
 from dpconvex.experiments.quantile_sco.sound import run_sound, sound_plan
 
 __all__ = [

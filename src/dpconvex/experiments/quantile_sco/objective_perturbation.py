@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.defaults import QuantilePreset, theorem_3_6
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.experiments.quantile_sco.presets import Problem, QuantilePreset, objective_preset
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
@@ -116,8 +116,7 @@ def algorithm_2(
     (3,)
     """
     n, features = np.shape(X)
-    preset = theorem_3_6(
-        part, n, features + 1, epsilon, delta, quantile, row_norm, coef_norm, kernel
-    )
+    problem = Problem(quantile, epsilon, delta, row_norm, coef_norm, kernel or LogisticKernel())
+    preset = objective_preset(part, n, features + 1, problem)
     tilt = preset.std * np.random.default_rng(rng).standard_normal(features + 1)
     return perturbed_minimiser(X, y, quantile, preset, tilt, kernel)

@@ -10,20 +10,24 @@ rest it cites theorems of other papers, whose constants are used here as each do
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
+from dpconvex.experiments.quantile_sco.presets import (
+    Problem,
+    phased_erm_preset,
+    phased_sgd_preset,
+    sgd_preset,
+)
 from dpconvex.losses import Pinball
-from dpconvex.smoothing import Kernel, LogisticKernel, convolve, moreau
+from dpconvex.smoothing import convolve, moreau
 
 __all__ = [
     "RIVALS",
     "MinibatchPlan",
-    "Problem",
     "contractive_envelope",
     "dp_sgd",
     "empirical_sgd",
@@ -36,33 +40,6 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _CHUNK = 1 << 17
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What the algorithms are told.
-
-    Attributes
-    ----------
-    quantile, epsilon, delta : float
-        Level ``r`` and budget.
-    row_norm, coef_norm : float
-        ``B_x`` and ``B_theta``.
-    kernel : Kernel
-        Of the convolution.
-    """
-
-    quantile: float
-    epsilon: float
-    delta: float
-    row_norm: float
-    coef_norm: float
-    kernel: Kernel = field(default_factory=LogisticKernel)
-
-    @property
-    def lipschitz(self) -> float:
-        """``max(r, 1 - r) B_x``."""
-        return max(self.quantile, 1 - self.quantile) * self.row_norm
 
 
 def _descend(
@@ -86,10 +63,7 @@ def _descend(
 def dp_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Generator) -> Array:
     """Algorithm 1 with the choices of Theorem 3.4: convolution smoothing, n^2 steps of one record each."""
     n, d = rows.shape
-    preset = theorem_3_4(
-        n, d, problem.epsilon, problem.delta, problem.quantile, problem.row_norm,
-        problem.coef_norm, problem.kernel,
-    )  # fmt: skip
+    preset = sgd_preset(n, d, problem)
     loss = convolve(Pinball(problem.quantile), problem.kernel, preset.bandwidth)
     return _descend(rows, targets, loss, preset.steps, preset.step_size, preset.std, rng)
 
@@ -170,9 +144,7 @@ def phased_erm(
     from dpconvex.solvers import default_solver
 
     n, d = rows.shape
-    preset = phased_erm_preset(
-        n, d, problem.epsilon, problem.delta, problem.lipschitz, problem.coef_norm
-    )
+    preset = phased_erm_preset(n, d, problem)
     slope = max(problem.quantile, 1 - problem.quantile)
     curvature = slope / (2e-6 * problem.coef_norm * problem.row_norm)
     loss = moreau(Pinball(problem.quantile), curvature)
@@ -188,7 +160,7 @@ def phased_erm(
         reach = float(np.linalg.norm(theta)) + problem.lipschitz / anchor
         tolerance = max(1e-8 * problem.lipschitz, 1e-12 * anchor * reach)
         point = default_solver(d).solve(objective, theta, tolerance).point
-        std = preset.std(i, problem.lipschitz, problem.epsilon, problem.delta)
+        std = preset.std(i, problem)
         theta = point + noise_share * std * rng.standard_normal(d)
     return theta
 
@@ -204,9 +176,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     from dpconvex.mechanisms.stochastic_loop import run_one_pass
 
     n, d = rows.shape
-    preset = phased_sgd_preset(
-        n, d, problem.epsilon, problem.delta, problem.lipschitz, problem.coef_norm
-    )
+    preset = phased_sgd_preset(n, d, problem)
     loss = contractive_envelope(problem, preset.step_size / 4)
     compiled, weights = compile_slope(loss), np.ones(n)
     order, start, theta = rng.permutation(n), 0, np.zeros(d)
@@ -216,7 +186,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
         start += count
         total = np.zeros(d)
         run_one_pass(chosen, rows, targets, weights, compiled, theta, total, step, 0.0)
-        std = preset.std(i, problem.lipschitz, problem.epsilon, problem.delta)
+        std = preset.std(i, problem)
         theta = total / count + std * rng.standard_normal(d)
     return theta
 

@@ -15,10 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults import theorem_3_6
-from dpconvex.defaults.sgd_presets import phased_erm_preset, phased_sgd_preset, theorem_3_4
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.experiments.quantile_sco.rivals import Problem, contractive_envelope, minibatch_plan
+from dpconvex.experiments.quantile_sco.presets import (
+    Problem,
+    objective_preset,
+    phased_erm_preset,
+    phased_sgd_preset,
+    sgd_preset,
+)
+from dpconvex.experiments.quantile_sco.rivals import contractive_envelope, minibatch_plan
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms import NoisySGD, ObjectivePerturbation, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.objective import RELEASE_SHARE
@@ -62,10 +67,7 @@ def _told(problem: Problem) -> Problem:
 
 def _objective(n: int, d: int, problem: Problem, part: int) -> SoundPlan:
     told = _told(problem)
-    preset = theorem_3_6(
-        part, n, d, told.epsilon, told.delta, told.quantile, told.row_norm, told.coef_norm,
-        told.kernel,
-    )  # fmt: skip
+    preset = objective_preset(part, n, d, told)
     keep = 1 - RELEASE_SHARE
     # The bandwidth makes the curvature ratio epsilon / 2 whatever the penalty, so the noise is known before it.
     std = objective_perturbation_scale(
@@ -80,9 +82,7 @@ def _objective(n: int, d: int, problem: Problem, part: int) -> SoundPlan:
 
 def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
     told = _told(problem)
-    preset = theorem_3_4(
-        n, d, told.epsilon, told.delta, told.quantile, told.row_norm, told.coef_norm, told.kernel
-    )
+    preset = sgd_preset(n, d, told)
     loss: Any = Pinball(told.quantile)
     multiplier = sampled_multiplier(
         "fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta
@@ -111,9 +111,7 @@ def _minibatches(n: int, d: int, problem: Problem) -> SoundPlan:
 
 def _phased(n: int, d: int, problem: Problem, erm: bool) -> SoundPlan:
     told = _told(problem)
-    preset = (phased_erm_preset if erm else phased_sgd_preset)(
-        n, d, told.epsilon, told.delta, told.lipschitz, told.coef_norm
-    )
+    preset = (phased_erm_preset if erm else phased_sgd_preset)(n, d, told)
     settings: dict[str, Any] = {
         "step_size": preset.step_size * (1 - 1e-12),  # contractive in exact arithmetic
         "phases": preset.phases,

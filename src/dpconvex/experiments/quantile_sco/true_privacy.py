@@ -20,7 +20,8 @@ from dpconvex.experiments.quantile_sco.contenders import (
     RADIUS,
     default_model,
 )
-from dpconvex.experiments.quantile_sco.rivals import Problem, minibatch_plan
+from dpconvex.experiments.quantile_sco.presets import Problem
+from dpconvex.experiments.quantile_sco.rivals import minibatch_plan
 from dpconvex.experiments.quantile_sco.simulation import COMPARISONS, ERRORS
 from dpconvex.experiments.quantile_sco.sound import sound_plan
 from dpconvex.privacy import GaussianDP

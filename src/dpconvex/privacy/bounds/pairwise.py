@@ -24,18 +24,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.bounds.linear import _KINDS, Bounds
+from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
+from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, ROUNDINGS, Bounds
 from dpconvex.privacy.calibration import smallest_safe
-from dpconvex.privacy.profiles import renyi_curve
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.profiles import least_delta, renyi_curve
 
 __all__ = ["PairwiseBounds", "pairwise_delta", "pairwise_laplace_scale", "pairwise_scale"]
 
-_RESERVE = 1 - 2e-9
+PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
+_PAIR_BLOCK = 1000  # rows at least whose pairs are summed before blocks are: one more rounding each
+_RESERVE = 1 - 2e-9  # of delta: profiles are computed to a relative error of 1e-9
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class PairwiseBounds(Bounds):
 
     n_samples: int
     n_features: int
-    loss: Any
+    loss: PairLoss
     row_norm: float
     diameter: float | None = None
     min_positive: int = 1
@@ -106,20 +109,13 @@ class PairwiseBounds(Bounds):
             )
         for name in ("n_features", "min_positive", "min_negative"):
             check_count(name, owner, getattr(self, name), 1)
-        check_number(
-            "row_norm", owner, self.row_norm, "a finite number above 0", 0, math.inf, low_open=True
-        )
+        self._check_positive("row_norm")
         widest = 2 * self.row_norm
         given = widest if self.diameter is None else self.diameter
         check_number("diameter", owner, given, "a number above 0", 0, math.inf, low_open=True)
         object.__setattr__(self, "diameter", float(min(given, widest)))
-        if not isinstance(self.label_private, bool):
-            raise TypeError(
-                f"The 'label_private' parameter of {owner} must be True or False. "
-                f"Got {self.label_private!r} instead."
-            )
 
-    def objective_facts(self) -> dict[str, Any]:
+    def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``, the diameter if it knows one."""
         return {
             "objective": "mean over pairs",
@@ -151,8 +147,6 @@ class PairwiseBounds(Bounds):
     @property
     def slope(self) -> float:
         """``L``: of the loss, or on the ball that holds the minimisers."""
-        from dpconvex.losses.pairwise import PairSquared, PairSquaredHinge
-
         slope = float(self.loss.lipschitz)
         known = isinstance(self.loss, (PairSquared, PairSquaredHinge))
         if math.isfinite(slope) or not known or not self.alpha > 0:
@@ -210,14 +204,14 @@ class PairwiseBounds(Bounds):
         pair sums, and what rounding of scores and coefficients can change.
         """
         condition = self.smoothness / self.alpha if math.isfinite(self.smoothness) else 0.0
-        own = 1e-10 + 2.0**-52 * (64 * self.dimension + self.n_samples / 1000)
+        own = FINEST + EPS * (ROUNDINGS * self.dimension + self.n_samples / _PAIR_BLOCK)
         rounding = (
-            2.0**-52 * (4 * self.dimension + 64) * condition * 4 * self.row_norm / self.distance
+            EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
         )
         return self.lipschitz * own + rounding * (self.lipschitz + tilt)
 
 
-_KINDS["PairwiseBounds"] = PairwiseBounds  # type: ignore[assignment]
+KINDS["PairwiseBounds"] = PairwiseBounds
 
 
 def pairwise_delta(epsilon: float, ratio: float, kappa: float) -> float:
@@ -229,20 +223,12 @@ def pairwise_delta(epsilon: float, ratio: float, kappa: float) -> float:
     largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
     if largest <= 1e-3:
         return 1.0
-
-    def log_delta(order: Any) -> Any:
-        # The replace-one curve counts two records of gradient Gamma / 2 each.
-        curve = renyi_curve(order, ratio / 2, kappa, 1, "replace")
-        return (order - 1) * (curve - epsilon) - np.log(order) + (order - 1) * np.log1p(-1 / order)
-
-    orders = 1 + np.geomspace(1e-3, largest, 300)
-    for _ in range(3):
-        values = log_delta(orders)
-        best = int(np.argmin(values))
-        low, high = orders[max(0, best - 1)], orders[min(len(orders) - 1, best + 1)]
-        orders = np.linspace(low, high, 60)
-    smallest = float(np.min(log_delta(orders)))
-    return math.exp(smallest) if smallest < 0 else 1.0
+    # The replace-one curve counts two records of gradient Gamma / 2 each.
+    return least_delta(
+        epsilon,
+        lambda order: renyi_curve(order, ratio / 2, kappa, 1, "replace"),
+        1 + np.geomspace(1e-3, largest, 300),
+    )
 
 
 def _refuse(epsilon: float, kappa: float) -> ValueError:

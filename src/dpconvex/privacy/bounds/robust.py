@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dpconvex.checks import check_number
-from dpconvex.privacy.bounds.linear import _KINDS, Bounds, LinearBounds, check_never_negative
+from dpconvex.losses import PointwiseLoss
+from dpconvex.privacy.bounds.base import KINDS, check_never_negative
+from dpconvex.privacy.bounds.record import LinearRecord
+from dpconvex.privacy.description import Facts
 
 __all__ = ["NORMS", "RobustBounds"]
 
@@ -20,11 +22,11 @@ NORMS = ("l2", "linf")
 
 
 @dataclass(frozen=True)
-class RobustBounds(Bounds):
-    r"""Public facts of a robust linear classifier: those of :class:`LinearBounds`, and the adversary.
+class RobustBounds(LinearRecord):
+    r"""Public facts of a robust linear classifier: those of :class:`LinearRecord`, and the adversary.
 
     With ``g`` the largest norm of a gradient of N (1 for ``l2``; ``sqrt(d)`` for ``linf``, whose dual norm is l1),
-    ``a = radius g``, ``c = 1`` for an intercept, ``U, X`` as in :class:`LinearBounds`:
+    ``a = radius g``, ``c = 1`` for an intercept, ``U, X`` as in :class:`LinearRecord`:
 
         lipschitz  = slope sqrt(c + (min(U, X) + a)^2)
         smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius / width
@@ -39,7 +41,7 @@ class RobustBounds(Bounds):
     Parameters
     ----------
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
-        As in :class:`LinearBounds`; ``loss`` is a smooth margin loss that never increases.
+        As in :class:`LinearRecord`; ``loss`` is a smooth margin loss that never increases.
     radius : float
         How far a row can be moved, in mapped units.
     norm : {"l2", "linf"}
@@ -56,33 +58,17 @@ class RobustBounds(Bounds):
     2.23606797749979
     """
 
-    n_samples: int
-    n_features: int
-    loss: Any
-    row_norm: float
-    max_norm: float
-    fit_intercept: bool = True
-    alpha: float = 0.0
-    neighbors: str = "replace_one"
+    loss: PointwiseLoss
     radius: float = 0.1
     norm: str = "l2"
     width: float = 0.01
     cost: float | None = None
 
     def __post_init__(self) -> None:
-        self._check_shared()
-        check_number(
-            "radius", "RobustBounds", self.radius, "a finite number of at least 0", 0, math.inf
-        )
-        check_number(
-            "width",
-            "RobustBounds",
-            self.width,
-            "a finite number above 0",
-            0,
-            math.inf,
-            low_open=True,
-        )
+        super().__post_init__()
+        allowed = "a finite number of at least 0"
+        check_number("radius", "RobustBounds", self.radius, allowed, 0, math.inf)
+        self._check_positive("width")
         if self.norm not in NORMS:
             raise ValueError(
                 f"The 'norm' parameter of RobustBounds must be one of {list(NORMS)}. Got {self.norm!r} instead."
@@ -99,11 +85,9 @@ class RobustBounds(Bounds):
             )
         if self.cost is not None:
             self._check_cost(self.cost)
-        _ = self.record  # checks the fields that it shares
 
     def _check_cost(self, cost: float) -> None:
-        allowed = "None or a finite number above 0"
-        check_number("cost", "RobustBounds", cost, allowed, 0, math.inf, low_open=True)
+        self._check_positive("cost", allowed="None or a finite number above 0")
         check_never_negative(self.loss, "RobustBounds")
         if self.norm != "l2":
             raise ValueError(
@@ -126,36 +110,19 @@ class RobustBounds(Bounds):
         """``R = sqrt(2 c(0) / alpha)``: no minimiser is longer, for any adversary who may leave rows alone and none."""
         return math.sqrt(2 * float(self.loss.value(1.0, 0.0)) / self.alpha)
 
-    @property
-    def record(self) -> LinearBounds:
-        """The same facts without an adversary."""
-        return LinearBounds(
-            self.n_samples,
-            self.n_features,
-            self.loss,
-            self.row_norm,
-            self.max_norm,
-            self.fit_intercept,
-            self.alpha,
-            self.neighbors,
-        )
-
-    def objective_facts(self) -> dict[str, Any]:
+    def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
-        facts = {**self.record.objective_facts(), "objective": "mean of losses of moved rows"}
-        del facts["linear_term"]  # these objectives have none
+        facts = {
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.n_samples,
+            **self.row_facts,
+        }
         if self.cost is not None:
-            return {
-                **facts,
-                "objective": "mean of losses of rows moved at a cost",
-                "cost": self.cost,
-            }
-        return {**facts, "radius": self.radius, "norm": self.norm, "width": self.width}
-
-    @property
-    def dimension(self) -> int:
-        """Number of coefficients, a fitted intercept included."""
-        return self.n_features + self.fit_intercept
+            kind = "mean of losses of rows moved at a cost"
+            return {"objective": kind, **facts, "cost": self.cost}
+        adversary = {"radius": self.radius, "norm": self.norm, "width": self.width}
+        return {"objective": "mean of losses of moved rows", **facts, **adversary}
 
     @property
     def adversary_reach(self) -> float:
@@ -185,7 +152,7 @@ class RobustBounds(Bounds):
         if self.cost is not None:
             return both
         least_weight = min(1.0, self.row_norm / self.max_norm)
-        record = self.record.row_norm_with_intercept
+        record = self.row_norm_with_intercept
         steep = float(self.loss.lipschitz) * (
             2 * record + (1 - least_weight) * self.adversary_reach
         )
@@ -214,4 +181,4 @@ class RobustBounds(Bounds):
         return self.dimension if self.radius > 0 or self.cost is not None else 1
 
 
-_KINDS["RobustBounds"] = RobustBounds  # type: ignore[assignment]
+KINDS["RobustBounds"] = RobustBounds

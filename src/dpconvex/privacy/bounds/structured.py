@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.bounds.linear import _KINDS, Bounds
+from dpconvex.losses import VectorLoss
+from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.privacy.description import Facts
 
 __all__ = ["StructuredBounds"]
 
@@ -53,15 +54,13 @@ class StructuredBounds(Bounds):
 
     n_samples: int
     n_features: int
-    loss: Any
+    loss: VectorLoss
     operator_norm: float
     link_norm: float = 0.0
     alpha: float = 0.0
     neighbors: str = "replace_one"
 
     def __post_init__(self) -> None:
-        from dpconvex.losses.structured import VectorLoss
-
         owner = "StructuredBounds"
         self._check_shared()
         check_count("n_features", owner, self.n_features, 1)
@@ -70,10 +69,7 @@ class StructuredBounds(Bounds):
                 f"The 'loss' parameter of {owner} must be a loss of residual vectors such as L1Norm(3). "
                 f"Got {type(self.loss).__name__} instead."
             )
-        allowed = "a finite number above 0"
-        check_number(
-            "operator_norm", owner, self.operator_norm, allowed, 0, math.inf, low_open=True
-        )
+        self._check_positive("operator_norm")
         check_number(
             "link_norm", owner, self.link_norm, "a finite number of at least 0", 0, math.inf
         )
@@ -83,7 +79,7 @@ class StructuredBounds(Bounds):
                 f"Got {self.link_norm!r} instead."
             )
 
-    def objective_facts(self) -> dict[str, Any]:
+    def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
         return {
             "objective": "mean of losses of residual vectors",
@@ -134,10 +130,10 @@ class StructuredBounds(Bounds):
         """
         ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
         condition = ratio * self.n_samples * (self.lipschitz + tilt)
-        size = 64 * self.loss.outputs * self.dimension * self.lipschitz
-        resolvable = 2.0**-52 * ((self.dimension + 64) * condition + size)
+        size = ROUNDINGS * self.loss.outputs * self.dimension * self.lipschitz
+        resolvable = EPS * ((self.dimension + ROUNDINGS) * condition + size)
         rule = 4 * self.operator_norm * float(self.loss.gradient_error)
-        return self._reserve * (max(1e-10 * self.lipschitz, resolvable) + rule)
+        return self._reserve * (max(FINEST * self.lipschitz, resolvable) + rule)
 
     def target_reach(self, tilt: float = 0.0) -> float:
         """Return a public bound beyond which targets are clamped: no minimiser's margins come near it.
@@ -148,7 +144,7 @@ class StructuredBounds(Bounds):
         margin = self.longest * (self.lipschitz + tilt) / self.alpha
         bend = float(self.loss.smoothness)
         width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
-        return 2 * margin + 40 * width + 1
+        return 2 * margin + LINEAR_BEYOND * width + 1
 
 
-_KINDS["StructuredBounds"] = StructuredBounds  # type: ignore[assignment]
+KINDS["StructuredBounds"] = StructuredBounds

@@ -17,28 +17,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dpconvex.checks import check_number
-from dpconvex.privacy.bounds.linear import (
-    _KINDS,
-    Bounds,
-    LinearBounds,
-    _check_void,
-    check_never_negative,
-)
+from dpconvex.losses import PointwiseLoss
+from dpconvex.privacy.bounds.base import EPS, KINDS, check_never_negative
+from dpconvex.privacy.bounds.record import LinearRecord
+from dpconvex.privacy.description import Facts
 
 __all__ = ["TiltedBounds"]
 
+_STEEP = 100  # of the wall: minimisers go at most a hundredth of B beyond it
 _TARGETS = np.array([1.0, 1.0, -1.0, -1.0])
 _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
 
 
 @dataclass(frozen=True)
-class TiltedBounds(Bounds):
-    r"""Public facts of a tilted linear model: those of :class:`LinearBounds`, targets in [-1, 1], and the tilt.
+class TiltedBounds(LinearRecord):
+    r"""Public facts of a tilted linear model: those of :class:`LinearRecord`, targets in [-1, 1], and the tilt.
 
     With ``L`` the Lipschitz constant of one weighted record and ``l0 = max loss(y, 0)`` over targets in [-1, 1]:
 
@@ -57,7 +54,7 @@ class TiltedBounds(Bounds):
     Parameters
     ----------
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha
-        As in :class:`LinearBounds`; influence weights multiply the loss in the exponent. The loss is smooth and never
+        As in :class:`LinearRecord`; influence weights multiply the loss in the exponent. The loss is smooth and never
         negative, and targets are clipped to [-1, 1] (labels are -1 and +1).
     neighbors : {"replace_one"}
         The weights of all records change when one is added, and no bound is known: anything else is refused.
@@ -71,6 +68,7 @@ class TiltedBounds(Bounds):
     Examples
     --------
     >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy.bounds.linear import LinearBounds
     >>> plain = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.5)
     >>> tilted = TiltedBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.5, tilt=1.0)
     >>> round(tilted.radius, 4), round(tilted.loss_range, 4)
@@ -79,20 +77,13 @@ class TiltedBounds(Bounds):
     10.437
     """
 
-    n_samples: int
-    n_features: int
-    loss: Any
-    row_norm: float
-    max_norm: float
-    fit_intercept: bool = True
-    alpha: float = 0.0
-    neighbors: str = "replace_one"
+    loss: PointwiseLoss
     tilt: float = 1.0
     coef_bound: float | None = None
     void_rows: bool = False
 
     def __post_init__(self) -> None:
-        self._check_shared()
+        super().__post_init__()
         if self.neighbors != "replace_one":
             raise ValueError(
                 "The 'neighbors' parameter of TiltedBounds must be 'replace_one': adding a record changes the weights "
@@ -102,29 +93,10 @@ class TiltedBounds(Bounds):
         allowed = "a finite number of at least 0"
         check_number("tilt", "TiltedBounds", self.tilt, allowed, 0, math.inf)
         if self.coef_bound is not None:
-            allowed = "None or a finite number above 0"
-            check_number(
-                "coef_bound", "TiltedBounds", self.coef_bound, allowed, 0, math.inf, low_open=True
-            )
+            self._check_positive("coef_bound", allowed="None or a finite number above 0")
         check_never_negative(self.loss, "TiltedBounds")
-        _check_void(self.void_rows, "TiltedBounds")
-        _ = self.record  # checks the fields that it shares
 
-    @property
-    def record(self) -> LinearBounds:
-        """The same facts about one record, without the tilt."""
-        return LinearBounds(
-            self.n_samples,
-            self.n_features,
-            self.loss,
-            self.row_norm,
-            self.max_norm,
-            self.fit_intercept,
-            self.alpha,
-            self.neighbors,
-        )
-
-    def objective_facts(self) -> dict[str, Any]:
+    def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
         return {
             "objective": "tilted mean of losses",
@@ -132,29 +104,19 @@ class TiltedBounds(Bounds):
             "alpha": self.alpha,
             "tilt": self.tilt,
             "coef_bound": math.inf if self.coef_bound is None else self.coef_bound,
-            **self.record.row_facts,
+            **self.row_facts,
             "wall": self.wall,
         }
 
     @property
-    def dimension(self) -> int:
-        """Number of coefficients, a fitted intercept included."""
-        return self.n_features + self.fit_intercept
-
-    @property
-    def lipschitz(self) -> float:
-        """Bound on the gradient of one weighted record, and of the whole data term."""
-        return self.record.lipschitz
-
-    @property
     def smoothness(self) -> float:
         """``beta + tilt L^2 + K``: of everything but the ridge."""
-        return self.record.smoothness + self.tilt * self.lipschitz**2 + self.wall
+        return super().smoothness + self.tilt * self.lipschitz**2 + self.wall
 
     @property
     def wall(self) -> float:
         """``K = 100 L / B``, steep enough to stop minimisers within 1 % of B; 0 without a wall."""
-        return 0.0 if self.coef_bound is None else 100 * self.lipschitz / self.coef_bound
+        return 0.0 if self.coef_bound is None else _STEEP * self.lipschitz / self.coef_bound
 
     @property
     def rank(self) -> int:
@@ -196,25 +158,12 @@ class TiltedBounds(Bounds):
         exponent = self.tilt * self.loss_range * (1 + 1e-12)
         return 1 / (1 + (self.n_samples - 1) * math.exp(-min(exponent, 745.0)))
 
-    def minimiser_sensitivity(self, tolerance: float = 0.0, gap: float = 0.0) -> float:
-        r"""Return how far the released minimiser can move when one record is replaced.
+    def _minimiser_shift(self) -> float:
+        """``min((2 L / alpha) C / (C + n - 1), 2 R)``: both minimisers lie in the ball.
 
-        ``min((2 L / alpha) C / (C + n - 1), 2 R) + 2 tolerance / alpha + 2 sqrt(2 gap / alpha)``. The second bound
-        holds because both minimisers lie in the ball; it is at most ``L_F / alpha`` with ``L_F = L + alpha R`` the
-        Lipschitz constant of F there.
-
-        Parameters
-        ----------
-        tolerance, gap : float
-            As in :meth:`Bounds.minimiser_sensitivity`.
+        The second bound is at most ``L_F / alpha`` with ``L_F = L + alpha R`` the Lipschitz constant of F there.
         """
-        if not self.alpha > 0:
-            raise ValueError(
-                "The minimiser's sensitivity needs alpha above 0: without strong convexity it is unbounded. "
-                f"Got alpha={self.alpha!r} instead."
-            )
-        moved = min(2 * self.lipschitz / self.alpha * self.largest_weight, 2 * self.radius)
-        return moved + 2 * tolerance / self.alpha + 2 * math.sqrt(2 * gap / self.alpha)
+        return min(2 * self.lipschitz / self.alpha * self.largest_weight, 2 * self.radius)
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
         """Return the public tolerance of :meth:`Bounds.solver_tolerance`, with room for the rounding of exponents.
@@ -224,7 +173,7 @@ class TiltedBounds(Bounds):
         """
         margins = 4 * self.loss.lipschitz + (self.dimension + 10) * self.lipschitz * self.radius
         values = 16 * (self.start_loss + self.lipschitz * self.radius)
-        exponents = 4 * 2.0**-52 * self.tilt * self.lipschitz * (margins + values)
+        exponents = 4 * EPS * self.tilt * self.lipschitz * (margins + values)
         return self._resolvable(self.smoothness / self.alpha, tilt) + exponents
 
     @property
@@ -242,4 +191,4 @@ def _only_output(reason: str) -> str:
     return f"A tilted objective is released by output perturbation only. {reason}. Use OutputPerturbation()."
 
 
-_KINDS["TiltedBounds"] = TiltedBounds  # type: ignore[assignment]
+KINDS["TiltedBounds"] = TiltedBounds

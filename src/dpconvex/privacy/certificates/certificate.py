@@ -12,14 +12,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from dpconvex.privacy.bounds.linear import Bounds, bounds_from_dict
+from dpconvex.privacy.bounds.base import Bounds, bounds_from_dict
+from dpconvex.privacy.certificates.rules import (
+    CertificateError,
+    Parameters,
+    Proof,
+    calibrate,
+    prover_of,
+)
 from dpconvex.privacy.certificates.terms import NoiseTerm, follows
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, for_group, guarantee_from_dict
 from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED
 
@@ -34,94 +41,7 @@ WITHDRAWN = {
 }
 
 
-class CertificateError(ValueError):
-    """A certificate is malformed, withdrawn, or its guarantee does not follow from what it states."""
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What a mechanism derives from public facts.
-
-    Attributes
-    ----------
-    noise : dict of str to NoiseTerm
-        One entry per kind of release.
-    solver_tolerance : float
-        Largest norm of the gradient of F at the point the solver returns; 0 where nothing is solved.
-    stated : dict
-        Public choices that the certificate's parameters state besides those that were given.
-    """
-
-    noise: dict[str, NoiseTerm]
-    solver_tolerance: float = 0.0
-    stated: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What the releases that a certificate states give together.
-
-    Attributes
-    ----------
-    guarantee : PureDP, ApproxDP or GaussianDP
-        What follows from the stated facts and noise.
-    theorem : str
-        Why.
-    sampler : str
-        How noise must be drawn for it to hold.
-    """
-
-    guarantee: Guarantee
-    theorem: str
-    sampler: str = EXACT
-
-
-Calibrator = Callable[[Any, Guarantee, Mapping[str, Any]], Calibration]
-Prover = Callable[["Certificate"], Proof]
-_CALIBRATORS: dict[str, Calibrator] = {}
-_PROVERS: dict[str, Prover] = {}
-
-
-def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
-    """Register the function that derives noise from public facts for the mechanism of this name."""
-
-    def register(function: Calibrator) -> Calibrator:
-        _CALIBRATORS[mechanism] = function
-        return function
-
-    return register
-
-
-def proves(mechanism: str) -> Callable[[Prover], Prover]:
-    """Register the function that says what the stated releases of a mechanism give together.
-
-    It computes the sensitivity of every release again from the certificate's facts and parameters, checks them by
-    :meth:`Certificate.term`, and returns the guarantee that the stated noise proves.
-    """
-
-    def register(function: Prover) -> Prover:
-        _PROVERS[mechanism] = function
-        return function
-
-    return register
-
-
-def calibrate(
-    mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
-) -> Calibration:
-    """Derive the noise of ``mechanism`` from public facts."""
-    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
-
-
-def _registered(registry: dict[str, Any], mechanism: object) -> Any:
-    if mechanism not in registry:
-        raise CertificateError(
-            f"A certificate's mechanism must be one of {sorted(registry)}. Got {mechanism!r} instead."
-        )
-    return registry[mechanism]
-
-
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> object:
     """Return a scalar of numpy's as a plain number, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
@@ -162,9 +82,9 @@ class Certificate:
     neighbors: str
     mechanism: str
     theorem: str
-    bounds: Any
+    bounds: Any  # of the kind that check_bounds of its mechanism asks for
     noise: dict[str, NoiseTerm]
-    parameters: dict[str, Any]
+    parameters: Facts
     solver_tolerance: float
     sampler: str
     unit: str = RECORD
@@ -177,7 +97,7 @@ class Certificate:
         mechanism: str,
         bounds: Bounds,
         guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Parameters | None = None,
         seeded: bool = False,
     ) -> Certificate:
         """Derive a certificate from public facts; the only way one is made."""
@@ -250,7 +170,7 @@ class Certificate:
         """Return what the stated noise proves, or raise if it is less than the guarantee."""
         try:
             with np.errstate(all="ignore"):
-                proof: Proof = _registered(_PROVERS, self.mechanism)(self)
+                proof = prover_of(self.mechanism)(self)
                 enough = follows(self.guarantee, proof.guarantee)
         except CertificateError:
             raise
@@ -369,7 +289,7 @@ class Certificate:
             )
         return tolerance
 
-    def _to_dict(self) -> dict[str, Any]:
+    def _to_dict(self) -> Facts:
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["guarantee"] = self.guarantee.to_dict()
         plain["bounds"] = self.bounds.to_dict()

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.exponential import covered_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import EXACT, SEEDED
@@ -223,7 +223,7 @@ class SelectionCertificate:
         for name in ("candidates", "training_rows", "validation_rows"):
             check_count(name, "a selection", getattr(self, name), 1)
         _number("mean_repeats", self.mean_repeats, 1.0, _MOST_REPEATS)
-        allowed: dict[str, tuple[Any, ...]] = {
+        allowed: dict[str, tuple[object, ...]] = {
             "strategy": ("exponential", "repeat"),
             "neighbors": RELATIONS,
             "sampler": (EXACT, SEEDED),

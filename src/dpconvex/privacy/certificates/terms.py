@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dpconvex.privacy.calibration import grid_of
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 
 __all__ = ["LAWS", "NoiseTerm", "follows", "gaussian_total", "pure_total"]
@@ -135,7 +136,7 @@ class NoiseTerm(Mapping[str, Any]):
             return self.scale * (math.sqrt(self.dimension) + 9)
         return self.scale * (2 * self.dimension + 80)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Facts:
         """Return the term as plain data."""
         return dict(self)
 

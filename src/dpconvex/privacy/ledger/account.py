@@ -40,11 +40,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from scipy.special import expit, log_ndtr, ndtri
 
 from dpconvex.privacy.calibration import gaussian_mu
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.profiles import gaussian_delta
 
@@ -175,15 +175,15 @@ class Account:
     neighbors: str | None = None
 
     @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> Account:
+    def from_dict(cls, state: Facts) -> Account:
         """Rebuild an account from :meth:`to_dict`, perhaps by way of JSON."""
-        values: dict[str, Any] = {
+        values: Facts = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in state.items()
         }
         return cls(**values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Facts:
         """Return the account as plain data."""
         return dict(vars(self))
 

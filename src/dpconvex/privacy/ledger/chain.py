@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from dpconvex.privacy.description import Facts
 
 _APPLICATION_ID = 0x64704C67  # "dpLg"
 # Format 1 had no running states: it is read in full, and gets them with the next record.
@@ -27,8 +28,8 @@ _FIRST_VERSION, _VERSION = 1, 2
 _GENESIS = "0" * 64
 _BUSY_SECONDS = 120.0
 
-Record = dict[str, Any]
-State = dict[str, Any]
+Record = Facts
+State = Facts
 
 
 class LedgerError(RuntimeError):
@@ -225,7 +226,7 @@ class ChainedLog:
     def _checked_header(self, connection: sqlite3.Connection) -> tuple[int, tuple[int, str]]:
         """Return the version, and the number and hash of the newest record."""
 
-        def single(statement: str) -> Any:
+        def single(statement: str) -> int:
             return connection.execute(statement).fetchone()[0]
 
         if single("PRAGMA application_id") != _APPLICATION_ID:
@@ -298,7 +299,7 @@ def _hash(link: str, text: str) -> str:
     return hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
 
 
-def _same(found: Any, expected: Any) -> bool:
+def _same(found: State, expected: State) -> bool:
     """Compare states: numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(_same(found[k], expected[k]) for k in found)

@@ -11,14 +11,20 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import asdict
 
 from dpconvex.checks import check_number
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, guarantee_from_dict
-from dpconvex.privacy.ledger.account import COMPOSITIONS, DEFAULT_DELTA, Account, Cost, Remaining
-from dpconvex.privacy.ledger.chain import ChainedLog, LedgerError, Record, State
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.ledger.account import DEFAULT_DELTA, Account, Cost, Remaining
+from dpconvex.privacy.ledger.chain import ChainedLog, LedgerError
+from dpconvex.privacy.ledger.records import (
+    Entry,
+    advance,
+    asked_budget,
+    budget_record,
+    entry_of,
+    now,
+)
 
 _NEIGHBORS = ("replace_one", "add_or_remove_one", "replace_one_keeping_label")
 
@@ -39,25 +45,8 @@ class BudgetExceeded(LedgerError):
         self.guarantee = guarantee
         self.remaining = remaining
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.args[0], self.guarantee, self.remaining)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One granted charge. Public facts only: no value of the data is ever recorded.
-
-    ``mu`` is that of a release known to be Gaussian DP, whatever its guarantee states; else None.
-    """
-
-    number: int
-    time: str
-    dataset: str
-    guarantee: Guarantee
-    description: str
-    mechanism: str
-    neighbors: str
-    mu: float | None = None
 
 
 class Ledger:
@@ -135,24 +124,24 @@ class Ledger:
                 "The 'dataset' parameter of Ledger must be a non-empty string. "
                 f"Got {dataset!r} instead."
             )
-        asked = _asked(epsilon, delta, mu, composition)
+        asked = asked_budget(epsilon, delta, mu, composition)
         new = epsilon is not None or mu is not None
         # Absolute, because a worker process that unpickles the ledger may run elsewhere.
         self.path = os.path.abspath(os.fspath(path))
         self.dataset = dataset
-        self._log = ChainedLog(self.path, _advance)
+        self._log = ChainedLog(self.path, advance)
         if not os.path.lexists(self.path):
             if not new:
                 raise LedgerError(
                     f"There is no ledger at '{path}'. To create it with a budget for '{dataset}', "
                     "give epsilon (and delta) or mu: Ledger(path, dataset, epsilon=1.0, delta=1e-6)."
                 )
-            self._log.create(_budget_record(dataset, asked))
+            self._log.create(budget_record(dataset, asked))
         states = self._log.read().states
         if new and dataset not in states:
             with self._log.append() as snapshot:
                 if dataset not in snapshot.states:
-                    snapshot.add(_budget_record(dataset, asked))
+                    snapshot.add(budget_record(dataset, asked))
             states = snapshot.states
         if dataset not in states:
             raise LedgerError(
@@ -227,7 +216,7 @@ class Ledger:
             "description": description,
             "mechanism": mechanism,
             "neighbors": neighbors,
-            "time": _now(),
+            "time": now(),
         }
         with self._log.append() as snapshot:
             account = Account.from_dict(snapshot.states[self.dataset])
@@ -250,13 +239,13 @@ class Ledger:
             # What was charged is recorded, so that nobody has to work it out again.
             record["cost"] = asdict(cost)
             snapshot.add(record)
-        return _entry(after.charges, record)
+        return entry_of(after.charges, record)
 
     def entries(self) -> list[Entry]:
         """Return the granted charges of this data set, oldest first, after checking every record of the file."""
         records = self._log.verify()[1]
         mine = (r for r in records if r["kind"] == "charge" and r["dataset"] == self.dataset)
-        return [_entry(number, record) for number, record in enumerate(mine, start=1)]
+        return [entry_of(number, record) for number, record in enumerate(mine, start=1)]
 
     def affords(self, guarantee: Guarantee, *, mu: float | None = None) -> bool:
         """Return whether a charge would be granted now; charges nothing."""
@@ -322,10 +311,10 @@ class Ledger:
     def __copy__(self) -> Ledger:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+    def __deepcopy__(self, memo: dict[int, object]) -> Ledger:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.path, self.dataset, self._log.seen)
 
     def __repr__(self) -> str:
@@ -338,34 +327,8 @@ class Ledger:
 def _reopen(path: str, dataset: str, seen: tuple[int, str]) -> Ledger:
     """Open a pickled ledger again, where it is unpickled, and require what it had seen."""
     ledger = Ledger(path, dataset)
-    ChainedLog(path, _advance, seen).read()
+    ChainedLog(path, advance, seen).read()
     return ledger
-
-
-def _asked(
-    epsilon: float | None, delta: float | None, mu: float | None, composition: str | None
-) -> dict[str, Any]:
-    """Return the budget that was asked for, checked."""
-    if mu is not None:
-        for name, value in (("epsilon", epsilon), ("delta", delta), ("composition", composition)):
-            if value is not None:
-                raise ValueError(
-                    f"The '{name}' parameter of Ledger must be None for a budget in mu. "
-                    f"Got {value!r} instead."
-                )
-        mu = check_number("mu", "Ledger", mu, "a finite positive number", 0, math.inf, True)
-    if composition is not None and composition not in COMPOSITIONS:
-        raise ValueError(
-            f"The 'composition' parameter of Ledger must be one of {COMPOSITIONS}. "
-            f"Got {composition!r} instead."
-        )
-    if epsilon is not None:
-        epsilon = check_number(
-            "epsilon", "Ledger", epsilon, "a finite positive number", 0, math.inf, True
-        )
-    if delta is not None:
-        delta = check_number("delta", "Ledger", delta, "a number in [0, 1)", 0, 1)
-    return {"epsilon": epsilon, "delta": delta, "mu": mu, "composition": composition}
 
 
 def _check_charge(guarantee: object, mu: object) -> float | None:
@@ -377,26 +340,6 @@ def _check_charge(guarantee: object, mu: object) -> float | None:
     if mu is None:
         return None
     return check_number("mu", "Ledger.charge", mu, "a finite number of at least 0", 0, math.inf)
-
-
-def _advance(state: State | None, record: Record) -> State:
-    """Return the account after a record: the log's running state."""
-    if record["kind"] == "budget":
-        # A second budget of one name was never written; the first one counts.
-        return state if state is not None else _opened(record).to_dict()
-    assert state is not None
-    account = Account.from_dict(state)
-    if "cost" in record:
-        cost = Cost(**record["cost"])
-    else:  # a charge of format 1
-        cost = account.cost(guarantee_from_dict(record["guarantee"]))
-    return account.charged(cost, record["neighbors"]).to_dict()
-
-
-def _opened(record: Record) -> Account:
-    # Files of format 1 know no mu. Their "sums" and "best" are read as what is safe of both.
-    composition = record["composition"] if "mu" in record else "gaussian"
-    return Account(record["epsilon"], record["delta"], record.get("mu"), composition)
 
 
 def _hint(account: Account, cost: Cost, guarantee: Guarantee, mu: float | None) -> str:
@@ -412,35 +355,3 @@ def _hint(account: Account, cost: Cost, guarantee: Guarantee, mu: float | None) 
     if cost.delta > 0 and mu is None:
         return " Each charge adds its delta: fit with a smaller epsilon or delta."
     return " Fit with a smaller epsilon or mu, or stop here."
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _budget_record(dataset: str, asked: dict[str, Any]) -> Record:
-    delta = asked["delta"]
-    if asked["mu"] is None and delta is None:
-        delta = DEFAULT_DELTA
-    return {
-        "kind": "budget",
-        "dataset": dataset,
-        "epsilon": asked["epsilon"],
-        "delta": delta,
-        "mu": asked["mu"],
-        "composition": asked["composition"] or "gaussian",
-        "time": _now(),
-    }
-
-
-def _entry(number: int, record: Record) -> Entry:
-    return Entry(
-        number=number,
-        time=record["time"],
-        dataset=record["dataset"],
-        guarantee=guarantee_from_dict(record["guarantee"]),
-        description=record["description"],
-        mechanism=record["mechanism"],
-        neighbors=record["neighbors"],
-        mu=record.get("mu"),
-    )

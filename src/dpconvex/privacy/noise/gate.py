@@ -11,7 +11,7 @@ Rounding moves two neighbouring values apart by at most ``g sqrt(d)`` more; cali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,8 @@ __all__ = [
     "NoiseSource",
     "on_grid",
 ]
+
+Seed = int | np.random.Generator | np.random.RandomState | None
 
 EXACT = "exact"
 FLOATING_POINT = "floating-point"
@@ -78,7 +80,7 @@ class NoiseSource:
     the rounded ideal law. opendp's law is the discrete Gaussian on the same grid. l2-Laplace noise is ours either way.
     """
 
-    def __init__(self, random_state: Any = None, sampler: str = "auto") -> None:
+    def __init__(self, random_state: Seed = None, sampler: str = "auto") -> None:
         if sampler not in SAMPLERS:
             raise ValueError(
                 f"The 'sampler' parameter must be one of {list(SAMPLERS)}. Got {sampler!r} instead."
@@ -96,9 +98,9 @@ class NoiseSource:
             ) from None
 
     @classmethod
-    def of(cls, rng: Any) -> NoiseSource:
+    def of(cls, rng: Seed | NoiseSource) -> NoiseSource:
         """Return ``rng`` if it is a noise source already, or one made from it."""
-        return rng if isinstance(rng, cls) else cls(rng)
+        return rng if isinstance(rng, NoiseSource) else cls(rng)
 
     @property
     def words(self) -> Words:

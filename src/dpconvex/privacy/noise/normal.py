@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import numba
 import numpy as np
@@ -28,6 +28,10 @@ from dpconvex.privacy.noise import digits
 from dpconvex.privacy.noise.words import Words
 
 __all__ = ["NORMAL_FAILURE", "normal_digits", "rounded_normals"]
+
+Block = NDArray[np.uint64]
+Entry = TypeVar("Entry", np.int64, np.uint64)
+Filled = tuple[int, int, bool]  # entries so far, words that took, whether the next number is open
 
 NORMAL_FAILURE = 1e-42
 
@@ -51,7 +55,7 @@ _SHORT, _OPEN = -1, -2
 
 
 @numba.njit(nogil=True, cache=True)
-def _accept(words: Any, at: int, whole: Any, fraction: Any) -> Any:
+def _accept(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tuple[bool, int]:
     """Return whether ``x = fraction`` is accepted and the next unused word, or why there is no answer.
 
     Each of k + 1 rounds succeeds with probability ``exp(-x (2k + x) / (2k + 2))`` (algorithm B): a sequence of uniform
@@ -95,7 +99,7 @@ def _accept(words: Any, at: int, whole: Any, fraction: Any) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def _draw(words: Any, at: int, whole_parts: Any) -> Any:
+def _draw(words: Block, at: int, whole_parts: Block) -> tuple[np.uint64, np.uint64, np.uint64, int]:
     """Return sign bit, whole part and first 64 digits of a normal, and the next unused word or why there is none."""
     while at + 2 <= words.size:
         sign = words[at] & _ONE
@@ -116,7 +120,7 @@ def _draw(words: Any, at: int, whole_parts: Any) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def _product(mantissa: Any, word: Any) -> Any:
+def _product(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return the high and the low word of a 53-bit number times a 64-bit one."""
     a, b = mantissa >> _HALF_WORD, mantissa & _LOW_HALF
     c, d = word >> _HALF_WORD, word & _LOW_HALF
@@ -129,8 +133,13 @@ def _product(mantissa: Any, word: Any) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def _fill_rounded(
-    words: Any, whole_parts: Any, mantissa: Any, drop: Any, out: Any, first: int
-) -> Any:
+    words: Block,
+    whole_parts: Block,
+    mantissa: np.uint64,
+    drop: np.uint64,
+    out: NDArray[np.int64],
+    first: int,
+) -> Filled:
     """Fill ``out[first:]`` with ``round(mantissa 2^-drop Z)`` as far as words last.
 
     Returns how much of `out` is filled, how many words that took, and whether the next number is open; the words of an
@@ -169,7 +178,7 @@ def _fill_rounded(
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill_digits(words: Any, whole_parts: Any, out: Any, first: int) -> Any:
+def _fill_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Filled:
     """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded` does."""
     used = 0
     for index in range(first, out.shape[0]):
@@ -189,7 +198,7 @@ def _fill_digits(words: Any, whole_parts: Any, out: Any, first: int) -> Any:
 class _Replay:
     """Words that were offered to the kernel, one by one, and new ones behind them."""
 
-    def __init__(self, words: Words, offered: NDArray[np.uint64]) -> None:
+    def __init__(self, words: Words, offered: Block) -> None:
         self.words, self.offered, self.used = words, offered, 0
 
     def take(self) -> int:
@@ -199,7 +208,12 @@ class _Replay:
         return int(self.offered[self.used - 1])
 
 
-def _fill(words: Words, out: NDArray[Any], kernel: Any, finish: Callable[..., Any]) -> None:
+def _fill(
+    words: Words,
+    out: NDArray[Entry],
+    kernel: Callable[[Block, NDArray[Entry], int], Filled],
+    finish: Callable[[int, int, digits.Uniform], int | list[int]],
+) -> None:
     """Fill `out` with a kernel, fetching words until it is full; `finish` makes an entry of an open number's parts."""
     for start in range(0, len(out), _CHUNK):
         part = out[start : start + _CHUNK]
@@ -233,7 +247,7 @@ def rounded_normals(words: Words, ratio: float, size: int) -> NDArray[np.int64]:
     mantissa, drop = np.uint64(int(significand * 2.0**53)), np.uint64(53 - exponent)
     out = np.empty(size, dtype=np.int64)
 
-    def kernel(offered: NDArray[np.uint64], part: NDArray[np.int64], first: int) -> Any:
+    def kernel(offered: Block, part: NDArray[np.int64], first: int) -> Filled:
         return _fill_rounded(offered, _WHOLE_PARTS, mantissa, drop, part, first)
 
     def finish(sign: int, whole: int, fraction: digits.Uniform) -> int:
@@ -248,7 +262,7 @@ def normal_digits(words: Words, size: int) -> tuple[list[int], list[int]]:
     """Return sign bits and ``trunc(2^192 |Z|)`` of independent ideal normals Z; further digits are new words."""
     drawn = np.empty((size, 2 + _DIGITS), dtype=np.uint64)
 
-    def kernel(offered: NDArray[np.uint64], part: NDArray[np.uint64], first: int) -> Any:
+    def kernel(offered: Block, part: Block, first: int) -> Filled:
         return _fill_digits(offered, _WHOLE_PARTS, part, first)
 
     def finish(sign: int, whole: int, fraction: digits.Uniform) -> list[int]:

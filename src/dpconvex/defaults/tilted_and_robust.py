@@ -1,6 +1,6 @@
-r"""Predicted risk of models that only output perturbation can release: tilted and robust ones.
+r"""What tilted and robust models choose: output perturbation, the one release they allow, and the best penalty.
 
-The reference population is that of :mod:`dpconvex.defaults.classification_risk`: an intercept and ``d`` features of
+The reference population is that of :mod:`dpconvex.defaults.forecast_classification`: an intercept and ``d`` features of
 second moment ``v = r U^2 / d`` (``r`` of 1/4, 1/16 and 1/64), margins of a given variance and a loss of a given mean
 curvature. The minimiser errs by the penalty, by the wall that bounds it and by the noise; a robust model also loses
 what the noise adds to the dual norm of its coefficients, which an adversary takes from every margin.
@@ -11,29 +11,57 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults.classification_risk import CURVATURE
+from dpconvex.defaults.forecast_classification import CURVATURE, SPREADS
+from dpconvex.losses import PointwiseLoss
+from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import Guarantee
 
-__all__ = ["robust_penalty", "tilted_penalty"]
+__all__ = ["WALLS", "only_output", "resolve_loss", "robust_penalty", "tilted_penalty"]
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
-_SPREADS = np.array([1 / 4, 1 / 16, 1 / 64])
 _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderately well
+
+
+def only_output(mechanism: object, owner: str) -> OutputPerturbation:
+    """Return the output perturbation that ``mechanism`` stands for, or raise."""
+    if isinstance(mechanism, OutputPerturbation):
+        return mechanism
+    if isinstance(mechanism, str) and mechanism in ("auto", "output"):
+        return OutputPerturbation()
+    raise ValueError(
+        f"The 'mechanism' parameter of {owner} must be 'auto', 'output' or an OutputPerturbation object: its objective "
+        f"is no sum of rank-one records. Got {mechanism!r} instead."
+    )
+
+
+def resolve_loss(
+    loss: Any, named: Mapping[str, PointwiseLoss], kind: str, owner: str
+) -> PointwiseLoss:
+    """Return the smooth loss that a name or object stands for, or raise."""
+    if isinstance(loss, str) and loss in named:
+        return named[loss]
+    fits = getattr(loss, "kind", None) == kind and hasattr(loss, "value")
+    if fits and math.isfinite(loss.smoothness) and math.isfinite(loss.lipschitz):
+        return cast(PointwiseLoss, loss)
+    raise ValueError(
+        f"The 'loss' parameter of {owner} must be one of {list(named)} or a smooth {kind} loss of bounded slope. "
+        f"Got {loss!r} instead. Smooth a kinked loss with convolve(loss, kernel, bandwidth)."
+    )
 
 
 def tilted_penalty(
     bounds: TiltedBounds,
     guarantee: Guarantee,
-    parameters: Mapping[str, Any],
+    parameters: Parameters,
     alpha: float | None = None,
     curvature: float = CURVATURE,
     margin_variance: float = 2.0,
@@ -76,7 +104,7 @@ def tilted_penalty(
 def robust_penalty(
     bounds: RobustBounds,
     guarantee: Guarantee,
-    parameters: Mapping[str, Any],
+    parameters: Parameters,
     alpha: float | None = None,
 ) -> tuple[float, float]:
     """Return the penalty with the smallest predicted robust risk, and that risk.
@@ -119,7 +147,7 @@ def _with_alpha(bounds: RobustBounds, alpha: float) -> RobustBounds | None:
 
 
 def _noise_per_sensitivity(
-    bounds: Any, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: TiltedBounds | RobustBounds, guarantee: Guarantee, parameters: Parameters
 ) -> float:
     """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
     facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
@@ -129,7 +157,7 @@ def _noise_per_sensitivity(
 
 
 def _excess(
-    bounds: Any,
+    bounds: TiltedBounds | RobustBounds,
     alphas: NDArray[np.float64],
     stds: NDArray[np.float64],
     limits: NDArray[np.float64],
@@ -139,7 +167,7 @@ def _excess(
     """Return the predicted excess risk for each penalty, a geometric mean over feature spreads."""
     influence = min(bounds.row_norm, bounds.max_norm)
     d = bounds.n_features
-    v = (_SPREADS * influence**2 / d)[None, :]
+    v = (SPREADS * influence**2 / d)[None, :]
     alpha, std, limit = alphas[:, None], stds[:, None], limits[:, None]
     length = np.sqrt(margin_variance / v)  # of the best coefficients, intercept apart
     shrunk = np.maximum(alpha / (curvature * v + alpha), 1 - limit / length)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.defaults.forecast_quantile import NO_CURVATURE, mean_excess, rounded_up
+from dpconvex.losses import VectorLoss
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.objective import RELEASE_SHARE, calibrate_objective
 from dpconvex.mechanisms.structured_gradient import AVERAGED
@@ -40,10 +41,11 @@ Array = NDArray[np.float64]
 _SCALES = np.geomspace(0.05, 0.5, 5)
 _SQUARE = 0.5  # theta_j^2
 _LONG = 1 / 8  # second moment of the one long direction
-_FLOOR = 0.01  # relative excess risk below which more accuracy is not worth a trade
+_LONG_COLUMNS = 10  # and of how many columns its squared coefficient is one
 _BANDWIDTHS = np.geomspace(0.01, 10.0, 31)
 _RATIOS = np.geomspace(0.1, 8.0, 10)  # in units of epsilon / (8 log(1/delta))
 _RATES = np.geomspace(1e-4, 1e2, 61)
+_STABLE = 1.9  # rate times curvature; from 2 on steps move away from the optimum
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class DescentChoice:
 
 
 @lru_cache(maxsize=64)
-def _height(loss: Any) -> float:
+def _height(loss: VectorLoss) -> float:
     """Return ``E g(v) - g(0)`` for a standard normal v: the slope of the risk in the residuals' scale."""
     origin = np.zeros((1, loss.outputs))
     smooth = convolve_vector(loss, GaussianKernel(), 1.0)
@@ -75,17 +77,7 @@ def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
     """Return moment in units of U^2, squared coefficient and number of the two kinds of directions."""
     d, m = bounds.n_features, bounds.loss.outputs
     usual = 1 / (math.sqrt(d) + math.sqrt(m)) ** 2
-    return [(max(_LONG, usual), max(_SQUARE, d / 10), 1.0), (usual, _SQUARE, d - 1.0)]
-
-
-def _mean(excess: Array) -> Array:
-    return np.exp(np.log(_FLOOR + excess).mean(axis=-1)) - _FLOOR
-
-
-def _rounded(value: float) -> float:
-    """Round up to three digits, so that a certificate can be read."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return float(f"{math.ceil(value / unit) * unit:.3g}")
+    return [(max(_LONG, usual), max(_SQUARE, d / _LONG_COLUMNS), 1.0), (usual, _SQUARE, d - 1.0)]
 
 
 @lru_cache(maxsize=256)
@@ -119,12 +111,13 @@ def structured_objective_choice(
     unit = bounds.operator_norm
     smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, unit), alpha=1.0)
     # With next to no curvature every offered guarantee has its noise: others are refused here.
-    calibrate_objective(replace(smooth, alpha=1e9 * smooth.smoothness), guarantee, {})
+    calibrate_objective(replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {})
     epsilon = guarantee.epsilon(getattr(guarantee, "delta_bound", 0.0))
     delta = getattr(guarantee, "delta_bound", 0.0)
     widths = _BANDWIDTHS * unit if bandwidth is None else np.array([bandwidth])
     curvatures = smooth.smoothness * unit / widths
     if alpha is None:
+        # Where the noise begins to grow with the ratio: the Jacobian then takes a visible part of epsilon.
         usual = epsilon / (8 * math.log(1 / delta)) if delta > 0 else 0.1 * epsilon
         ratios = np.broadcast_to(_RATIOS * usual, (len(widths), len(_RATIOS)))
         alphas = curvatures[:, None] / (bounds.n_samples * ratios)
@@ -140,13 +133,12 @@ def structured_objective_choice(
             "Use a larger alpha or bandwidth, or leave them to None."
         )
     noise = np.where(usable, noises, 1.0)[..., None] / unit
-    penalty = alphas[..., None] / unit**2
     scales = _SCALES
     second = marginal(kernel).second_moment
     base = scales**2 + second * (widths[:, None, None] / unit) ** 2
     height = _height(bounds.loss)
     # In units of U the loss has curvature c v / S and gradients of size U: alpha and noise follow.
-    penalty, noise = penalty * unit, noise * 1.0
+    penalty = alphas[..., None] / unit**2 * unit
     error = np.zeros(np.broadcast_shapes(base.shape, penalty.shape))
     for _ in range(12):
         stiff = height / np.sqrt(base + error)
@@ -154,12 +146,12 @@ def structured_objective_choice(
         for v, square, count in _directions(bounds):
             gap = penalty**2 * square + noise**2
             error = error + count * v * gap / (v * stiff + penalty) ** 2
-    score = _mean(np.sqrt(1 + error / scales**2) - 1)
+    score = mean_excess(np.sqrt(1 + error / scales**2) - 1)
     score = np.where(usable, score, np.inf)
     i, j = np.unravel_index(int(np.argmin(score)), score.shape)
     return ObjectiveChoice(
-        alpha=_rounded(float(alphas[i, j])) if alpha is None else alpha,
-        bandwidth=_rounded(float(widths[i])) if bandwidth is None else bandwidth,
+        alpha=rounded_up(float(alphas[i, j])) if alpha is None else alpha,
+        bandwidth=rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
         predicted_excess=float(score[i, j]),
     )
 
@@ -212,17 +204,17 @@ def descent_choice(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -
         stiff = height / np.sqrt(_SCALES**2 + error)
         total = np.zeros_like(error)
         for v, square, count in directions:
-            bias, variance = _averaged(1 - np.minimum(rates * v * stiff, 1.9), steps, first)
+            bias, variance = _averaged(1 - np.minimum(rates * v * stiff, _STABLE), steps, first)
             stable = (
-                rates * v * height / _SCALES <= 1.9
+                rates * v * height / _SCALES <= _STABLE
             )  # at the optimum, where curvature is largest
             part = bias**2 * square + variance * (rates * noise) ** 2
             total = total + count * v * np.where(stable, part, 4 * square)
         error = total
-    score = _mean(np.sqrt(1 + error / _SCALES**2) - 1)
+    score = mean_excess(np.sqrt(1 + error / _SCALES**2) - 1)
     best = int(np.argmin(score))
     # The rate of theta in the user's units: gradients are U times as long, coefficients the same.
-    return DescentChoice(_rounded(float(_RATES[best]) / unit), float(score[best]))
+    return DescentChoice(rounded_up(float(_RATES[best]) / unit), float(score[best]))
 
 
 def _averaged(factor: Array, steps: int, first: int) -> tuple[Array, Array]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpconvex.defaults.output_presets import OutputPreset, OutputProblem, output_preset
+from dpconvex.defaults import OutputPreset
+from dpconvex.experiments.output_perturbation.presets import OutputProblem, output_preset
 
 __all__ = ["TableRow", "excess_risk_bound", "solver_iterations", "table"]
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from dpconvex.losses import Pinball
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel, convolve
 
@@ -33,9 +32,13 @@ _LARGEST_EPSILON = 30.0  # beyond it a larger curvature ratio only costs digits 
 _BANDWIDTHS = np.geomspace(1e-3, 3.0, 48)
 _LEVEL_PULLS = np.linspace(0.2, 1.0, 9)  # from near the median to the wanted quantile
 _LEVEL_DIGITS = 6
+# Squared norm of a row at its bound over its mean: a column's standard deviation is a quarter of its bound.
+SPREAD = 16
+NO_CURVATURE = 1e9  # penalty over curvature at which the latter costs no epsilon worth naming
+NO_PENALTY = 1e-12  # stands for none in predictions
 
 
-def _pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
+def pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
     """Return the expected pinball loss of a normal residual."""
     std = np.sqrt(variance)
     t = mean / std
@@ -43,60 +46,74 @@ def _pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
     return mean * (quantile - ndtr(-t)) + std * density
 
 
+@dataclass(frozen=True)
+class Population:
+    """The population that stands for the data, in mapped units.
+
+    Attributes
+    ----------
+    quantile : float
+        Level that is wanted.
+    dimension : int
+        Coefficients, intercept included; each has the square ``1 / dimension``.
+    feature_moment : float
+        Second moment of one mapped feature.
+    residual_scales : float or array
+        ``s``, the last axis of predictions.
+    sampling : float or array
+        Variance of the mean slope, ``quantile (1 - quantile) / n`` for n rows; 0 leaves the cost of sampling out.
+    """
+
+    quantile: float
+    dimension: int
+    feature_moment: float
+    residual_scales: ArrayLike
+    sampling: ArrayLike = 0.0
+
+
 def predicted_excess(
-    quantile: float,
+    population: Population,
     kernel: Kernel,
-    bandwidth: Any,
-    alpha: Any,
-    gradient_std: Any,
-    dimension: int,
-    feature_moment: float,
-    residual_scale: Any,
-    level: Any = None,
-    release_std: Any = 0.0,
-    sampling: Any = 0.0,
+    bandwidth: ArrayLike,
+    alpha: ArrayLike,
+    gradient_std: ArrayLike,
+    level: ArrayLike | None = None,
+    release_std: ArrayLike = 0.0,
 ) -> Array:
     r"""Return the predicted excess risk relative to the optimal risk of the reference population.
 
     A coordinate with second moment ``v`` has curvature ``H = v phi(z) / sqrt(s^2 + k2 h^2 + e)``, ``z`` the normal
     quantile of ``level``, ``k2`` the kernel's second moment and ``e`` the variance of the prediction error itself,
     found by iteration: ``e = sum_j v_j (alpha^2 theta_j^2 + gradient_std^2 + sampling v_j) / (H_j + alpha)^2``.
-    Smoothing moves the fitted quantile to ``z sqrt(s^2 + k2 h^2)``.
+    Smoothing moves the fitted quantile to ``z sqrt(s^2 + k2 h^2)``, and lowers the variance of slopes by
+    ``(2 / pi) arcsin(s^2 / (s^2 + k2 h^2))``, which is exact at the median of a normal kernel.
 
     Parameters
     ----------
-    quantile : float
-        Quantile level that is wanted.
-    kernel, bandwidth : Kernel, float
+    population : Population
+        What stands for the data.
+    kernel, bandwidth : Kernel, float or array
         Smoothing, in mapped units.
-    alpha, gradient_std : float
+    alpha, gradient_std : float or array
         Penalty, and standard deviation of the noise per coordinate of the MEAN gradient.
-    dimension : int
-        Coefficients, intercept included.
-    feature_moment : float
-        Second moment of one mapped feature.
-    residual_scale : float
-        ``s``.
-    level : float, optional
-        Level of the loss that is smoothed; ``quantile`` by default.
-    release_std : float, optional
+    level : float or array, optional
+        Level of the loss that is smoothed; that of the population by default.
+    release_std : float or array, optional
         Standard deviation of noise added to each coefficient after solving: ``e`` grows by ``sum_j v_j release_std^2``.
-    sampling : float, optional
-        Variance of the mean slope, ``level (1 - level) / n`` for n rows; 0 leaves the cost of sampling out. Smoothing
-        lowers it by ``(2 / pi) arcsin(s^2 / (s^2 + k2 h^2))``, which is exact at the median of a normal kernel.
     """
-    level = quantile if level is None else level
-    bandwidth, alpha, noise, s, level, release = np.broadcast_arrays(
-        bandwidth, alpha, gradient_std, residual_scale, level, release_std
-    )
+    quantile, dimension = population.quantile, population.dimension
+    width, alpha, noise, s, level, release = np.broadcast_arrays(
+        bandwidth, alpha, gradient_std, population.residual_scales,
+        quantile if level is None else level, release_std,
+    )  # fmt: skip
     wanted, fitted = float(ndtri(quantile)), ndtri(level)
     height = np.exp(-fitted * fitted / 2) / math.sqrt(2 * math.pi)
-    smooth = s * s + kernel.second_moment * bandwidth**2
-    moments = (1.0, feature_moment)
+    smooth = s * s + kernel.second_moment * width**2
+    moments = (1.0, population.feature_moment)
     counts = (1, dimension - 1)
     bias = alpha**2 / dimension
     error = np.zeros_like(smooth)
-    slopes = sampling * (2 / math.pi) * np.arcsin(s * s / smooth)
+    slopes = np.asarray(population.sampling) * (2 / math.pi) * np.arcsin(s * s / smooth)
     for _ in range(12):
         density = height / np.sqrt(smooth + error)
         error = sum(
@@ -106,7 +123,7 @@ def predicted_excess(
     # This noise comes after solving, so it does not flatten the objective at the minimiser.
     error = error + (moments[0] * counts[0] + moments[1] * counts[1]) * release**2
     best = s * math.exp(-wanted * wanted / 2) / math.sqrt(2 * math.pi)
-    return _pinball_risk(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1
+    return pinball_risk(quantile, -fitted * np.sqrt(smooth), s * s + error) / best - 1
 
 
 def mean_excess(excess: Array) -> Array:
@@ -116,7 +133,7 @@ def mean_excess(excess: Array) -> Array:
 
 def reference_moment(bounds: LinearBounds) -> float:
     """Return the second moment that the reference population gives one mapped feature."""
-    return min(bounds.row_norm, bounds.max_norm) ** 2 / (16 * bounds.n_features)
+    return min(bounds.row_norm, bounds.max_norm) ** 2 / (SPREAD * bounds.n_features)
 
 
 @dataclass(frozen=True)
@@ -172,7 +189,7 @@ def objective_prescription(
     plain = replace(bounds, loss=convolve(Pinball(quantile), kernel, 1.0), alpha=1.0)
     curvature = plain.smoothness  # at bandwidth 1; inversely proportional to it
     # With next to no curvature every offered guarantee has its noise: others are refused here, by the mechanism.
-    calibrate("objective", replace(plain, alpha=1e9 * curvature), guarantee, {})
+    calibrate("objective", replace(plain, alpha=NO_CURVATURE * curvature), guarantee, {})
     widths = _BANDWIDTHS if bandwidth is None else np.array([bandwidth])
     pulls = _LEVEL_PULLS if bandwidth is None else np.ones(1)
     levels = 0.5 + pulls * (quantile - 0.5)
@@ -201,16 +218,17 @@ def objective_prescription(
         np.where(usable, noise, 1.0)[..., None, None] * slopes[:, None]
         for noise in (noises, releases)
     )
+    population = Population(quantile, bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES)
     excess = predicted_excess(
-        quantile, kernel, widths[:, None, None, None], alphas[..., None, None], grid,
-        bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES, levels[:, None], release,
+        population, kernel, widths[:, None, None, None], alphas[..., None, None], grid,
+        levels[:, None], release,
     )  # fmt: skip
     score = mean_excess(excess)
     score = np.where(usable[..., None], score, np.inf)
     i, j, k = np.unravel_index(np.argmin(score), score.shape)
     return Prescription(
-        alpha=_rounded_up(float(alphas[i, j])) if alpha is None else alpha,
-        bandwidth=_rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
+        alpha=rounded_up(float(alphas[i, j])) if alpha is None else alpha,
+        bandwidth=rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
         level=round(float(levels[k]), _LEVEL_DIGITS),
         predicted_excess=float(score[i, j, k]),
     )
@@ -224,7 +242,7 @@ def may_be_level(level: float, quantile: float) -> bool:
     )
 
 
-def _rounded_up(value: float) -> float:
+def rounded_up(value: float) -> float:
     """Round up to three significant digits: a larger penalty or bandwidth keeps the curvature ratio feasible."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
     return float(f"{math.ceil(value / unit) * unit:.3g}")

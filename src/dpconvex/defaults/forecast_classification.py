@@ -10,24 +10,22 @@ the margin.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.certificate import calibrate
+from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 
 CURVATURE = 0.15
 _MARGIN_VARIANCE = 2.0
-_SPREADS = np.array([1 / 4, 1 / 16, 1 / 64])
+SPREADS = np.array([1 / 4, 1 / 16, 1 / 64])
 # A few dozen steps do not reach the directions that noise dominates; the excess risk is about this share of what
 # a converged descent would have (five data sets, 1,000 to 200,000 rows, epsilon from 0.05 to 1).
-_EARLY_STOP = 0.3
+EARLY_STOP = 0.3
 _ALPHAS = np.geomspace(1e-7, 10.0, 49)
 
 
@@ -35,7 +33,7 @@ def penalty_for(
     mechanism: str,
     bounds: LinearBounds,
     guarantee: Guarantee,
-    parameters: Mapping[str, Any],
+    parameters: Parameters,
     alpha: float | None = None,
 ) -> tuple[float, float]:
     """Return the penalty with the smallest predicted risk, and that risk.
@@ -70,21 +68,21 @@ def penalty_for(
 
 
 def predicted_gradient_risk(
-    bounds: LinearBounds, guarantee: Guarantee, settings: Mapping[str, Any], problems: int
+    bounds: LinearBounds, guarantee: Guarantee, settings: Parameters, problems: int
 ) -> float:
     """Return the predicted excess risk of noisy gradient descent, whose coordinates have unit second moments."""
     mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
     plan = plan_gradient(bounds, mu, settings)
     noise = descent_noise(plan, bounds, mu)
     error = bounds.dimension * (noise / CURVATURE) ** 2
-    return _EARLY_STOP * CURVATURE / 2 * error
+    return EARLY_STOP * CURVATURE / 2 * error
 
 
 def _noise(
     mechanism: str,
     bounds: LinearBounds,
     guarantee: Guarantee,
-    parameters: Mapping[str, Any],
+    parameters: Parameters,
     alpha: float,
 ) -> tuple[float, float]:
     """Return the noise per coordinate of the mean gradient and of the coefficients; infinite where none suffices."""
@@ -104,7 +102,7 @@ def _excess(
 ) -> np.ndarray:
     """Return the predicted excess risk for each penalty, as a geometric mean over feature spreads."""
     influence = min(bounds.row_norm, bounds.max_norm)
-    moments = _SPREADS * influence**2 / bounds.n_features
+    moments = SPREADS * influence**2 / bounds.n_features
     alpha, v = alphas[:, None], moments[None, :]
     std, release = gradient_stds[:, None], release_stds[:, None]
     size = _MARGIN_VARIANCE / (bounds.n_features * v)  # squared coefficient of one feature

@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.defaults import OutputPreset
 
 __all__ = [
-    "OutputPreset",
     "OutputProblem",
     "output_preset",
     "proposition_4_1",
@@ -112,31 +112,6 @@ class OutputProblem:
     def condition_number(self) -> float:
         """``kappa = smoothness / strong_convexity``."""
         return self.smoothness / self.strong_convexity if self.strong_convexity > 0 else math.inf
-
-
-@dataclass(frozen=True)
-class OutputPreset:
-    """What a theorem prescribes.
-
-    Attributes
-    ----------
-    theorem : str
-        Which one.
-    alpha : float
-        Penalty to add: ``lambda``, or the problem's own strong convexity.
-    accuracy : float
-        Gap ``F(w) - min F`` at which the solver may stop.
-    excess_risk : float
-        The theorem's bound on the expected excess risk (population loss for the propositions).
-    nontrivial : bool
-        Whether the theorem's condition holds; without it the bound exceeds ``L R``, what any fixed answer achieves.
-    """
-
-    theorem: str
-    alpha: float
-    accuracy: float
-    excess_risk: float
-    nontrivial: bool
 
 
 def _need(problem: OutputProblem, theorem: str, convex: bool, smooth: bool) -> None:

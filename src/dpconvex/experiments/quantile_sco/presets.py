@@ -1,0 +1,181 @@
+r"""The parameter choices of the quantile-regression paper and of the methods it compares, by theorem.
+
+``B_x`` bounds a row (intercept included), ``B_theta`` the optimum, ``L = max(r, 1 - r) B_x`` the gradient of one
+record. The paper penalises with ``lambda ||theta||^2``, so ``alpha = 2 lambda``. The presets serve comparisons: the
+certificate of a fit that uses them states what dpconvex can prove, not what a paper claims.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from dpconvex.smoothing import Kernel, LogisticKernel
+
+__all__ = [
+    "PhasedPreset",
+    "Problem",
+    "QuantilePreset",
+    "SGDPreset",
+    "objective_preset",
+    "phased_erm_preset",
+    "phased_sgd_preset",
+    "sgd_preset",
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the algorithms are told.
+
+    Attributes
+    ----------
+    quantile, epsilon, delta : float
+        Level ``r`` and budget.
+    row_norm, coef_norm : float
+        ``B_x`` and ``B_theta``.
+    kernel : Kernel
+        Of the convolution.
+    """
+
+    quantile: float
+    epsilon: float
+    delta: float
+    row_norm: float
+    coef_norm: float
+    kernel: Kernel = field(default_factory=LogisticKernel)
+
+    @property
+    def lipschitz(self) -> float:
+        """``max(r, 1 - r) B_x``."""
+        return max(self.quantile, 1 - self.quantile) * self.row_norm
+
+
+@dataclass(frozen=True)
+class QuantilePreset:
+    """What Theorem 3.6 prescribes, converted to dpconvex's convention.
+
+    Attributes
+    ----------
+    alpha : float
+        ``2 lambda``.
+    bandwidth : float
+        ``peak B_x^2 / (lambda n epsilon)``.
+    std : float
+        The paper's noise on the sum of losses.
+    """
+
+    alpha: float
+    bandwidth: float
+    std: float
+
+
+def objective_preset(part: int, n_samples: int, dimension: int, problem: Problem) -> QuantilePreset:
+    r"""Return the penalty and bandwidth of Theorem 3.6 for objective perturbation.
+
+    Part 1: ``lambda = sqrt(2 L^2/n + d sigma^2/n^2 + k1 peak B_x^2/(2 n epsilon)) / B_theta``; part 2 leaves out the
+    last term. Both: ``bandwidth = peak B_x^2 / (lambda n epsilon)`` and
+    ``sigma^2 = L^2 (8 ln(2/delta) + 4 epsilon) / epsilon^2`` on the sum.
+
+    Parameters
+    ----------
+    part : {1, 2}
+        Which part of the theorem.
+    n_samples, dimension : int
+        Rows and coefficients (intercept included).
+    problem : Problem
+        What the algorithm is told.
+    """
+    if part not in (1, 2):
+        raise ValueError(
+            f"The 'part' parameter of objective_preset must be 1 or 2. Got {part!r} instead."
+        )
+    kernel, epsilon, slope = problem.kernel, problem.epsilon, problem.lipschitz
+    std = slope * math.sqrt(8 * math.log(2 / problem.delta) + 4 * epsilon) / epsilon
+    square = 2 * slope**2 / n_samples + dimension * std**2 / n_samples**2
+    if part == 1:
+        square += kernel.mean_abs * kernel.peak * problem.row_norm**2 / (2 * n_samples * epsilon)
+    penalty = math.sqrt(square) / problem.coef_norm
+    bandwidth = kernel.peak * problem.row_norm**2 / (penalty * n_samples * epsilon)
+    return QuantilePreset(alpha=2 * penalty, bandwidth=bandwidth, std=std)
+
+
+@dataclass(frozen=True)
+class SGDPreset:
+    """What Theorem 3.4 of the quantile-regression paper prescribes.
+
+    Attributes
+    ----------
+    steps : int
+        ``n^2``, one record each.
+    step_size, bandwidth : float
+        ``B_theta / sqrt(2 L^2 n^3 + (d std^2 + L^2 + k1 peak B_x^2 / 2) n^2 + 2 L^2 n)`` and
+        ``step_size peak B_x^2 / 2``.
+    std : float
+        ``L sqrt(8 ln(1/delta)) / epsilon``, as printed.
+    """
+
+    steps: int
+    step_size: float
+    bandwidth: float
+    std: float
+
+
+def sgd_preset(n_samples: int, dimension: int, problem: Problem) -> SGDPreset:
+    """Return the steps, step size, bandwidth and noise of Theorem 3.4 for DP-SGD.
+
+    Parameters
+    ----------
+    n_samples, dimension : int
+        Rows and coefficients (intercept included).
+    problem : Problem
+        What the algorithm is told.
+    """
+    kernel, slope, n = problem.kernel, problem.lipschitz, n_samples
+    std = slope * math.sqrt(8 * math.log(1 / problem.delta)) / problem.epsilon
+    smoothing = kernel.mean_abs * kernel.peak * problem.row_norm**2 / 2
+    square = 2 * slope**2 * n**3 + (dimension * std**2 + slope**2 + smoothing) * n**2
+    step = problem.coef_norm / math.sqrt(square + 2 * slope**2 * n)
+    return SGDPreset(n * n, step, step * kernel.peak * problem.row_norm**2 / 2, std)
+
+
+@dataclass(frozen=True)
+class PhasedPreset:
+    """Phases as published: ``n_i = n / 2^i`` records, ``step_i = step_size / 4^i``.
+
+    Attributes
+    ----------
+    step_size : float
+        ``(B_theta / L) min(4 / sqrt(n), epsilon / (c sqrt(d ln(1/delta))))``.
+    phases : int
+        ``floor(log2 n)``, the last phases of less than one record left out.
+    """
+
+    step_size: float
+    phases: int
+
+    def std(self, phase: int, problem: Problem) -> float:
+        """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon`` for phase i = 1, 2, ..."""
+        step = self.step_size / 4**phase
+        return (
+            4 * problem.lipschitz * step * math.sqrt(math.log(1 / problem.delta)) / problem.epsilon
+        )
+
+
+def phased_erm_preset(n_samples: int, dimension: int, problem: Problem) -> PhasedPreset:
+    """Return the constants of Phased-ERM (Feldman, Koren and Talwar 2020), c = 4."""
+    return _phased(n_samples, dimension, problem, 4.0)
+
+
+def phased_sgd_preset(n_samples: int, dimension: int, problem: Problem) -> PhasedPreset:
+    """Return the constants of Phased-SGD (Feldman, Koren and Talwar 2020), c = 2.
+
+    Bassily, Guzman and Menart 2021 run it on a smoothed loss, for generalised linear models with a kink.
+    """
+    return _phased(n_samples, dimension, problem, 2.0)
+
+
+def _phased(n_samples: int, dimension: int, problem: Problem, constant: float) -> PhasedPreset:
+    private = problem.epsilon / (constant * math.sqrt(dimension * math.log(1 / problem.delta)))
+    step = problem.coef_norm / problem.lipschitz * min(4 / math.sqrt(n_samples), private)
+    return PhasedPreset(step, int(math.log2(n_samples)))

@@ -1,0 +1,226 @@
+r"""Bounds: the only place where public facts become sensitivities.
+
+The objective is always a mean,
+
+    F(theta) = (1/n) sum_i w_i loss(y_i, x_i . theta) + (alpha/2) ||theta||^2,
+
+where the row ``x_i`` contains the constant 1 of a fitted intercept. ``n`` is the public number of rows under
+replace-one and a public nominal number under add-or-remove-one; the row count of the data enters nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import numpy as np
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
+
+__all__ = [
+    "EPS",
+    "FINEST",
+    "KINDS",
+    "LINEAR_BEYOND",
+    "ROUNDINGS",
+    "Bounds",
+    "bounds_from_dict",
+    "check_never_negative",
+]
+
+
+EPS = 2.0**-52  # spacing of doubles at 1
+ROUNDINGS = 64  # of one term of a gradient: some 30 are made, and as many again in reserve
+FINEST = 1e-10  # of the Lipschitz constant: no solver is asked for a smaller gradient where rounding would allow it
+# Widths, slope over curvature, beyond which a smooth loss is linear in float64: exp(-37) is below its spacing.
+LINEAR_BEYOND = 40
+# Factor on tolerances where the number of rows is private, and the rows for which the least one is enough.
+_LEAST_RESERVE, _RESERVED = 10.0, 2e6
+
+
+class Bounds:
+    """What every set of public facts offers: constants of one record, and sensitivities that follow from them."""
+
+    n_samples: int
+    alpha: float
+    neighbors: str
+
+    @property
+    def dimension(self) -> int:
+        """Number of coefficients, a fitted intercept included."""
+        raise AttributeError
+
+    @property
+    def lipschitz(self) -> float:
+        """Bound on the norm of one record's gradient in theta."""
+        raise AttributeError
+
+    @property
+    def smoothness(self) -> float:
+        """Bound on the largest eigenvalue of one record's Hessian in theta."""
+        raise AttributeError
+
+    @property
+    def rank(self) -> int:
+        """Dimension of a fixed subspace that holds every gradient of one record; 1 for a GLM."""
+        raise AttributeError
+
+    @property
+    def regularisation(self) -> float:
+        """``Lambda = n alpha``, the strong convexity in sum form."""
+        return self.n_samples * self.alpha
+
+    @property
+    def curvature_ratio(self) -> float:
+        """``kappa = smoothness / Lambda``."""
+        if self.smoothness == 0:
+            return 0.0
+        return self.smoothness / self.regularisation if self.regularisation > 0 else math.inf
+
+    def minimiser_sensitivity(self, tolerance: float = 0.0, gap: float = 0.0) -> float:
+        r"""Return how far the released minimiser can move when one record changes.
+
+        ``G / (n alpha) + 2 tolerance / alpha + 2 sqrt(2 gap / alpha)`` with ``G = gradient_sum_sensitivity()``, at most
+        ``2 L`` under replace-one and ``L`` under add-or-remove-one. Why: F and its neighbour are alpha-strongly convex
+        and their gradients differ by at most ``G / n`` everywhere, so their minimisers lie within ``G / (n alpha)``; a
+        point with ``||gradient of F|| <= tolerance`` lies within ``tolerance / alpha`` of the minimiser, and one with
+        ``F(theta) - min F <= gap`` within ``sqrt(2 gap / alpha)``. The penalty is common to both and cancels.
+
+        Parameters
+        ----------
+        tolerance : float
+            Certified bound on the norm of the gradient of F at the point returned.
+        gap : float
+            Certified bound on ``F(theta) - min F`` at the point returned, for kinked losses.
+        """
+        if not self.alpha > 0:
+            raise ValueError(
+                "The minimiser's sensitivity needs alpha above 0: without strong convexity it is unbounded. "
+                f"Got alpha={self.alpha!r} instead."
+            )
+        short = 2 * tolerance / self.alpha + 2 * math.sqrt(2 * gap / self.alpha)
+        return self._minimiser_shift() + short
+
+    def _minimiser_shift(self) -> float:
+        """Return how far exact minimisers of neighbouring data sets lie apart at most."""
+        return self.gradient_sum_sensitivity() / self.regularisation
+
+    @property
+    def relation(self) -> str:
+        """Which data sets count as neighbours, as a certificate states it."""
+        return self.neighbors
+
+    @property
+    def changed_records(self) -> int:
+        """In how many records neighbours differ: a replaced one counts twice, as it goes and as it comes."""
+        return 2 if self.neighbors == "replace_one" else 1
+
+    def gradient_sum_sensitivity(self) -> float:
+        """Return how far the SUM of gradients at one fixed theta can move when one record changes."""
+        return self.changed_records * self.lipschitz
+
+    def solver_tolerance(self, tilt: float = 0.0) -> float:
+        r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
+
+        ``max(1e-10 L, 64 eps (dimension + kappa n) (L + tilt))``, ``eps`` the spacing of doubles, times
+        ``max(10, 2e6 / n)`` where the number of rows is private. The second term is what float64 can resolve in the
+        worst case: at a minimiser ``alpha ||theta|| <= L + tilt``, so rounding theta alone moves the gradient by
+        ``smoothness eps (L + tilt) / alpha = eps kappa n (L + tilt)``.
+
+        Parameters
+        ----------
+        tilt : float
+            Bound on the norm of a linear term added to F; one that noise exceeds with negligible probability.
+        """
+        ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
+        return self._resolvable(ratio * self.n_samples, tilt)
+
+    def _resolvable(self, condition: float, tilt: float = 0.0) -> float:
+        """``reserve max(1e-10 L, 64 eps (dimension + condition) (L + tilt))``, the condition number in mean form."""
+        reach = (self.dimension + condition) * (self.lipschitz + tilt)
+        return self._reserve * max(FINEST * self.lipschitz, ROUNDINGS * EPS * reach)
+
+    @property
+    def _reserve(self) -> float:
+        """What tolerances are multiplied by, because sums over a private number of rows round more than nominal ones.
+
+        ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
+        by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
+        that this covers 1e10 rows. 1 where the number of rows is public.
+        """
+        if self.neighbors == "replace_one":
+            return 1.0
+        return max(_LEAST_RESERVE, _RESERVED / self.n_samples)
+
+    def objective_facts(self) -> Facts:
+        """Return what the objective of a release must be like: its ``public_facts``."""
+        raise AttributeError
+
+    def to_dict(self) -> Facts:
+        """Return the public facts as plain data."""
+        facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+        if not facts.get("void_rows"):  # a fact that certificates without it do not state
+            facts.pop("void_rows", None)
+        return {"kind": type(self).__name__, **facts}
+
+    def _check_shared(self) -> None:
+        owner = type(self).__name__
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic):  # float32 would round what follows from it
+                value = value.item()
+                object.__setattr__(self, field.name, value)
+            if field.type == "bool" and not isinstance(value, bool):
+                raise TypeError(
+                    f"The '{field.name}' parameter of {owner} must be True or False. Got {value!r} instead."
+                )
+        check_neighbors(self.neighbors, owner)
+        check_number("alpha", owner, self.alpha, "a finite number of at least 0", 0, math.inf)
+        check_count("n_samples", owner, self.n_samples, 1)
+
+    def _check_positive(self, *names: str, allowed: str = "a finite number above 0") -> None:
+        for name in names:
+            value = getattr(self, name)
+            check_number(name, type(self).__name__, value, allowed, 0, math.inf, low_open=True)
+
+
+def check_never_negative(loss: RecordLoss, owner: str) -> None:
+    """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
+    if not hasattr(loss, "value"):
+        raise TypeError(
+            f"The 'loss' parameter of {owner} must be one of dpconvex.losses, whose values are known. "
+            f"Got {type(loss).__name__} instead."
+        )
+    base = loss
+    while hasattr(base, "loss"):  # smoothing and scaling leave a loss of at least 0 at least 0
+        base = base.loss
+    kinks = getattr(base, "kinks", None)
+    if kinks is not None:
+        # A convex function is least at a knot, unless it falls forever.
+        falls = kinks.slopes[0] > 0 or kinks.slopes[-1] < 0
+        negative = falls or min(kinks.heights) < 0
+    else:
+        margins = np.linspace(-50.0, 50.0, 2001)
+        negative = min(float(np.min(loss.value(y, margins))) for y in (-1.0, 0.5, 1.0)) < 0
+    if negative:
+        raise ValueError(
+            f"The 'loss' parameter of {owner} must never be negative. "
+            f"Got {type(loss).__name__}, which is, instead. Add a constant to it."
+        )
+
+
+# By the name that a certificate gives them.
+KINDS: dict[str, type[Bounds]] = {}
+
+
+def bounds_from_dict(data: Facts) -> Bounds:
+    """Rebuild public facts from :meth:`Bounds.to_dict`."""
+    facts = dict(data)
+    kind = facts.pop("kind", None)
+    if kind not in KINDS:
+        raise ValueError(
+            f"The kind of bounds must be one of {sorted(KINDS)}. Got {kind!r} instead."
+        )
+    return KINDS[kind](**{name: rebuild(value) for name, value in facts.items()})

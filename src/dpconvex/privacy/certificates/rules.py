@@ -1,0 +1,123 @@
+"""What a mechanism teaches certificates: how noise follows from public facts, and what stated noise proves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import EXACT
+
+if TYPE_CHECKING:
+    from dpconvex.privacy.certificates.certificate import Certificate
+
+__all__ = [
+    "Calibration",
+    "CertificateError",
+    "Parameters",
+    "Proof",
+    "calibrate",
+    "calibrates",
+    "prover_of",
+    "proves",
+]
+
+# A mechanism's public parameters by name: plain data.
+Parameters = Mapping[str, Any]
+Rule = TypeVar("Rule")
+
+
+class CertificateError(ValueError):
+    """A certificate is malformed, withdrawn, or its guarantee does not follow from what it states."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a mechanism derives from public facts.
+
+    Attributes
+    ----------
+    noise : dict of str to NoiseTerm
+        One entry per kind of release.
+    solver_tolerance : float
+        Largest norm of the gradient of F at the point the solver returns; 0 where nothing is solved.
+    stated : dict
+        Public choices that the certificate's parameters state besides those that were given.
+    """
+
+    noise: dict[str, NoiseTerm]
+    solver_tolerance: float = 0.0
+    stated: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the releases that a certificate states give together.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        What follows from the stated facts and noise.
+    theorem : str
+        Why.
+    sampler : str
+        How noise must be drawn for it to hold.
+    """
+
+    guarantee: Guarantee
+    theorem: str
+    sampler: str = EXACT
+
+
+Calibrator = Callable[[Any, Guarantee, Parameters], Calibration]
+Prover = Callable[["Certificate"], Proof]
+_CALIBRATORS: dict[str, Calibrator] = {}
+_PROVERS: dict[str, Prover] = {}
+
+
+def calibrates(mechanism: str) -> Callable[[Calibrator], Calibrator]:
+    """Register the function that derives noise from public facts for the mechanism of this name."""
+
+    def register(function: Calibrator) -> Calibrator:
+        _CALIBRATORS[mechanism] = function
+        return function
+
+    return register
+
+
+def proves(mechanism: str) -> Callable[[Prover], Prover]:
+    """Register the function that says what the stated releases of a mechanism give together.
+
+    It computes the sensitivity of every release again from the certificate's facts and parameters, checks them by
+    :meth:`Certificate.term`, and returns the guarantee that the stated noise proves.
+    """
+
+    def register(function: Prover) -> Prover:
+        _PROVERS[mechanism] = function
+        return function
+
+    return register
+
+
+def calibrate(
+    mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
+    """Derive the noise of ``mechanism`` from public facts."""
+    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
+
+
+def prover_of(mechanism: str) -> Prover:
+    """Return the function that :func:`proves` registered."""
+    return _registered(_PROVERS, mechanism)
+
+
+def _registered(registry: dict[str, Rule], mechanism: object) -> Rule:
+    if not isinstance(mechanism, str) or mechanism not in registry:
+        raise CertificateError(
+            f"A certificate's mechanism must be one of {sorted(registry)}. Got {mechanism!r} instead."
+        )
+    return registry[mechanism]
