@@ -179,7 +179,7 @@ def test_more_noise_than_needed_is_fine():
 
 def test_withdrawn_and_unknown_revisions_are_named():
     tree = json.loads(issue().to_json())
-    for revision, words in ((1, "Withdrawn"), (3, "Not verified"), (True, "Withdrawn"), (0, "Not")):
+    for revision, words in ((1, "Withdrawn"), (4, "Not verified"), (True, "Withdrawn"), (0, "Not")):
         tree["revision"] = revision
         with pytest.raises(CertificateError, match=words):
             verify_with_repaired_digest(json.dumps(tree))

@@ -1,17 +1,23 @@
 """The gate: grids, exact sums, every input; samplers against exact arithmetic, word by word."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
 
+from dpconvex.losses import Logistic
+from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.symmetric import release_symmetric
+from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.calibration import _RESERVE, GRID_BITS, grid_of
+from dpconvex.privacy.certificates.rules import MOST_EPSILON, RESERVED, CertificateError
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import (
     FAILURE_PROBABILITY,
+    TAIL_PROBABILITY,
     NoiseSource,
     Words,
     choose,
@@ -227,7 +233,7 @@ def test_each_kind_of_tie_is_noticed(place):
 
 def test_whole_parts_are_right_to_the_last_bit():
     with mpmath.workdps(150):
-        total = mpmath.fsum(mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(14))
+        total = mpmath.fsum(mpmath.exp(-mpmath.mpf(k * k) / 2) for k in range(24))
         for bits in (63, 127, 400):
             running = mpmath.mpf(0)
             for k, threshold in enumerate(digits.whole_part_sums(bits)[:-1]):
@@ -240,13 +246,39 @@ def test_whole_parts_are_right_to_the_last_bit():
 def test_stated_failure_covers_tails_and_choices():
     with mpmath.workdps(60):
         mass = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf])
-        tail = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [14, mpmath.inf]) / mass
+        tail = mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [24, mpmath.inf]) / mass
         attempts = mass / mpmath.sqrt(mpmath.pi / 2)
         assert attempts < 1.41
         assert attempts * (tail + mpmath.mpf(2) ** -399) < normal.NORMAL_FAILURE
+    assert normal.NORMAL_FAILURE < TAIL_PROBABILITY
     assert 3 * normal.NORMAL_FAILURE + 2.0**-140 < FAILURE_PROBABILITY
     # What calibrations keep in reserve is more, see the comment there.
-    assert (1 + math.exp(20)) * 1e9 * FAILURE_PROBABILITY < (1 - _RESERVE) * 1e-13
+    assert pytest.approx(1 - _RESERVE) == RESERVED
+    assert (1 + math.exp(MOST_EPSILON)) * 1e9 * TAIL_PROBABILITY < RESERVED * 1e-35
+
+
+def test_tails_that_are_never_drawn_are_covered_or_refused():
+    """At (100, 1e-6) noise that stops at 14 standard deviations gives a delta of 8e-5: revision 2 did."""
+    bounds = LinearBounds(1000, 2, Logistic(), row_norm=1.0, max_norm=1.0)
+    certificate = NoisyGradientDescent().certify(bounds, ApproxDP(100.0, 1e-6))
+    certificate.verify()
+    earlier = replace(certificate, revision=2)
+    earlier = replace(earlier, digest=earlier._hash())
+    with pytest.raises(CertificateError, match="exact noise"):
+        earlier.verify()
+    with pytest.raises(CertificateError, match="exact noise"):
+        NoisyGradientDescent().certify(bounds, ApproxDP(140.0, 1e-50))
+
+
+def test_a_huge_epsilon_gets_the_noise_of_a_large_one():
+    bounds = LinearBounds(1000, 2, Logistic(), row_norm=1.0, max_norm=1.0)
+    huge, large = (
+        NoisyGradientDescent().certify(bounds, ApproxDP(epsilon, 1e-6))
+        for epsilon in (1e6, MOST_EPSILON)
+    )
+    assert huge.noise == large.noise
+    assert huge.guarantee.epsilon_bound == 1e6
+    huge.verify()
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

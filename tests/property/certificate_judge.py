@@ -311,6 +311,9 @@ class Judge:
         private, loss = course["private"], self.loss
         require(type(private) is bool, "private")
         require(settings["geometry"] == ("private" if private else "given"), "geometry")
+        part = course["looked_at"]
+        if part is not None:
+            require(self.neighbors == "replace_one" and count(part) <= self.n, "a part of the rows")
         steps = settings["steps"]
         require(steps is None or count(steps) > 0, "steps")
         names = {"gradients"}

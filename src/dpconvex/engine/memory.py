@@ -493,10 +493,11 @@ class MemoryRows:
     @staticmethod
     def spread(n_rows: int, rows: int) -> npt.NDArray[np.int64]:
         """Return the positions of the rows that `subsample` takes out of `n_rows`."""
-        rows = min(int(rows), n_rows)
-        edges = np.linspace(0, n_rows, rows + 1)
-        drawn = edges[:-1] + np.random.default_rng(0).random(rows) * np.diff(edges)
-        return np.minimum(drawn.astype(np.int64), n_rows - 1)
+        rows = max(0, min(int(rows), n_rows))
+        # One row of every stretch, whose ends are whole: no row is taken twice, or a record would count twice.
+        edges = np.arange(rows + 1, dtype=np.int64) * n_rows // max(1, rows)
+        drawn = np.random.default_rng(0).random(rows) * np.diff(edges)
+        return edges[:-1] + drawn.astype(np.int64)
 
     def _kept_blocks(self) -> list[tuple[Array, Array, Array]]:
         if self._kept is None:

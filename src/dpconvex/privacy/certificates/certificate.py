@@ -23,6 +23,8 @@ from dpconvex.privacy.certificates.rules import (
     Parameters,
     Proof,
     calibrate,
+    check_tails,
+    priced,
     prover_of,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, follows
@@ -32,7 +34,7 @@ from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED
 
 FORMAT = "dpconvex-certificate-2"
 # Raised with every change of what a certificate means or of how noise is drawn.
-REVISION = 2
+REVISION = 3
 RECORD = "one record"
 # Revisions that under-protect, and why: their certificates are answered "withdrawn".
 WITHDRAWN = {
@@ -170,8 +172,9 @@ class Certificate:
         """Return what the stated noise proves, or raise if it is less than the guarantee."""
         try:
             with np.errstate(all="ignore"):
-                proof = prover_of(self.mechanism)(self)
-                enough = follows(self.guarantee, proof.guarantee)
+                judged = replace(self, guarantee=priced(self.guarantee))
+                proof = prover_of(self.mechanism)(judged)
+                enough = follows(judged.guarantee, proof.guarantee)
         except CertificateError:
             raise
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -183,6 +186,9 @@ class Certificate:
             raise CertificateError(
                 f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
             )
+        if proof.sampler == EXACT:
+            numbers = self.problems * sum(t.releases * t.dimension for t in self.noise.values())
+            check_tails(judged.guarantee, numbers, self.revision)
         for name, term in self.noise.items():
             if (term.drawn_grid > 0) != (proof.sampler == EXACT):
                 raise CertificateError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import EXACT
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee
+from dpconvex.privacy.noise import EXACT, TAIL_PROBABILITY
 
 if TYPE_CHECKING:
     from dpconvex.privacy.certificates.certificate import Certificate
@@ -22,6 +23,8 @@ __all__ = [
     "Proof",
     "calibrate",
     "calibrates",
+    "check_tails",
+    "priced",
     "prover_of",
     "proves",
 ]
@@ -29,6 +32,11 @@ __all__ = [
 # A mechanism's public parameters by name: plain data.
 Parameters = Mapping[str, Any]
 Rule = TypeVar("Rule")
+
+MOST_EPSILON = 150.0
+# Calibrations aim this share of delta lower (see `_RESERVE` in privacy.calibration).
+RESERVED = 2e-9
+_EARLIER_TAIL = 1e-42  # of certificates of revision 2
 
 
 class CertificateError(ValueError):
@@ -107,7 +115,29 @@ def calibrate(
     mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of ``mechanism`` from public facts."""
-    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
+    return _registered(_CALIBRATORS, mechanism)(bounds, priced(guarantee), parameters)
+
+
+def priced(guarantee: Guarantee) -> Guarantee:
+    """Return what noise is made for: (epsilon, delta) with epsilon up to 150, beyond which tails would count.
+
+    A guarantee of a smaller epsilon implies that of a larger one, and noise of this size no longer matters.
+    """
+    if isinstance(guarantee, ApproxDP) and guarantee.epsilon_bound > MOST_EPSILON:
+        return ApproxDP(MOST_EPSILON, guarantee.delta_bound)
+    return guarantee
+
+
+def check_tails(guarantee: Guarantee, numbers: int, revision: int) -> None:
+    """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers."""
+    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
+        tail = _EARLIER_TAIL if revision == 2 else TAIL_PROBABILITY
+        missing = (1 + math.exp(guarantee.epsilon_bound)) * numbers * tail
+        if missing > RESERVED * guarantee.delta_bound:
+            raise CertificateError(
+                f"A delta of {guarantee.delta_bound:g} at an epsilon of {guarantee.epsilon_bound:g} is smaller than "
+                "what exact noise can promise. Use a larger delta, or ask for pure epsilon or Gaussian DP."
+            )
 
 
 def prover_of(mechanism: str) -> Prover:

@@ -7,6 +7,7 @@ from dpconvex.privacy.noise.gate import (
     FLOATING_POINT,
     SAMPLERS,
     SEEDED,
+    TAIL_PROBABILITY,
     NoiseSource,
     on_grid,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "FLOATING_POINT",
     "SAMPLERS",
     "SEEDED",
+    "TAIL_PROBABILITY",
     "NoiseSource",
     "Words",
     "choose",

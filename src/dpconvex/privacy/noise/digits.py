@@ -17,8 +17,8 @@ from itertools import accumulate
 
 __all__ = ["LARGEST_WHOLE", "Uniform", "is_below", "normal", "rounded", "whole_part_sums"]
 
-# Whole parts beyond this are never drawn: the mass of exp(-k^2 / 2) over all larger k is below 2e-43 of the whole.
-LARGEST_WHOLE = 13
+# Whole parts beyond this are never drawn: the mass of exp(-k^2 / 2) over all larger k is below 1e-125 of the whole.
+LARGEST_WHOLE = 23
 # Sums of masses are known to this many bits: a pick that is still open then, once in 2^400, counts as above.
 _TABLE_BITS = 400
 # No sound generator leaves a comparison open after so many digits.

@@ -28,6 +28,7 @@ __all__ = [
     "FLOATING_POINT",
     "SAMPLERS",
     "SEEDED",
+    "TAIL_PROBABILITY",
     "NoiseSource",
     "on_grid",
 ]
@@ -40,13 +41,14 @@ SEEDED = "seeded: not private"
 
 SAMPLERS = ("auto", "exact")
 
-# Per released number or choice, the distance from the rounded ideal law: tails of normals that are never drawn (three
-# normals per number of an l2-Laplace vector: 3e-42), roundings of choices (1e-40). N numbers are within N times this,
-# so (epsilon, delta) becomes (epsilon, delta + (1 + e^epsilon) N FAILURE_PROBABILITY). Calibrations aim 2e-9 delta
-# lower: with a billion numbers, epsilon up to 20 and delta of at least 1e-13 that is more, since
-# (1 + e^20) 1e9 1e-40 < 1e-22 < 2e-22 = 2e-9 1e-13. So nothing has to be added to delta, and pure epsilon-DP and
-# Gaussian DP hold but for an event of probability N FAILURE_PROBABILITY: certificates state it.
+# Per released number or choice, the distance from the rounded ideal law: roundings of choices (1e-40), digits of
+# l2-Laplace vectors that are dropped (1e-55). Pure epsilon-DP and Gaussian DP hold but for an event of probability
+# N FAILURE_PROBABILITY for N numbers: certificates state it.
 FAILURE_PROBABILITY = 1e-40
+# Per Gaussian number: tails that are never drawn. N of them are within N times this of the ideal law, which adds
+# (1 + e^epsilon) N TAIL_PROBABILITY to a delta. Calibrations aim 2e-9 delta lower, and certificates check that this
+# covers it: up to an epsilon of 150, with a billion numbers, for every delta above 1e-35.
+TAIL_PROBABILITY = 1e-118
 
 # Values, and values in units of the grid, are kept within this of 0: nothing overflows, and cutting off moves
 # neighbours closer, if anything.

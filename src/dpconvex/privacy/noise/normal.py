@@ -7,8 +7,8 @@ comparing uniform numbers with each other. No exponential function, no rounding 
 
 One word is the first 64 binary digits of a uniform number. Where they leave a comparison open (two equal words, a pick
 at the edge of a whole part), the kernel stops and :mod:`~dpconvex.privacy.noise.digits` finishes that number with as
-many digits as it takes. What is left is the tail: a whole part above 13 has probability below 2e-43 per attempt, and
-there are 1.41 attempts per number, so that `NORMAL_FAILURE` bounds the distance from the ideal law.
+many digits as it takes. What is left is the tail, a whole part above 23, and the table of whole parts, which is right
+to 2^-399; there are 1.41 attempts per number, so that `NORMAL_FAILURE` bounds the distance from the ideal law.
 
 The product of the scale and Z is rounded to the nearest integer by integer arithmetic, with as many further words of x
 as it takes: no error there. Imported lazily, because importing numba takes half a second.
@@ -33,7 +33,7 @@ Block = NDArray[np.uint64]
 Entry = TypeVar("Entry", np.int64, np.uint64)
 Filled = tuple[int, int, bool]  # entries so far, words that took, whether the next number is open
 
-NORMAL_FAILURE = 1e-42
+NORMAL_FAILURE = 1e-119
 
 # Numbers that are drawn in one call of the kernel, and words to begin with for each: 6.2 are used on average.
 _CHUNK = 1 << 14
