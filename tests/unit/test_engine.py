@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -266,6 +267,33 @@ def test_blas_threads_are_restored_after_nested_use():
             pass
         assert set(threads()) == {1}
     assert threads() == before
+
+
+def test_blas_has_one_thread_inside_workers_whoever_set_the_limit_before():
+    """Measured as counts in the workers themselves: after a fit in the main thread, and from a thread of its own."""
+    from threadpoolctl import ThreadpoolController
+
+    blas = ThreadpoolController().select(user_api="blas")
+
+    def count(block, y, w):
+        return (np.array([max(lib.get_num_threads() for lib in blas.lib_controllers)]),)
+
+    rows = MemoryRows(np.zeros((50_000, 20)), np.zeros(50_000), RowMap(20, 1.0), threads=2)
+    blocks = rows._blocks
+    assert blocks > 1
+
+    def set_and_forget():
+        # What users do; threadpoolctl then ignores all other threads.
+        blas.limit(limits=2).restore_original_limits()
+
+    for start in (set_and_forget, lambda: rows.sum(count), lambda: None):
+        start()
+        before = [lib.get_num_threads() for lib in blas.lib_controllers]
+        assert rows.sum(count)[0] == blocks
+        with ThreadPoolExecutor(2) as others:
+            found = [others.submit(rows.sum, count) for _ in range(4)]
+            assert [one.result()[0] for one in found] == [blocks] * 4
+        assert [lib.get_num_threads() for lib in blas.lib_controllers] == before
 
 
 def test_worker_pool_is_shared():
