@@ -360,6 +360,17 @@ class DaskRows:
         """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
+    def counter(self, function: Any) -> Callable[[float], int]:
+        """Return how many of the numbers ``function(y, w)`` are below a point, as `MemoryRows.counter` does."""
+
+        def count(point: float) -> int:
+            def below(y: Array, w: Array) -> tuple[int]:
+                return (int(np.count_nonzero(function(y, w) < point)),)
+
+            return int(self.sum_targets(below)[0])
+
+        return count
+
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows, in the given order, as `MemoryRows`."""
         indices = np.asarray(indices)

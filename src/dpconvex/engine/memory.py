@@ -455,6 +455,26 @@ class MemoryRows:
             return tuple(accumulate(map(part, edges)))
         return tuple(accumulate(worker_pool(self.threads).map(part, edges)))
 
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
+        """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
+
+        They are computed once; weights are those of `sum_targets`.
+        """
+        values = np.empty(self.n_rows)
+        edges = range(0, max(1, self.n_rows), TARGET_BLOCK)
+
+        def fill(start: int) -> None:
+            part = slice(start, start + TARGET_BLOCK)
+            y = self._targets[part]
+            w = np.ones(y.size) if self._weights is None else self._weights[part]
+            values[part] = function(y, w)
+
+        def count(point: float) -> int:
+            return sum(int(np.count_nonzero(values[i : i + TARGET_BLOCK] < point)) for i in edges)
+
+        list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
+        return count
+
     def mapped(self) -> tuple[Array, Array, Array]:
         """Return the whole mapped data (rows, targets, weights) as new arrays."""
         parts = [tuple(map(np.copy, part)) for part in self._mapped(0, self._blocks)]
