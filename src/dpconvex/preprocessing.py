@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.engine.memory import accumulate
+from dpconvex.engine.addition import accumulate
 from dpconvex.estimators.settings import resolve_bounds, resolve_guarantee
 from dpconvex.estimators.tables import read_features
 from dpconvex.privacy.exponential import SCORE_GRID, choose

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory import MemoryRows, accumulate, depth
+from dpconvex.engine.addition import accumulate, depth
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.partitions import (
     Clean,
     PartitionFacts,
@@ -395,6 +396,13 @@ class DaskRows:
     def subsample(self, rows: int) -> MemoryRows:
         """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
         return self.take(MemoryRows.spread(self.n_rows, rows))
+
+    def part(self, rows: int) -> MemoryRows | DaskRows:
+        """Return exactly `rows` rows in memory, those of `MemoryRows.part`."""
+        if rows >= self.n_rows:
+            return self
+        starts, size = MemoryRows.stretches(self.n_rows, rows)
+        return self.take((starts[:, None] + np.arange(size)).ravel()[:rows])
 
     def each(
         self, call: Callable[[MemoryRows], Any] | Sequence[Callable[[MemoryRows], Any]]

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["combine_with_error", "count_octaves", "map_block", "margins_with_error"]
+__all__ = ["combine_with_error", "count_octaves", "map_stretches", "margins_with_error"]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -86,6 +86,31 @@ def map_block(
 
 
 # No fastmath here: the error terms below vanish if the compiler may reorder sums.
+@numba.njit(nogil=True, cache=True)
+def map_stretches(
+    raw: Any,
+    starts: Any,
+    stretch: int,
+    low: Any,
+    high: Any,
+    shift: Any,
+    scale: Any,
+    lead: int,
+    row_norm: float,
+    shorten: bool,
+    by_columns: bool,
+    out: Any,
+    weights: Any,
+) -> None:
+    """Map stretches of rows, each of this length but for the last, one after the other with :func:`map_block`."""
+    for k in range(starts.size):
+        first, last = k * stretch, min((k + 1) * stretch, out.shape[0])
+        map_block(
+            raw, starts[k], low, high, shift, scale, lead, row_norm, shorten, by_columns,
+            out[first:last], weights[first:last],
+        )  # fmt: skip
+
+
 @numba.njit(nogil=True, cache=True)
 def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -> None:
     """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.

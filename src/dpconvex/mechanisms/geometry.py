@@ -129,7 +129,7 @@ def private_coordinates(
     """
     lead, dimension, everyone = int(fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
-        rows, n_samples = rows.subsample(looked_at), looked_at
+        rows, n_samples = rows.part(looked_at), looked_at
     most = STRETCH_LIMIT / max(max_norm, 1.0)
     matrix = np.eye(dimension)
     scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
@@ -167,7 +167,7 @@ def private_coordinates(
                     current = Coordinates(matrix, lead, 1.0, moments)
                     break
     measured = everyone.reweighted(current.store_lengths)
-    part = measured if looked_at is None else measured.subsample(looked_at)
+    part = measured if looked_at is None else measured.part(looked_at)
     return replace(current, typical=length_at(part, 0.5, usual, 4 * usual)), measured
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.memory import most_additions
+from dpconvex.engine.addition import most_additions
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificate import (
     Calibration,
