@@ -29,10 +29,12 @@ def table(n: int, d: int, unequal: bool, dtype: Any = np.float64) -> tuple[Any, 
     rng = np.random.default_rng(d)
     scales = np.geomspace(1.0, 100.0, d) if unequal else np.ones(d)
     X = np.empty((n, d), dtype)
-    for start in range(0, n, 10_000):
-        X[start : start + 10_000] = rng.standard_normal((min(10_000, n - start), d)) * scales
-    signal = X @ (np.linspace(-1, 1, d) / np.sqrt(d) / scales)
-    return X, np.asarray(signal, np.float64), (-5 * scales, 5 * scales)
+    signal, theta = np.empty(n), np.linspace(-1, 1, d) / np.sqrt(d) / scales
+    for start in range(0, n, 10_000):  # no temporary array as large as X: peak memory is measured
+        block = rng.standard_normal((min(10_000, n - start), d)) * scales
+        X[start : start + 10_000] = block
+        signal[start : start + 10_000] = block @ theta
+    return X, signal, (-5 * scales, 5 * scales)
 
 
 def in_turns(*functions: Callable[[], object]) -> tuple[list[float], list[float]]:

@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["available_cores", "single_threaded_blas", "worker_pool"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["available_cores", "scratch", "single_threaded_blas", "worker_pool"]
 
 
 def available_cores() -> int:
@@ -31,6 +34,21 @@ def worker_pool(threads: int) -> ThreadPoolExecutor:
 # Threads do not survive a fork: a child that used the parent's pool would wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=worker_pool.cache_clear)
+
+
+_local = threading.local()
+
+
+def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
+    """Return an array that this thread may overwrite until it asks again; its content is undefined.
+
+    New arrays of a block's size would each cost more than a pass over them: the system clears their memory.
+    """
+    size = rows * columns
+    buffer = getattr(_local, "buffer", None)
+    if buffer is None or not size <= buffer.size <= 4 * size:
+        buffer = _local.buffer = np.empty(size)
+    return buffer[:size].reshape(rows, columns)
 
 
 @functools.lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.terms import NoiseTerm
 
@@ -65,8 +65,11 @@ class Coordinates:
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
     def place(self, block: Array) -> Array:
-        """Return rows ``(1, x)`` in these coordinates, as a new array."""
-        return block @ self.matrix.T if self.stretches is None else block * self.stretches
+        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others."""
+        placed = scratch(*block.shape)
+        if self.stretches is None:
+            return np.matmul(block, self.matrix.T, out=placed)
+        return np.multiply(block, self.stretches, out=placed)
 
     def lengths(self, block: Array) -> Array:
         """Return ``sqrt(1 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
