@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.memory import accumulate
+from dpconvex.engine.addition import accumulate
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
 from dpconvex.inputs.tables import read_features
 from dpconvex.privacy.certificates.preprocessing import (

@@ -163,6 +163,8 @@ class TestDaskRows:
                 lambda data: data.combine(theta, WeightedSlope(SMOOTH)),
                 lambda data: data.sum(lambda block, y, w: (block.T @ (block * w[:, None]), y @ w)),
                 lambda data: data.subsample(50).mapped(),
+                lambda data: data.part(150).mapped(),
+                lambda data: (data.counter(lambda y, w: y * w)(0.1),),
                 lambda data: data.take(np.array([999, 3, 500, 3])).mapped(),
             ):
                 for mine, theirs in zip(call(one), call(other), strict=True):

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.memory import most_additions
+from dpconvex.engine.addition import most_additions
 from dpconvex.engine.threads import single_threaded_blas, worker_pool
+from dpconvex.losses import Logistic
 
 
 def naive_map(X, row_map):
@@ -178,7 +180,7 @@ def moments(block, y, w):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch):
-    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 14)
     if not kept:
         monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
     rng = np.random.default_rng(4)
@@ -207,7 +209,7 @@ def test_combined_rows_match_naive_numpy(
     influence, fit_intercept, dtype, order, row_norm, monkeypatch
 ):
     """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
-    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
     rng = np.random.default_rng(6)
     X = np.asarray(4 * rng.normal(size=(2003, 5)), dtype=dtype, order=order)
@@ -226,7 +228,7 @@ def test_combined_rows_match_naive_numpy(
 
 def test_additions_bound_the_longest_chain(monkeypatch):
     """Rows in a block, blocks in a run, runs: the three levels of the sum."""
-    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1)
     rows = MemoryRows(np.zeros((64 * 1000, 1)), np.zeros(64_000), RowMap(1, 1.0))
     assert rows.block_rows == 64
     assert rows.additions == 64 + 16 + 4 + 6
@@ -242,6 +244,46 @@ def test_subsample_is_spread_and_repeatable():
     np.testing.assert_array_equal(taken // 10, np.arange(100))  # one from every stretch of ten
     assert len(set(taken % 10)) > 5  # not the same place in each
     assert rows.subsample(5000).n_rows == 1000
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n", "rows"), [(12, 4), (1000, 999), (9_000, 5_003), (30_000, 12_345)])
+def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
+    """Sums, margins, weights and counts over a part are those over a copy of the same rows."""
+    from dpconvex.objectives.slopes import WeightedSlope
+
+    rng = np.random.default_rng(n)
+    X, y = rng.normal(size=(n, 5)), rng.normal(size=n)
+    y[::7] = np.nan  # void rows
+    row_map = RowMap.from_bounds(5, (-1.5, 1.0), 0.9)
+    whole = MemoryRows(np.asarray(X, order=order), y, row_map)
+    starts, size = MemoryRows.stretches(n, rows)
+    places = (starts[:, None] + np.arange(size)).ravel()[:rows]
+    assert len(set(places)) == rows
+    assert np.all(np.diff(places) > 0)
+    assert places[-1] < n
+    theta = rng.normal(size=6)
+    slope = WeightedSlope(Logistic())
+    for cache in (1 << 25, 0):
+        monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", cache)
+        monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 14)
+        for data in (whole, whole.reweighted(lambda block, w: w / (1 + block[:, 1] ** 2))):
+            part, copied = data.part(rows), data.take(places)
+            assert (part.n_rows, part.dim) == (rows, 6)
+            np.testing.assert_array_equal(part.raw, copied.raw)
+            for call in (
+                lambda one: one.mapped(),
+                lambda one: one.sum(moments),
+                lambda one: one.combine(theta, slope),
+                lambda one: one.combine(theta, lambda y, z, w: (w * np.tanh(z - y),)),
+                lambda one: (one.predicted(theta).weights,),
+                lambda one: one.sum_targets(lambda y, w: (y @ w,)),
+                lambda one: (one.counter(lambda y, w: y * w)(0.1),),
+                lambda one: one.take(np.array([3, 1])).mapped(),
+            ):
+                for mine, theirs in zip(call(part), call(copied), strict=True):
+                    np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-10)
+    assert whole.part(n + 5) is whole
 
 
 def test_rows_can_be_pickled():
@@ -266,6 +308,33 @@ def test_blas_threads_are_restored_after_nested_use():
             pass
         assert set(threads()) == {1}
     assert threads() == before
+
+
+def test_blas_has_one_thread_inside_workers_whoever_set_the_limit_before():
+    """Measured as counts in the workers themselves: after a fit in the main thread, and from a thread of its own."""
+    from threadpoolctl import ThreadpoolController
+
+    blas = ThreadpoolController().select(user_api="blas")
+
+    def count(block, y, w):
+        return (np.array([max(lib.get_num_threads() for lib in blas.lib_controllers)]),)
+
+    rows = MemoryRows(np.zeros((50_000, 20)), np.zeros(50_000), RowMap(20, 1.0), threads=2)
+    blocks = rows._blocks
+    assert blocks > 1
+
+    def set_and_forget():
+        # What users do; threadpoolctl then ignores all other threads.
+        blas.limit(limits=2).restore_original_limits()
+
+    for start in (set_and_forget, lambda: rows.sum(count), lambda: None):
+        start()
+        before = [lib.get_num_threads() for lib in blas.lib_controllers]
+        assert rows.sum(count)[0] == blocks
+        with ThreadPoolExecutor(2) as others:
+            found = [others.submit(rows.sum, count) for _ in range(4)]
+            assert [one.result()[0] for one in found] == [blocks] * 4
+        assert [lib.get_num_threads() for lib in blas.lib_controllers] == before
 
 
 def test_worker_pool_is_shared():

@@ -160,7 +160,7 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
 
     kept = total()
     monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 8 * 4 * 500)
+    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 8 * 4 * 500)
     assert not rows_of(X)._small
     assert np.allclose(total(), kept, rtol=1e-12)
     block = rows_of(X).mapped()[0]

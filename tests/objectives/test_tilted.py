@@ -6,8 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine import memory as engine_memory
+from dpconvex.engine import MemoryRows, RowMap, addition
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective
@@ -82,7 +81,7 @@ def test_blocks_add_up_whatever_their_exponents(monkeypatch):
         whole.gradient(theta),
         whole.hessian(theta),
     )
-    monkeypatch.setattr(engine_memory, "BLOCK_BYTES", 4096)
+    monkeypatch.setattr(addition, "BLOCK_BYTES", 4096)
     parts = TiltedObjective(data(3000), Logistic(), 0.1, 20.0)
     assert parts.rows.block_rows < 200
     assert parts.value(theta) == pytest.approx(value, rel=1e-13)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.memory import accumulate, block_rows, depth, most_additions
+from dpconvex.engine.addition import accumulate, block_rows, depth, most_additions
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms.geometry import cancellation
 from dpconvex.privacy import LinearBounds
@@ -39,7 +39,7 @@ def adversarial_rows(kind, n, d):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_combined_rows_stay_within_the_bound(kind, keep, order, monkeypatch):
     # Small blocks: many of them, and the tree above them is what adds.
-    monkeypatch.setattr("dpconvex.engine.memory.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 10)
     n, d = 40_000, 3
     # Numbers of 24 bits, whose products are exact.
     X = np.asarray(adversarial_rows(kind, n, d).astype(np.float32).astype(float), order=order)

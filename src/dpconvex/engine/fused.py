@@ -295,6 +295,7 @@ def _arguments(margins: Any, y: Any, constant: float, limit: float, residual: bo
 def sigmoid_gradient(
     raw: Any,
     targets: Any,
+    starts: Any,
     edges: Any,
     low: Any,
     high: Any,
@@ -320,9 +321,9 @@ def sigmoid_gradient(
 
     With ``u = clip(y, -limit, limit) - z`` (``y z`` unless `residual`) and
     ``c = first + sum_k jumps_k / (1 + exp(-rate (u - knots_k)))`` the slope is -c (``y c``).
-    Rows ``edges[b], ..., edges[b + 1] - 1`` are added up before they enter `total`. Empty `plain`
-    stands for tiles of which nothing is known, empty `weights` and `factors` for ones. With `clip` above 0 slopes are
-    limited to ``clip * w_i`` instead of being multiplied by ``w_i``.
+    Rows ``edges[b], ..., edges[b + 1] - 1``, which lie from ``starts[b]`` on, are added up before they enter `total`.
+    Empty `plain` stands for tiles of which nothing is known, empty `weights` and `factors` for ones. With `clip` above
+    0 slopes are limited to ``clip * w_i`` instead of being multiplied by ``w_i``.
     """
     columns = raw.shape[1]
     scaled = theta * scale
@@ -339,7 +340,8 @@ def sigmoid_gradient(
             rows = min(tile, edges[block + 1] - start)
             u, multiples = arguments[:rows], slopes[:rows]
             simple = plain.size > 0 and plain[start // tile] and plain[(start + rows - 1) // tile]
-            row_margins(raw, start, low, high, shift, scaled, simple, by_columns, u)
+            place = starts[block] + start - edges[block]
+            row_margins(raw, place, low, high, shift, scaled, simple, by_columns, u)
             if factors.size:
                 _scale(u, factors[start : start + rows])
             y = targets[start : start + rows]
@@ -359,7 +361,7 @@ def sigmoid_gradient(
             block_lead += _negate_and_sum(multiples, sign)
             if factors.size:
                 _scale(multiples, factors[start : start + rows])
-            combine_rows(raw, start, low, high, shift, simple, by_columns, multiples, partial)
+            combine_rows(raw, place, low, high, shift, simple, by_columns, multiples, partial)
         lead += block_lead
         for j in range(columns):
             total[j] += partial[j] * scale[j]

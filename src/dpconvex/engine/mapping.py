@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["combine_with_error", "map_block", "margins_with_error"]
+__all__ = ["combine_with_error", "count_octaves", "map_stretches", "margins_with_error"]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -87,6 +87,31 @@ def map_block(
 
 # No fastmath here: the error terms below vanish if the compiler may reorder sums.
 @numba.njit(nogil=True, cache=True)
+def map_stretches(
+    raw: Any,
+    starts: Any,
+    stretch: int,
+    low: Any,
+    high: Any,
+    shift: Any,
+    scale: Any,
+    lead: int,
+    row_norm: float,
+    shorten: bool,
+    by_columns: bool,
+    out: Any,
+    weights: Any,
+) -> None:
+    """Map stretches of rows, each of this length but for the last, one after the other with :func:`map_block`."""
+    for k in range(starts.size):
+        first, last = k * stretch, min((k + 1) * stretch, out.shape[0])
+        map_block(
+            raw, starts[k], low, high, shift, scale, lead, row_norm, shorten, by_columns,
+            out[first:last], weights[first:last],
+        )  # fmt: skip
+
+
+@numba.njit(nogil=True, cache=True)
 def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -> None:
     """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
 
@@ -115,6 +140,22 @@ def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -
             total = added
         margins[i] = total
         corrections[i] = error
+
+
+@numba.njit(nogil=True, cache=True)
+def count_octaves(block: Any, lead: int, counts: Any) -> None:
+    """Add 1 to ``counts[j, k]`` for every value of column ``lead + j`` of size in ``[2^-(k+1), 2^-k)``.
+
+    Values from 1 on count for k = 0, smaller ones than all octaves and zeros for the last. The exponent is read from
+    the bits.
+    """
+    last = counts.shape[1] - 1
+    bits = block.view(np.int64)
+    for i in range(block.shape[0]):
+        for j in range(counts.shape[0]):
+            octave = 1022 - ((bits[i, lead + j] >> 52) & 0x7FF)
+            octave = octave if octave > 0 else 0
+            counts[j, octave if octave < last else last] += 1.0
 
 
 @numba.njit(nogil=True, cache=True)

@@ -7,42 +7,26 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine import passes
+from dpconvex.engine.addition import CHAIN, RUNS, accumulate, block_rows, depth
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
-__all__ = ["MemoryRows", "Survey", "accumulate", "block_rows", "most_additions"]
+__all__ = ["MemoryRows"]
 
 Array = npt.NDArray[np.float64]
 BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 MarginFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 
-BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
+STRETCH = 64  # rows next to each other in a part of the rows
 LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
 TARGET_BLOCK = 1 << 17  # targets that are read at a time where rows are not needed
-RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
-CHAIN = 16  # blocks that compiled kernels add one after the other
-
-
-class Survey(NamedTuple):
-    """What rows need beyond scale and shift.
-
-    Attributes
-    ----------
-    plain : array of bool
-        Which tiles need neither clipping nor a shift; empty: not known, so none.
-    weights, factors : array or None
-        Influence weights, or factors by which rows are shortened; None stands for ones.
-    """
-
-    plain: npt.NDArray[np.bool_]
-    weights: Array | None
-    factors: Array | None
 
 
 class MemoryRows:
@@ -123,13 +107,15 @@ class MemoryRows:
         free = np.full(row_map.n_features, LARGEST)
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
-        self._columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
+        self.columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
         self._by_columns = abs(raw.strides[0]) < abs(raw.strides[1])
         self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
         self._keep = keep
-        self.survey: Survey | None = None
+        self.survey: passes.Survey | None = None
+        self._starts: npt.NDArray[np.int64] | None = None  # of stretches, in a part of the rows
+        self._stretch = 0
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -170,7 +156,33 @@ class MemoryRows:
     @property
     def raw(self) -> npt.NDArray[Any]:
         """The rows as they were given."""
+        return self._raw if self._starts is None else self._raw[self._places()]
+
+    @property
+    def source(self) -> npt.NDArray[Any]:
+        """Where the rows lie, at the places that `layout` tells."""
         return self._raw
+
+    def layout(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """Return stretches of rows that lie next to each other, as kernels add them up one by one.
+
+        Returns
+        -------
+        starts : array
+            Where each stretch begins in `source`.
+        edges : array
+            Where it begins among the rows; the number of rows stands at the end.
+        per_block : int
+            Stretches of a block.
+        """
+        size = self._stretch or self.block_rows
+        edges = np.minimum(np.arange(-(-self.n_rows // size) + 1) * size, self.n_rows)
+        return edges[:-1] if self._starts is None else self._starts, edges, self.block_rows // size
+
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Return where the rows of a part lie."""
+        starts, edges, _ = self.layout()
+        return np.repeat(starts - edges[:-1], np.diff(edges)) + np.arange(self.n_rows)
 
     @property
     def targets(self) -> Array:
@@ -189,7 +201,7 @@ class MemoryRows:
             return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
         return self._weights
 
-    def _given_weights(self, survey: Survey) -> Array | None:
+    def _given_weights(self, survey: passes.Survey) -> Array | None:
         """Return the weights of all rows, void ones 0; None stands for ones."""
         given = survey.weights if self._weights is None else self._weights
         if self._void is None:
@@ -218,7 +230,7 @@ class MemoryRows:
         def run(span: tuple[int, int]) -> list[Any]:
             return accumulate(function(*part) for part in self._mapped(*span))
 
-        return self._sum_runs(run)
+        return self.sum_runs(run)
 
     def combine(self, theta: Array, function: MarginFunction) -> tuple[Any, ...]:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
@@ -239,152 +251,34 @@ class MemoryRows:
         tuple
             ``sum_i m_i x~_i`` and the further sums.
         """
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            multiples, *extra = function(y, block @ theta, w)
+            return multiples @ block, *extra
+
         if self._small:
-
-            def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
-                multiples, *extra = function(y, block @ theta, w)
-                return multiples @ block, *extra
-
             return self.sum(part)
-        lead = int(self.row_map.fit_intercept)
-        constant = float(theta[0]) if lead else 0.0
-        slopes = np.ascontiguousarray(theta[lead:], dtype=np.float64)
         sigmoid = getattr(function, "sigmoid", None)
+        if self._starts is not None:
+            if sigmoid is None or self._weights is None or self.row_map.influence == "shorten":
+                return self.sum(part)
+            unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
+            own = self._given_weights(unknown)
+            return passes.combine_sigmoids(self, theta, sigmoid, unknown.plain, own, None)
+        found = self._survey()
+        given = self._given_weights(found)
         if sigmoid is None:
-            return self._combine_blocks(constant, slopes, function)
-        return self._combine_sigmoids(constant, slopes, sigmoid)
+            return passes.combine_blocks(self, theta, function, found, given)
+        return passes.combine_sigmoids(self, theta, sigmoid, found.plain, given, found.factors)
 
-    def _combine_sigmoids(self, constant: float, slopes: Array, sigmoid: Any) -> tuple[Any, ...]:
-        """Combine with slopes that the compiled kernel computes itself."""
-        from dpconvex.engine.fused import sigmoid_gradient
-
-        survey = self._survey()
-        lead = int(self.row_map.fit_intercept)
-        edges = np.minimum(np.arange(self._blocks + 1) * self.block_rows, self.n_rows)
-        nothing = np.empty(0)
-        given = self._given_weights(survey)
-
-        def chain(first: int, last: int) -> list[Any]:
-            total = np.zeros(self.dim)
-            constant_sum = sigmoid_gradient(
-                self._raw,
-                self._targets,
-                edges[first : last + 1],
-                *self._columns,
-                survey.plain,
-                nothing if given is None else given,
-                nothing if survey.factors is None else survey.factors,
-                self._by_columns,
-                self._tile,
-                constant,
-                slopes,
-                *sigmoid,
-                total[lead:],
-            )
-            if lead:
-                total[0] = constant_sum
-            return [total]
-
-        def run(span: tuple[int, int]) -> list[Any]:
-            starts = range(span[0], span[1], CHAIN)
-            return accumulate(chain(start, min(start + CHAIN, span[1])) for start in starts)
-
-        return self._sum_runs(run)
-
-    def _combine_blocks(self, constant: float, slopes: Array, function: Any) -> tuple[Any, ...]:
-        """Combine with slopes from a Python function, which is called on large blocks."""
-        from dpconvex.engine.fused import combine_rows, row_margins
-
-        survey = self._survey()
-        lead = int(self.row_map.fit_intercept)
-        low, high, shift, scale = self._columns
-        scaled = slopes * scale
-        ones = np.ones(self.block_rows)
-        given = self._given_weights(survey)
-
-        def parts(span: tuple[int, int]) -> Iterator[list[Any]]:
-            margins = np.empty(self.block_rows)
-            for index in range(*span):
-                start = index * self.block_rows
-                y = self._targets[start : start + self.block_rows]
-                rows = slice(start, start + y.size)
-                z, w = margins[: y.size], ones[: y.size] if given is None else given[rows]
-                tiles = slice(start // self._tile, (start + y.size - 1) // self._tile + 1)
-                plain = bool(survey.plain.size and survey.plain[tiles].all())
-                row_margins(self._raw, start, low, high, shift, scaled, plain, self._by_columns, z)
-                if survey.factors is not None:
-                    z *= survey.factors[rows]
-                z += constant
-                multiples, *extra = function(y, z, w)
-                partial = np.zeros(self.dim)
-                if lead:
-                    partial[0] = multiples.sum()
-                if survey.factors is not None:
-                    multiples = multiples * survey.factors[rows]
-                multiples = np.ascontiguousarray(multiples, dtype=np.float64)
-                combine_rows(
-                    self._raw,
-                    start,
-                    low,
-                    high,
-                    shift,
-                    plain,
-                    self._by_columns,
-                    multiples,
-                    partial[lead:],
-                )
-                partial[lead:] *= scale
-                yield [partial, *extra]
-
-        return self._sum_runs(lambda span: accumulate(parts(span)))
-
-    def _survey(self) -> Survey:
-        """Return what the rows need beyond scale and shift; found out once, in one pass."""
+    def _survey(self) -> passes.Survey:
+        """Return what the rows need beyond scale and shift; found out once."""
         if self.survey is None:
-            # Where the bounds alone keep rows short, norms need not be computed.
-            measure = not self.row_map.max_norm * (1 + 1e-12) <= self.row_map.row_norm
-            shorten = self.row_map.influence == "shorten"
-            measure = measure and (shorten or self._weights is None)
-            plain, factors = np.empty(0, dtype=np.bool_), np.empty(0)
-            if measure or self._keep:  # for a single pass it is not worth its time
-                plain, factors = self._survey_rows(measure)
-            found = factors if measure and bool((factors < 1.0).any()) else None
-            self.survey = Survey(plain, None if shorten else found, found if shorten else None)
+            self.survey = passes.survey(self, self._keep)
         return self.survey
 
-    def _survey_rows(self, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
-        from dpconvex.engine.fused import survey_rows
-
-        tiles = -(-self.n_rows // self._tile)
-        plain = np.zeros(tiles, dtype=np.bool_)
-        factors = np.empty(self.n_rows if measure else 0)
-        edges = np.linspace(0, tiles, min(tiles, RUNS) + 1).astype(int).tolist()
-
-        def run(span: tuple[int, int]) -> None:
-            survey_rows(
-                self._raw,
-                span[0] * self._tile,
-                min(span[1] * self._tile, self.n_rows),
-                *self._columns,
-                self.row_map.row_norm,
-                measure,
-                self._by_columns,
-                self._tile,
-                plain,
-                factors,
-            )
-
-        spans = list(itertools.pairwise(edges))
-        list(map(run, spans) if self.threads <= 1 else worker_pool(self.threads).map(run, spans))
-        return plain, factors
-
-    @cached_property
-    def _tile(self) -> int:
-        from dpconvex.engine.fused import tile_rows
-
-        return tile_rows(self.row_map.n_features, self._by_columns)
-
-    def _sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
+    def sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
+        """Add ``run((first, last))``, lists of sums over these blocks, in worker threads."""
         edges = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()
         spans = list(itertools.pairwise(edges))
         with single_threaded_blas():
@@ -398,7 +292,7 @@ class MemoryRows:
         def run(span: tuple[int, int]) -> list[Any]:
             return [[function(block, w) for block, _, w in self._mapped(*span)]]
 
-        (parts,) = self._sum_runs(run)
+        (parts,) = self.sum_runs(run)
         other = copy.copy(self)
         other._weights = np.concatenate(parts)
         return other
@@ -411,31 +305,12 @@ class MemoryRows:
 
     def predicted(self, theta: Array) -> MemoryRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        if self._small:
+        if self._small or self._starts is not None:
             return self.reweighted(lambda block, w: block @ theta)
-        from dpconvex.engine.fused import row_margins
-
-        survey, lead = self._survey(), int(self.row_map.fit_intercept)
-        low, high, shift, scale = self._columns
-        scaled = np.ascontiguousarray(theta[lead:], dtype=np.float64) * scale
-        constant = float(theta[0]) if lead else 0.0
-        margins = np.empty(self.n_rows)
-
-        def run(span: tuple[int, int]) -> list[Any]:
-            for index in range(*span):
-                start = index * self.block_rows
-                z = margins[start : start + self.block_rows]
-                tiles = slice(start // self._tile, (start + z.size - 1) // self._tile + 1)
-                plain = bool(survey.plain.size and survey.plain[tiles].all())
-                row_margins(self._raw, start, low, high, shift, scaled, plain, self._by_columns, z)
-                if survey.factors is not None:
-                    z *= survey.factors[start : start + z.size]
-                z += constant
-            return []
-
-        self._sum_runs(run)
         other = copy.copy(self)
-        other._weights = margins
+        other._weights = passes.margins(self, theta, self._survey())
+        if self._void is not None:  # of features 0, whatever they hold
+            other._weights[self._void] = passes.split(self, theta)[0]
         return other
 
     def sum_targets(self, function: Callable[[Array, Array], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -454,6 +329,26 @@ class MemoryRows:
         if self.threads <= 1 or len(edges) == 1:
             return tuple(accumulate(map(part, edges)))
         return tuple(accumulate(worker_pool(self.threads).map(part, edges)))
+
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
+        """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
+
+        They are computed once; weights are those of `sum_targets`.
+        """
+        values = np.empty(self.n_rows)
+        edges = range(0, max(1, self.n_rows), TARGET_BLOCK)
+
+        def fill(start: int) -> None:
+            part = slice(start, start + TARGET_BLOCK)
+            y = self._targets[part]
+            w = np.ones(y.size) if self._weights is None else self._weights[part]
+            values[part] = function(y, w)
+
+        def count(point: float) -> int:
+            return sum(int(np.count_nonzero(values[i : i + TARGET_BLOCK] < point)) for i in edges)
+
+        list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
+        return count
 
     def mapped(self) -> tuple[Array, Array, Array]:
         """Return the whole mapped data (rows, targets, weights) as new arrays."""
@@ -475,8 +370,9 @@ class MemoryRows:
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows as their own `MemoryRows`."""
+        places = indices if self._starts is None else self._places()[indices]
         taken = MemoryRows(
-            self._raw[indices], self.marked_targets[indices], self.row_map, threads=self.threads
+            self._raw[places], self.marked_targets[indices], self.row_map, threads=self.threads
         )
         if self._weights is not None:
             taken._weights = self._weights[indices]
@@ -489,6 +385,45 @@ class MemoryRows:
         evenly, yet blind to any period in the order of the data.
         """
         return self.take(self.spread(self.n_rows, rows))
+
+    def part(self, rows: int) -> MemoryRows:
+        """Return a part of exactly `rows` rows, the same ones at every call, in short stretches spread over the data.
+
+        The rows themselves are not copied: their margins and sums are read where they are.
+        """
+        if rows >= self.n_rows:
+            return self
+        starts, size = self.stretches(self.n_rows, rows)
+        if self._starts is not None:
+            raise ValueError("A part of the rows has no parts of its own. Take them of all rows.")
+        other = copy.copy(self)
+        vars(other).pop("mean_target_size", None)
+        other._starts, other._stretch, other.n_rows = starts, size, rows
+        other.block_rows = max(size, min(rows, block_rows(self.dim)) // size * size)
+        other._blocks = -(-rows // other.block_rows)
+        other._small = other._blocks == 1 or (
+            self._keep and 8 * rows * self.dim <= min(CACHE_BYTES, self._raw.nbytes // 8)
+        )
+        other._kept, other.survey, other._keeping = None, None, threading.Lock()
+        places = other._places()
+        other._targets = self._targets[places]
+        other._void = None if self._void is None else self._void[places]
+        other._weights = None if self._weights is None else self._weights[places]
+        return other
+
+    @staticmethod
+    def stretches(n_rows: int, rows: int) -> tuple[npt.NDArray[np.int64], int]:
+        """Return where the stretches of `part` begin, and their length; the last one may be shorter.
+
+        One is drawn at random, with a fixed seed, from each of equally long parts of the data.
+        """
+        size = max(1, min(STRETCH, rows // STRETCH))
+        if n_rows // -(-rows // size) < size:
+            size = 1
+        edges = np.linspace(0, n_rows, -(-rows // size) + 1).astype(np.int64)
+        room = np.maximum(np.diff(edges) - size, 0) + 1
+        drawn = np.random.default_rng(0).random(room.size) * room
+        return edges[:-1] + drawn.astype(np.int64), size
 
     @staticmethod
     def spread(n_rows: int, rows: int) -> npt.NDArray[np.int64]:
@@ -512,9 +447,9 @@ class MemoryRows:
         return self._fresh(first, last, reuse=True)
 
     def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
-        from dpconvex.engine.mapping import map_block
+        from dpconvex.engine.mapping import map_stretches
 
-        low, high, shift, scale = self._columns
+        low, high, shift, scale = self.columns
         block = np.empty((self.block_rows, self.dim))
         weights = np.empty(self.block_rows)
         for index in range(first, last):
@@ -524,9 +459,15 @@ class MemoryRows:
                 block = np.empty((stop - start, self.dim))
                 weights = np.empty(stop - start)
             part, influence = block[: stop - start], weights[: stop - start]
-            map_block(
+            place = (
+                np.array([start])
+                if self._starts is None
+                else self._starts[start // self._stretch : -(-stop // self._stretch)]
+            )
+            map_stretches(
                 self._raw,
-                start,
+                place,
+                self._stretch or self.block_rows,
                 low,
                 high,
                 shift,
@@ -545,43 +486,3 @@ class MemoryRows:
                 part[void, int(self.row_map.fit_intercept) :] = 0.0
                 influence = np.where(void, 0.0, influence)
             yield part, self._targets[start:stop], influence
-
-
-def block_rows(dim: int) -> int:
-    """Return how many rows a block has at most."""
-    return max(64, BLOCK_BYTES // (8 * dim))
-
-
-def depth(count: int) -> int:
-    """Return how many additions any one of `count` parts passes through in `accumulate`."""
-    return (count - 1).bit_length()
-
-
-def most_additions(n_rows: int, dim: int) -> int:
-    """Return a bound on `additions` for this many rows in memory, or in partitions of any sizes.
-
-    A partition's blocks, chains, blocks in a run and runs; then groups of partitions.
-    """
-    return min(n_rows, block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
-
-
-def accumulate(parts: Any) -> list[Any]:
-    """Add tuples of arrays or numbers, neighbours first: two sums of equally many parts at a time.
-
-    No part passes through more than ``log2(number of parts)`` additions, rounded up. The order of the parts is kept,
-    and no more than that many sums are held. Arrays of the first of two sums are changed in place.
-    """
-    sums: list[list[Any]] = []
-    for count, part in enumerate(parts, 1):
-        sums.append(list(part))
-        for _ in range((count & -count).bit_length() - 1):
-            _add_last_two(sums)
-    while len(sums) > 1:
-        _add_last_two(sums)
-    return sums[0] if sums else []
-
-
-def _add_last_two(sums: list[list[Any]]) -> None:
-    last = sums.pop()
-    for position, term in enumerate(last):
-        sums[-1][position] += term

@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["available_cores", "single_threaded_blas", "worker_pool"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["available_cores", "scratch", "single_threaded_blas", "worker_pool"]
 
 
 def available_cores() -> int:
@@ -23,7 +26,9 @@ def available_cores() -> int:
 @functools.lru_cache(maxsize=8)
 def worker_pool(threads: int) -> ThreadPoolExecutor:
     """Return the process-wide pool of `threads` workers."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="dpconvex")
+    return ThreadPoolExecutor(
+        threads, thread_name_prefix="dpconvex", initializer=_keep_blas_out_of_this_thread
+    )
 
 
 # Threads do not survive a fork: a child that used the parent's pool would wait for ever.
@@ -31,11 +36,44 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=worker_pool.cache_clear)
 
 
+_local = threading.local()
+
+
+def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
+    """Return an array that this thread may overwrite until it asks again; its content is undefined.
+
+    New arrays of a block's size would each cost more than a pass over them: the system clears their memory.
+    """
+    size = rows * columns
+    buffer = getattr(_local, "buffer", None)
+    if buffer is None or not size <= buffer.size <= 4 * size:
+        buffer = _local.buffer = np.empty(size)
+    return buffer[:size].reshape(rows, columns)
+
+
 @functools.lru_cache(maxsize=1)
 def _blas_controller() -> Any:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController().select(user_api="blas")
+
+
+def _keep_blas_out_of_this_thread() -> None:
+    """Limit BLAS for good in a thread that is ours, where every thread has a limit of its own (OpenMP)."""
+    for library in _blas_controller().lib_controllers:
+        if getattr(library, "threading_layer", None) == "openmp":
+            library.set_num_threads(1)
+
+
+def _take_control() -> None:
+    """Let this thread set the limit.
+
+    threadpoolctl lets only one thread at a time set that of an OpenBLAS whose threads are shared, and silently ignores
+    all others, even when the first is done.
+    """
+    for library in _blas_controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 _lock = threading.Lock()
@@ -53,6 +91,7 @@ def single_threaded_blas() -> Iterator[None]:
     global _depth, _limiter
     with _lock:
         if _depth == 0:
+            _take_control()
             _limiter = _blas_controller().limit(limits=1)
         _depth += 1
     try:
@@ -61,5 +100,7 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _depth -= 1
             if _depth == 0:
+                _take_control()  # the last one out need not be the first one in
                 _limiter.restore_original_limits()
                 _limiter = None
+                _take_control()  # and nobody is left in control

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.mechanisms.search import private_quantile
 from dpconvex.mechanisms.symmetric import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -31,6 +33,7 @@ STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
+_POWERS = 20  # that bound a spectral norm
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,22 @@ class Coordinates:
     typical: float
     moments: Array
 
+    @cached_property
+    def stretches(self) -> Array | None:
+        """The diagonal of a matrix that only stretches columns; None for others."""
+        diagonal = np.diagonal(self.matrix).copy()
+        return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
+
+    def place(self, block: Array) -> Array:
+        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others."""
+        placed = scratch(*block.shape)
+        if self.stretches is None:
+            return np.matmul(block, self.matrix.T, out=placed)
+        return np.multiply(block, self.stretches, out=placed)
+
     def lengths(self, block: Array) -> Array:
         """Return ``sqrt(1 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
-        return _lengths(block @ self.matrix.T, self.lead)
+        return _lengths(self.place(block), self.lead)
 
     def store_lengths(self, block: Array, w: Array) -> Array:
         """Return the lengths in place of weights; infinite for rows of weight 0, so that they keep it."""
@@ -115,21 +131,20 @@ def private_coordinates(
     """
     lead, dimension, everyone = int(fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
-        rows, n_samples = rows.subsample(looked_at), looked_at
+        rows, n_samples = rows.part(looked_at), looked_at
     most = STRETCH_LIMIT / max(max_norm, 1.0)
     matrix = np.eye(dimension)
     scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
     matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
-    def length_at(level: float, guess: float, most: float) -> tuple[Any, float]:
-        """Return the rows with their lengths in current coordinates, and a private quantile of these."""
-        measured = rows.reweighted(current.store_lengths)
+    def length_at(measured: Any, level: float, guess: float, most: float) -> float:
+        """Return a private quantile of the lengths of rows that were measured."""
         octave = private_quantile(
-            measured.sum_targets, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
+            measured, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
             terms["lengths"].scale, n_samples, noise,
         )  # fmt: skip
-        return measured, min(max(2.0**octave, 1.0), most)
+        return min(max(2.0**octave, 1.0), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
@@ -137,31 +152,45 @@ def private_coordinates(
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
-        measured, length = length_at(_RADIUS_LEVEL, guess, most_likely)
-        radius = reach * length
+        measured = rows.reweighted(current.store_lengths)
+        radius = reach * length_at(measured, _RADIUS_LEVEL, guess, most_likely)
         sums = release_symmetric(_moment_sums(measured, current, radius), terms[moments_of], noise)
         std = terms[moments_of].scale / n_samples
-        # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
-        for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
-            step, moments = _whiten(
-                sums / n_samples, std, radius, current, most, raised * floor, power
-            )
-            matrix = step @ current.matrix
-            # Directions are capped one by one, and together may exceed the cap by a little.
-            excess = float(np.linalg.norm(matrix[lead:, lead:], 2)) / most
-            matrix[lead:] /= max(1.0, excess)
-            if cancellation(matrix) <= most_cancellation:
-                current = Coordinates(matrix, lead, 1.0, moments)
-                break
-    measured, typical = length_at(0.5, usual, 4 * usual)
-    if rows is not everyone:
-        measured = everyone.reweighted(current.store_lengths)
-    return replace(current, typical=typical), measured
+        with single_threaded_blas():  # matrices are small: threads would wait for each other
+            # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
+            for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
+                step, moments = _whiten(
+                    sums / n_samples, std, radius, current, most, raised * floor, power
+                )
+                matrix = step @ current.matrix
+                # Directions are capped one by one, and together may exceed the cap by a little.
+                matrix[lead:] /= max(1.0, _largest_stretch(matrix[lead:, lead:]) / most)
+                if cancellation(matrix) <= most_cancellation:
+                    current = Coordinates(matrix, lead, 1.0, moments)
+                    break
+    measured = everyone.reweighted(current.store_lengths)
+    part = measured if looked_at is None else measured.part(looked_at)
+    return replace(current, typical=length_at(part, 0.5, usual, 4 * usual)), measured
 
 
 def cancellation(matrix: Array) -> float:
-    """Return ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they sum to."""
-    return float(np.linalg.norm(np.abs(matrix) @ np.abs(np.linalg.inv(matrix)), 2))
+    """Bound ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they sum to.
+
+    For a matrix P without negative entries ``||P||^2 <= max_i (P^T P v)_i / v_i`` whatever the positive v (Collatz and
+    Wielandt); a few powers of ``P^T P`` make it tight.
+    """
+    product = np.abs(matrix) @ np.abs(np.linalg.inv(matrix))
+    vector = np.ones(len(product))
+    for _ in range(_POWERS):
+        grown = product.T @ (product @ vector)
+        bound = float((grown / vector).max())
+        vector = np.maximum(grown / grown.max(), 1e-100)
+    return math.sqrt(bound)
+
+
+def _largest_stretch(matrix: Array) -> float:
+    """Return the spectral norm."""
+    return math.sqrt(max(float(np.linalg.eigvalsh(matrix @ matrix.T)[-1]), 0.0))
 
 
 def _octave(y: Array, lengths: Array) -> Array:
@@ -173,10 +202,11 @@ def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: Nois
     columns = rows.dim - lead
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-        exponents = np.frexp(block[:, lead:])[1]  # |x| < 2^exponent; 0 has exponent 0
-        places = np.where(block[:, lead:] == 0, OCTAVES - 1, np.clip(-exponents, 0, OCTAVES - 1))
-        places += OCTAVES * np.arange(columns)
-        return (np.bincount(places.ravel(), minlength=OCTAVES * columns).astype(float),)
+        from dpconvex.engine.mapping import count_octaves
+
+        counts = np.zeros((columns, OCTAVES))
+        count_octaves(block, lead, counts)
+        return (counts.ravel(),)
 
     (counts,) = rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
@@ -190,7 +220,7 @@ def _moment_sums(measured: Any, frame: Coordinates, radius: float) -> Array:
     """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-        shortened = block @ frame.matrix.T
+        shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = _lengths(shortened, frame.lead)
         shortened *= np.minimum(1 / radius, 1 / lengths)[:, None]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.memory import most_additions
+from dpconvex.engine.addition import most_additions
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median

@@ -194,9 +194,9 @@ class PrivateDescent:
         """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
         low, high = self._target_range()
         centre, width = (low + high) / 2, (high - low) / 2
-        total, counting = self.rows.sum_targets, (self.terms["targets"]["std"], self.n, self.noise)
+        counting = (self.terms["targets"]["std"], self.n, self.noise)
         median = private_quantile(
-            total,
+            self.rows,
             _target_of,
             self._first_level,
             centre,
@@ -211,7 +211,9 @@ class PrivateDescent:
             return np.log2(np.abs(y - median) + 1e-300)
 
         start = math.log2(width / 4)
-        octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
+        octave = private_quantile(
+            self.rows, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting
+        )
         return median, min(_MEDIAN_TO_STD * 2.0**octave, width / 2)
 
     @property
@@ -242,20 +244,23 @@ class PrivateDescent:
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
         theta = self.frame.to_rows(phi)
-        total = self.rows.predicted(theta).sum_targets
+        predicted = self.rows.predicted(theta)
         counting = (self.terms["residuals"]["std"], self.n, self.noise)
 
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(y - z) + 1e-300)
 
         start = math.log2(scale / _MEDIAN_TO_STD)
-        octave = private_quantile(total, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting)
+        octave = private_quantile(
+            predicted, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting
+        )
         found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
         guess = found * float(ndtri(level) - ndtri(self._first_level))
         step = 2.5 * found * (1 - self.plan.few)
         shift = private_quantile(
-            total, lambda y, z: y - z, level, guess, step, 4 * found, SHIFT_STEPS, 0.85, *counting
-        )
+            predicted, lambda y, z: y - z, level, guess, step, 4 * found, SHIFT_STEPS, 0.85,
+            *counting,
+        )  # fmt: skip
         return found, shift
 
     def _margins(self, rows: Any) -> Array:
@@ -298,7 +303,7 @@ class PrivateDescent:
         direction[:lead] = 0.0
         theta = self.frame.to_rows(direction)
         margins = self.rows.predicted(theta)
-        middle, spread = self._margin_range(margins.sum_targets, direction)
+        middle, spread = self._margin_range(margins, direction)
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
         inner = middle + spread * edges[1:-1]
 
@@ -318,19 +323,19 @@ class PrivateDescent:
             calibrated[0] = intercept - factor * middle
         return calibrated
 
-    def _margin_range(self, total: Any, direction: Array) -> tuple[float, float]:
+    def _margin_range(self, margins: Any, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
         counting = (self.terms["margin range"]["std"], self.n, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
-            total, lambda y, z: z, 0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75, *counting
+            margins, lambda y, z: z, 0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75, *counting
         )
 
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(z - middle) + 1e-300)
 
         start = math.log2(guess / _MEDIAN_TO_STD)
-        octave = private_quantile(total, size, 0.5, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting)
+        octave = private_quantile(margins, size, 0.5, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting)
         return middle, _MEDIAN_TO_STD * 2.0**octave
 
     def _smooth(self, rows: Any) -> Array:

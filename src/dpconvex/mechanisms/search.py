@@ -12,7 +12,6 @@ from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
 Statistic = Callable[[Any, Any, Any], Any]
-Total = Callable[[Callable[..., tuple[Any, ...]]], tuple[Any, ...]]
 
 SEARCH_STEPS = 6
 
@@ -63,8 +62,8 @@ def private_median(
 
 
 def private_quantile(
-    total: Total,
-    values: Callable[..., Any],
+    rows: Any,
+    values: Callable[[Any, Any], Any],
     level: float,
     start: float,
     first_step: float,
@@ -82,10 +81,10 @@ def private_quantile(
 
     Parameters
     ----------
-    total : callable
-        ``rows.sum`` or ``rows.sum_targets``.
+    rows : engine
+        Rows; ``rows.counter(values)`` counts records below a point.
     values : callable
-        The statistic, one number per record of a block.
+        The statistic ``values(y, w)``, one number per record.
     level : float
         Which quantile.
     start, first_step : float
@@ -105,13 +104,10 @@ def private_quantile(
     """
     point, kept = start, 0.0
     last = max(1, steps // 4)
+    below = rows.counter(values)
     for step in range(steps):
-
-        def below(*block: Any, point: float = point) -> tuple[Any, ...]:
-            return (np.array([np.count_nonzero(values(*block) < point)], dtype=float),)
-
-        (count,) = total(below)
-        share = float(noise.add_gaussian(np.asarray(count), count_std)[0]) / n_samples
+        count = np.array([float(below(point))])
+        share = float(noise.add_gaussian(count, count_std)[0]) / n_samples
         point += first_step * decay**step * (level - share)
         point = min(max(point, start - reach), start + reach)
         kept += point * (step >= steps - last)

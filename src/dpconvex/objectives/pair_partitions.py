@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory import MemoryRows, accumulate
+from dpconvex.engine.addition import accumulate
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.objectives.pair_sums import CellMoments
 from dpconvex.objectives.pairwise import PairwiseObjective, combine
 

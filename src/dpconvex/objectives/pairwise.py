@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.memory import MemoryRows, accumulate, block_rows
+from dpconvex.engine.addition import accumulate, block_rows
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.objectives.pair_sums import (
     RELATIVE_ERROR,
     additions,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.addition import accumulate, depth
 from dpconvex.engine.compensated import CompensatedSum
-from dpconvex.engine.memory import accumulate, depth
 
 __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
 

@@ -35,7 +35,7 @@ def summation_error(
     r"""Bound the norm of the rounding error of a sum over rows.
 
     A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
-    pairwise over blocks, runs and partitions (`dpconvex.engine.memory.most_additions`). The computed sum is the exact
+    pairwise over blocks, runs and partitions (`dpconvex.engine.addition.most_additions`). The computed sum is the exact
     sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u = 2^-53``, so that
     the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
 
@@ -61,7 +61,7 @@ def summation_error(
     >>> summation_error(10_000, 100, 1.0) < 2e-9
     True
     """
-    from dpconvex.engine.memory import most_additions
+    from dpconvex.engine.addition import most_additions
 
     if additions is None:
         additions = most_additions(n_rows, dimension)
@@ -71,7 +71,7 @@ def summation_error(
 
 def relative_error(n_rows: int, dimension: int) -> float:
     """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' sizes."""
-    from dpconvex.engine.memory import most_additions
+    from dpconvex.engine.addition import most_additions
 
     return _relative(most_additions(n_rows, dimension) + _TERM + dimension + 1)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.addition import accumulate, depth
 from dpconvex.engine.dask.partitions import (
     Clean,
     PartitionFacts,
@@ -34,7 +35,7 @@ from dpconvex.engine.dask.schedule import (
     watching,
 )
 from dpconvex.engine.dask.spill import SpilledArray, SpillFile, default_spill_limit
-from dpconvex.engine.memory import MemoryRows, accumulate, depth
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
@@ -360,6 +361,17 @@ class DaskRows:
         """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
+    def counter(self, function: Any) -> Callable[[float], int]:
+        """Return how many of the numbers ``function(y, w)`` are below a point, as `MemoryRows.counter` does."""
+
+        def count(point: float) -> int:
+            def below(y: Array, w: Array) -> tuple[int]:
+                return (int(np.count_nonzero(function(y, w) < point)),)
+
+            return int(self.sum_targets(below)[0])
+
+        return count
+
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
         """Return the given rows, in the given order, as `MemoryRows`."""
         indices = np.asarray(indices)
@@ -384,6 +396,13 @@ class DaskRows:
     def subsample(self, rows: int) -> MemoryRows:
         """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
         return self.take(MemoryRows.spread(self.n_rows, rows))
+
+    def part(self, rows: int) -> MemoryRows | DaskRows:
+        """Return exactly `rows` rows in memory, those of `MemoryRows.part`."""
+        if rows >= self.n_rows:
+            return self
+        starts, size = MemoryRows.stretches(self.n_rows, rows)
+        return self.take((starts[:, None] + np.arange(size)).ravel()[:rows])
 
     def each(
         self, call: Callable[[MemoryRows], Any] | Sequence[Callable[[MemoryRows], Any]]

@@ -1,0 +1,55 @@
+"""In which order sums over rows are added: blocks, chains, runs, and pairs of sums.
+
+The order depends on the shape of the data alone, so that results are bitwise the same for every number of threads, and
+no term passes through more additions than `most_additions` says: bounds on rounding rest on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["CHAIN", "RUNS", "accumulate", "block_rows", "depth", "most_additions"]
+
+BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
+RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
+CHAIN = 16  # blocks that compiled kernels add one after the other
+
+
+def block_rows(dim: int) -> int:
+    """Return how many rows a block has at most."""
+    return max(64, BLOCK_BYTES // (8 * dim))
+
+
+def depth(count: int) -> int:
+    """Return how many additions any one of `count` parts passes through in `accumulate`."""
+    return (count - 1).bit_length()
+
+
+def most_additions(n_rows: int, dim: int) -> int:
+    """Return a bound on `additions` for this many rows in memory, or in partitions of any sizes.
+
+    A partition's blocks, chains, blocks in a run and runs; then groups of partitions.
+    """
+    return min(n_rows, block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
+
+
+def accumulate(parts: Any) -> list[Any]:
+    """Add tuples of arrays or numbers, neighbours first: two sums of equally many parts at a time.
+
+    No part passes through more than ``log2(number of parts)`` additions, rounded up. The order of the parts is kept,
+    and no more than that many sums are held. Arrays of the first of two sums are changed in place.
+    """
+    sums: list[list[Any]] = []
+    for count, part in enumerate(parts, 1):
+        sums.append(list(part))
+        for _ in range((count & -count).bit_length() - 1):
+            _add_last_two(sums)
+    while len(sums) > 1:
+        _add_last_two(sums)
+    return sums[0] if sums else []
+
+
+def _add_last_two(sums: list[list[Any]]) -> None:
+    last = sums.pop()
+    for position, term in enumerate(last):
+        sums[-1][position] += term

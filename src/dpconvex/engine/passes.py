@@ -1,0 +1,209 @@
+"""Passes over large rows in memory that map them on the fly: margins, and sums of multiples of rows.
+
+Raw rows are read once, tile by tile, by compiled kernels; nothing as large as the rows is written. What tiles need
+beyond scale and shift, and which weights the row map gives, is found out once (`Survey`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.addition import CHAIN, RUNS, accumulate
+from dpconvex.engine.threads import worker_pool
+
+__all__ = ["Survey", "combine_blocks", "combine_sigmoids", "margins", "survey"]
+
+Array = npt.NDArray[np.float64]
+
+_NOTHING = np.empty(0)
+
+
+class Survey(NamedTuple):
+    """What rows need beyond scale and shift.
+
+    Attributes
+    ----------
+    plain : array of bool
+        Which tiles need neither clipping nor a shift; empty: not known, so none.
+    weights, factors : array or None
+        Influence weights, or factors by which rows are shortened; None stands for ones.
+    """
+
+    plain: npt.NDArray[np.bool_]
+    weights: Array | None
+    factors: Array | None
+
+
+def survey(rows: Any, several: bool) -> Survey:
+    """Find out what `MemoryRows` need, in one pass; where only one pass will follow, just their weights."""
+    # Where the bounds alone keep rows short, norms need not be computed.
+    measure = not rows.row_map.max_norm * (1 + 1e-12) <= rows.row_map.row_norm
+    shorten = rows.row_map.influence == "shorten"
+    measure = measure and (shorten or not rows.own_weights)
+    plain, factors = np.empty(0, dtype=np.bool_), np.empty(0)
+    if measure or several:
+        plain, factors = _survey_rows(rows, measure)
+    found = factors if measure and bool((factors < 1.0).any()) else None
+    return Survey(plain, None if shorten else found, found if shorten else None)
+
+
+def _survey_rows(rows: Any, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
+    from dpconvex.engine.fused import survey_rows
+
+    tile = _tile(rows)
+    tiles = -(-rows.n_rows // tile)
+    plain = np.zeros(tiles, dtype=np.bool_)
+    factors = np.empty(rows.n_rows if measure else 0)
+    edges = np.linspace(0, tiles, min(tiles, RUNS) + 1).astype(int).tolist()
+
+    def run(span: tuple[int, int]) -> None:
+        survey_rows(
+            rows.raw,
+            span[0] * tile,
+            min(span[1] * tile, rows.n_rows),
+            *rows.columns,
+            rows.row_map.row_norm,
+            measure,
+            rows.by_columns,
+            tile,
+            plain,
+            factors,
+        )
+
+    spans = list(itertools.pairwise(edges))
+    list(map(run, spans) if rows.threads <= 1 else worker_pool(rows.threads).map(run, spans))
+    return plain, factors
+
+
+def _tile(rows: Any) -> int:
+    from dpconvex.engine.fused import tile_rows
+
+    return tile_rows(rows.row_map.n_features, rows.by_columns)
+
+
+def split(rows: Any, theta: Array) -> tuple[float, Array]:
+    """Return the constant and the coefficients of the columns."""
+    lead = int(rows.row_map.fit_intercept)
+    return (
+        float(theta[0]) if lead else 0.0,
+        np.ascontiguousarray(theta[lead:], dtype=np.float64),
+    )
+
+
+def combine_sigmoids(
+    rows: Any,
+    theta: Array,
+    sigmoid: Any,
+    plain: npt.NDArray[np.bool_],
+    weights: Array | None,
+    factors: Array | None,
+) -> tuple[Any, ...]:
+    """Combine with slopes that the compiled kernel computes itself; None stands for ones."""
+    from dpconvex.engine.fused import sigmoid_gradient
+
+    lead, tile = int(rows.row_map.fit_intercept), _tile(rows)
+    constant, slopes = split(rows, theta)
+    starts, edges, per_block = rows.layout()
+
+    def chain(first: int, last: int) -> list[Any]:
+        total = np.zeros(rows.dim)
+        constant_sum = sigmoid_gradient(
+            rows.source,
+            rows.targets,
+            starts[first:last],
+            edges[first : last + 1],
+            *rows.columns,
+            plain,
+            _NOTHING if weights is None else weights,
+            _NOTHING if factors is None else factors,
+            rows.by_columns,
+            tile,
+            constant,
+            slopes,
+            *sigmoid,
+            total[lead:],
+        )
+        if lead:
+            total[0] = constant_sum
+        return [total]
+
+    def run(span: tuple[int, int]) -> list[Any]:
+        last = min(span[1] * per_block, starts.size)
+        firsts = range(span[0] * per_block, last, CHAIN)
+        return accumulate(chain(first, min(first + CHAIN, last)) for first in firsts)
+
+    return rows.sum_runs(run)
+
+
+def combine_blocks(
+    rows: Any, theta: Array, function: Callable[..., Any], found: Survey, given: Array | None
+) -> tuple[Any, ...]:
+    """Combine with slopes from a Python function, which is called on large blocks."""
+    from dpconvex.engine.fused import combine_rows
+
+    lead = int(rows.row_map.fit_intercept)
+    low, high, shift, scale = rows.columns
+    ones = np.ones(rows.block_rows)
+    read = _margin_reader(rows, theta, found)
+
+    def parts(span: tuple[int, int]) -> Iterator[list[Any]]:
+        buffer = np.empty(rows.block_rows)
+        for index in range(*span):
+            start = index * rows.block_rows
+            y = rows.targets[start : start + rows.block_rows]
+            block = slice(start, start + y.size)
+            z, w = buffer[: y.size], ones[: y.size] if given is None else given[block]
+            plain = read(start, z)
+            multiples, *extra = function(y, z, w)
+            partial = np.zeros(rows.dim)
+            if lead:
+                partial[0] = multiples.sum()
+            if found.factors is not None:
+                multiples = multiples * found.factors[block]
+            multiples = np.ascontiguousarray(multiples, dtype=np.float64)
+            combine_rows(
+                rows.raw, start, low, high, shift, plain, rows.by_columns, multiples, partial[lead:]
+            )
+            partial[lead:] *= scale
+            yield [partial, *extra]
+
+    return rows.sum_runs(lambda span: accumulate(parts(span)))
+
+
+def margins(rows: Any, theta: Array, found: Survey) -> Array:
+    """Return ``x~_i . theta`` of all rows."""
+    read = _margin_reader(rows, theta, found)
+    out = np.empty(rows.n_rows)
+
+    def run(span: tuple[int, int]) -> list[Any]:
+        for start in range(span[0] * rows.block_rows, span[1] * rows.block_rows, rows.block_rows):
+            read(start, out[start : start + rows.block_rows])
+        return []
+
+    rows.sum_runs(run)
+    return out
+
+
+def _margin_reader(rows: Any, theta: Array, found: Survey) -> Callable[[int, Array], bool]:
+    """Return a function that fills in the margins of rows from a start on, and says whether these are plain."""
+    from dpconvex.engine.fused import row_margins
+
+    low, high, shift, scale = rows.columns
+    constant, slopes = split(rows, theta)
+    scaled, tile = slopes * scale, _tile(rows)
+
+    def read(start: int, z: Array) -> bool:
+        tiles = slice(start // tile, (start + z.size - 1) // tile + 1)
+        plain = bool(found.plain.size and found.plain[tiles].all())
+        row_margins(rows.raw, start, low, high, shift, scaled, plain, rows.by_columns, z)
+        if found.factors is not None:
+            z *= found.factors[start : start + z.size]
+        z += constant
+        return plain
+
+    return read
