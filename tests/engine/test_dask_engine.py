@@ -1,6 +1,7 @@
 """Fused kernels and the Dask engine against plain formulas, on tiny data."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -253,3 +254,18 @@ class TestDaskRows:
 
 def _halved(block, w):
     return 0.5 * w
+
+
+def test_a_partition_says_nothing_of_void_rows():
+    """On a worker no estimator silences numpy: weights of void rows divide by 0."""
+    from dpconvex.engine.dask.rows import Mapping, _run
+
+    X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
+    mapping = Mapping(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
+    pending = [lambda block, w: 1.0 / np.linalg.norm(block[:, 1:], axis=1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (total,) = _run(
+            lambda rows: rows.sum_targets(lambda y, w: (y.size,)), mapping, pending, (X, y)
+        )
+    assert total == 3
