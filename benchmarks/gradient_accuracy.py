@@ -21,7 +21,7 @@ from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
 from dpconvex.datasets import load_bike, load_census_wages, make_quantile_regression
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.experiments.quantile_sco import algorithm_2
+from dpconvex.experiments.quantile_sco import Problem, algorithm_2
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -79,20 +79,9 @@ def figure_4(repeats: int) -> Iterator[Measurement]:
                         random_state=seed,
                     ).fit(data.X, data.y)
                     risks.append(data.relative_excess_risk(np.r_[model.intercept_, model.coef_]))
-                printed = [
-                    algorithm_2(
-                        data.X,
-                        data.y,
-                        quantile=QUANTILE,
-                        epsilon=epsilon,
-                        delta=DELTA,
-                        row_norm=RADIUS,
-                        coef_norm=2 * float(np.linalg.norm(data.theta_star)),
-                        part=part,
-                        rng=rng,
-                    )
-                    for part in (1, 2)
-                ]
+                reach = 2 * float(np.linalg.norm(data.theta_star))
+                problem = Problem(QUANTILE, epsilon, DELTA, RADIUS, reach)
+                printed = [algorithm_2(data.X, data.y, problem, part, rng) for part in (1, 2)]
                 theirs.append([data.relative_excess_risk(theta) for theta in printed])
             rival = np.array(theirs)
             value, error = mean_and_error(rival[:, rival.mean(axis=0).argmin()])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
 from dpconvex.datasets import Synthetic, make_quantile_regression
-from dpconvex.experiments.quantile_sco import algorithm_2
+from dpconvex.experiments.quantile_sco import Problem, algorithm_2
 
 QUANTILE, DELTA, RADIUS = 0.7, 1e-2, 10.0
 EPSILONS, SIZES, REPEATS = (0.5, 1.0, 5.0), (500, 1000, 5000), 150
@@ -47,18 +47,9 @@ def ours(data: Synthetic, epsilon: float, mechanism: str, rng: np.random.Generat
 
 def printed(data: Synthetic, epsilon: float, part: int, rng: np.random.Generator) -> float:
     """Relative excess risk of the paper's algorithm."""
-    theta = algorithm_2(
-        data.X,
-        data.y,
-        quantile=QUANTILE,
-        epsilon=epsilon,
-        delta=DELTA,
-        row_norm=RADIUS,
-        coef_norm=2 * float(np.linalg.norm(data.theta_star)),
-        part=part,
-        rng=rng,
-    )
-    return data.relative_excess_risk(theta)
+    reach = 2 * float(np.linalg.norm(data.theta_star))
+    problem = Problem(QUANTILE, epsilon, DELTA, RADIUS, reach)
+    return data.relative_excess_risk(algorithm_2(data.X, data.y, problem, part, rng))
 
 
 def risks(epsilon: float, n: int, repeats: int = REPEATS) -> dict[str, Array]:

@@ -9,7 +9,6 @@ import pytest
 from dpconvex import DPQuantileRegressor
 from dpconvex.defaults import contractive_bandwidth
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.experiments.quantile_sco.presets import Problem, sgd_preset
 from dpconvex.losses import (
     Absolute,
     Hinge,
@@ -191,16 +190,6 @@ def test_published_noise_is_refused_at_five(delta):
     mechanism = NoisySGD(steps=5000**2, noise="published")
     with pytest.raises(ValueError, match="accounted at epsilon="):
         mechanism.certify(facts(5000), ApproxDP(5.0, delta))
-
-
-def test_sgd_preset_is_theorem_3_4():
-    preset = sgd_preset(100, 3, Problem(0.7, 1.0, 1e-2, row_norm=10.0, coef_norm=25.0))
-    slope, std = 7.0, 7.0 * math.sqrt(8 * math.log(100))
-    square = 2 * 49e6 + (3 * std**2 + 49 + 2 * math.log(2) * 25 / 2) * 1e4 + 2 * 49 * 100
-    assert preset.std == pytest.approx(std)
-    assert preset.step_size == pytest.approx(25 / math.sqrt(square))
-    assert preset.bandwidth == pytest.approx(preset.step_size * 25 / 2)
-    assert slope * preset.steps == 70_000
 
 
 def test_contractive_bandwidth():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
-from dpconvex.datasets.dataset import Dataset, encode, read_arrays, read_columns, same_bounds
-
-Folder = str | os.PathLike[str] | None
+from dpconvex.datasets.dataset import (
+    Dataset,
+    Folder,
+    encode,
+    read_arrays,
+    read_columns,
+    same_bounds,
+)
 
 _ADULT_NUMERIC = {
     "age": (15, 90),  # recorded up to 90

@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 
 VARIABLE = "DPCONVEX_DATA"
 
+Folder = str | os.PathLike[str] | None
+ColumnBounds = tuple[
+    NDArray[np.float64], NDArray[np.float64]
+]  # lowest and highest value per column
+
 SHA256 = {
     "a9a.npz": "1dda86a965005de6f5cdf56a50351505710ebdaa8b41db19caff1131e753e6a9",
     "adult.csv.gz": "cfee74f9482f599a0afa30fe70b3ec84f18210dd301dd4c216697315d886cb25",
@@ -71,7 +76,7 @@ class Dataset:
     description: str
     source: str
     licence: str
-    feature_bounds: tuple[NDArray[np.float64], NDArray[np.float64]]
+    feature_bounds: ColumnBounds
     target_bounds: tuple[float, float] | None = None
     X_test: NDArray[np.floating[Any]] | None = None
     y_test: NDArray[Any] | None = None
@@ -82,7 +87,7 @@ class Dataset:
         return f"Dataset({self.name!r}, X: {self.X.shape}, target: {self.target_name!r})"
 
 
-def data_path(filename: str, folder: str | os.PathLike[str] | None = None) -> Path:
+def data_path(filename: str, folder: Folder = None) -> Path:
     """Return the checked path of a data file.
 
     Parameters
@@ -122,13 +127,13 @@ def data_path(filename: str, folder: str | os.PathLike[str] | None = None) -> Pa
     return path
 
 
-def read_arrays(filename: str, folder: str | os.PathLike[str] | None) -> dict[str, NDArray[Any]]:
+def read_arrays(filename: str, folder: Folder) -> dict[str, NDArray[Any]]:
     """Read every array of a checked npz file; never unpickles."""
     with np.load(data_path(filename, folder), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
-def read_columns(filename: str, folder: str | os.PathLike[str] | None) -> dict[str, NDArray[Any]]:
+def read_columns(filename: str, folder: Folder) -> dict[str, NDArray[Any]]:
     """Read a checked CSV file with a header; columns of numbers become floats, others strings."""
     content = data_path(filename, folder).read_bytes()
     if filename.endswith(".gz"):
@@ -152,7 +157,7 @@ def encode(
     columns: Mapping[str, NDArray[Any]],
     numeric: Mapping[str, tuple[float, float]],
     categories: Mapping[str, Sequence[Any]],
-) -> tuple[NDArray[np.float64], tuple[str, ...], tuple[NDArray[np.float64], NDArray[np.float64]]]:
+) -> tuple[NDArray[np.float64], tuple[str, ...], ColumnBounds]:
     """Stack numeric columns and the indicators of categorical ones, with names and bounds."""
     blocks = [np.asarray(columns[name], dtype=np.float64)[:, None] for name in numeric]
     names = list(numeric)
@@ -165,8 +170,6 @@ def encode(
     return np.hstack(blocks), tuple(names), (low, high)
 
 
-def same_bounds(
-    low: float, high: float, count: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def same_bounds(low: float, high: float, count: int) -> ColumnBounds:
     """Return the same bounds for ``count`` columns."""
     return np.full(count, float(low)), np.full(count, float(high))

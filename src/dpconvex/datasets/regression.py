@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
-from dpconvex.datasets.dataset import Dataset, encode, read_arrays, read_columns
-
-Folder = str | os.PathLike[str] | None
+from dpconvex.datasets.dataset import Dataset, Folder, encode, read_arrays, read_columns
 
 _UCI_BIKE = {
     "season": (1, 4),

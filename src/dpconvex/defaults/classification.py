@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dpconvex.defaults.forecast_classification import penalty_for, predicted_gradient_risk
-from dpconvex.defaults.request import Choice, Chooser, Request, choose
+from dpconvex.defaults.request import Choice, Chooser, Request, choose_mechanism
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
     NoisySGD,
@@ -25,7 +25,7 @@ def choose_classifier_mechanism(
     mechanism: object, request: Request[LinearBounds], owner: str
 ) -> Choice:
     """Return what suits a mechanism; gradients of the loss of ``request.bounds`` are descended along."""
-    return choose(mechanism, request, _CHOOSERS, owner)
+    return choose_mechanism(mechanism, request, _CHOOSERS, owner)
 
 
 def _smooth(request: Request[LinearBounds]) -> LinearBounds:

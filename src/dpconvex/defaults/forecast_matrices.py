@@ -12,7 +12,7 @@ defaults minimise a mean logarithm over ``s`` from U/20 to U/2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,12 +29,7 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
 from dpconvex.smoothing.marginals import marginal
 
-__all__ = [
-    "DescentChoice",
-    "ObjectiveChoice",
-    "descent_choice",
-    "structured_objective_choice",
-]
+__all__ = ["matrix_objective_settings", "matrix_step_size"]
 
 Array = NDArray[np.float64]
 
@@ -46,23 +41,6 @@ _BANDWIDTHS = np.geomspace(0.01, 10.0, 31)
 _RATIOS = np.geomspace(0.1, 8.0, 10)  # in units of epsilon / (8 log(1/delta))
 _RATES = np.geomspace(1e-4, 1e2, 61)
 _STABLE = 1.9  # rate times curvature; from 2 on steps move away from the optimum
-
-
-@dataclass(frozen=True)
-class ObjectiveChoice:
-    """Penalty and bandwidth of objective perturbation, and the relative excess risk predicted for them."""
-
-    alpha: float
-    bandwidth: float
-    predicted_excess: float
-
-
-@dataclass(frozen=True)
-class DescentChoice:
-    """Rate of noisy gradient descent, and the relative excess risk predicted for it."""
-
-    step_size: float
-    predicted_excess: float
 
 
 @lru_cache(maxsize=64)
@@ -81,13 +59,13 @@ def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
 
 
 @lru_cache(maxsize=256)
-def structured_objective_choice(
+def matrix_objective_settings(
     kernel: Kernel,
     bounds: StructuredBounds,
     guarantee: Guarantee,
     alpha: float | None = None,
     bandwidth: float | None = None,
-) -> ObjectiveChoice:
+) -> tuple[float, float, float]:
     """Return penalty and bandwidth with the smallest predicted risk for objective perturbation.
 
     The minimiser errs by ``sum_j v_j (alpha^2 theta_j^2 + noise^2) / (c v_j / S + alpha)^2`` with
@@ -106,7 +84,8 @@ def structured_objective_choice(
 
     Returns
     -------
-    ObjectiveChoice
+    alpha, bandwidth, predicted_excess : float
+        The last one relative to the optimal risk.
     """
     unit = bounds.operator_norm
     smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, unit), alpha=1.0)
@@ -149,10 +128,10 @@ def structured_objective_choice(
     score = mean_excess(np.sqrt(1 + error / scales**2) - 1)
     score = np.where(usable, score, np.inf)
     i, j = np.unravel_index(int(np.argmin(score)), score.shape)
-    return ObjectiveChoice(
-        alpha=rounded_up(float(alphas[i, j])) if alpha is None else alpha,
-        bandwidth=rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
-        predicted_excess=float(score[i, j]),
+    return (
+        rounded_up(float(alphas[i, j])) if alpha is None else alpha,
+        rounded_up(float(widths[i])) if bandwidth is None else bandwidth,
+        float(score[i, j]),
     )
 
 
@@ -176,8 +155,10 @@ def _noise(smooth: StructuredBounds, ratio: float, guarantee: Guarantee) -> floa
 
 
 @lru_cache(maxsize=256)
-def descent_choice(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -> DescentChoice:
-    r"""Return the rate with the smallest predicted risk for noisy gradient descent.
+def matrix_step_size(
+    bounds: StructuredBounds, guarantee: Guarantee, steps: int
+) -> tuple[float, float]:
+    r"""Return the rate of noisy gradient descent with the smallest predicted risk, and that relative excess risk.
 
     Around the optimum a step multiplies the error in direction j by ``a_j = 1 - rate c v_j / S`` and adds
     ``rate * noise``; bias and variance of the mean of the later iterates are sums of powers of ``a_j``.
@@ -214,7 +195,7 @@ def descent_choice(bounds: StructuredBounds, guarantee: Guarantee, steps: int) -
     score = mean_excess(np.sqrt(1 + error / _SCALES**2) - 1)
     best = int(np.argmin(score))
     # The rate of theta in the user's units: gradients are U times as long, coefficients the same.
-    return DescentChoice(rounded_up(float(_RATES[best]) / unit), float(score[best]))
+    return rounded_up(float(_RATES[best]) / unit), float(score[best])
 
 
 def _averaged(factor: Array, steps: int, first: int) -> tuple[Array, Array]:

@@ -47,7 +47,7 @@ def pinball_risk(quantile: float, mean: Array, variance: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Population:
+class ReferencePopulation:
     """The population that stands for the data, in mapped units.
 
     Attributes
@@ -72,7 +72,7 @@ class Population:
 
 
 def predicted_excess(
-    population: Population,
+    population: ReferencePopulation,
     kernel: Kernel,
     bandwidth: ArrayLike,
     alpha: ArrayLike,
@@ -90,7 +90,7 @@ def predicted_excess(
 
     Parameters
     ----------
-    population : Population
+    population : ReferencePopulation
         What stands for the data.
     kernel, bandwidth : Kernel, float or array
         Smoothing, in mapped units.
@@ -218,7 +218,9 @@ def objective_prescription(
         np.where(usable, noise, 1.0)[..., None, None] * slopes[:, None]
         for noise in (noises, releases)
     )
-    population = Population(quantile, bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES)
+    population = ReferencePopulation(
+        quantile, bounds.dimension, reference_moment(bounds), RESIDUAL_SCALES
+    )
     excess = predicted_excess(
         population, kernel, widths[:, None, None, None], alphas[..., None, None], grid,
         levels[:, None], release,

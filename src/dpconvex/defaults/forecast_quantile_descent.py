@@ -11,7 +11,7 @@ from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
     SPREAD,
-    Population,
+    ReferencePopulation,
     mean_excess,
     predicted_excess,
 )
@@ -50,7 +50,7 @@ def predicted_gradient_excess(
     if bandwidth is None:
         bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.course.private else NARROW
     moment = 1.0 if plan.course.private else 1 / SPREAD
-    population = Population(quantile, bounds.dimension, moment, RESIDUAL_SCALES)
+    population = ReferencePopulation(quantile, bounds.dimension, moment, RESIDUAL_SCALES)
     noise = descent_noise(plan, bounds, mu)
     excess = predicted_excess(population, kernel, bandwidth, NO_PENALTY, noise)
     return float(mean_excess(excess))

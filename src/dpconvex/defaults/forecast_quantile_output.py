@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.defaults.forecast_quantile import (
     RESIDUAL_SCALES,
-    Population,
     Prescription,
+    ReferencePopulation,
     mean_excess,
     predicted_excess,
     reference_moment,
@@ -63,7 +63,7 @@ def predicted_output_excess(
     sampling : float, optional
         Variance of the mean slope, ``quantile (1 - quantile) / n`` for n rows; 0 leaves it out.
     """
-    population = Population(quantile, dimension, feature_moment, residual_scale, sampling)
+    population = ReferencePopulation(quantile, dimension, feature_moment, residual_scale, sampling)
     return predicted_excess(population, _ANY_KERNEL, 0.0, alpha, 0.0, release_std=coefficient_std)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dpconvex.defaults.forecast_matrices import descent_choice, structured_objective_choice
+from dpconvex.defaults.forecast_matrices import matrix_objective_settings, matrix_step_size
 from dpconvex.defaults.request import Choice, Request
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
@@ -47,20 +47,18 @@ def _objective(mechanism: ObjectivePerturbation, request: Request[StructuredBoun
     alpha, bandwidth, kernel, predicted = request.alpha, request.bandwidth, request.kernel, math.inf
     assert kernel is not None
     if alpha is None or bandwidth is None:
-        found = structured_objective_choice(
+        alpha, bandwidth, predicted = matrix_objective_settings(
             kernel, request.bounds, request.guarantee, alpha, bandwidth
         )
-        alpha, bandwidth = found.alpha, found.bandwidth
-        predicted = found.predicted_excess
     loss = convolve_vector(request.bounds.loss, kernel, bandwidth)
     bounds = replace(request.bounds, loss=loss, alpha=alpha)
     return Choice(mechanism, bounds, predicted, {"bandwidth": bandwidth})
 
 
 def _gradient(mechanism: StructuredGradientDescent, request: Request[StructuredBounds]) -> Choice:
-    found = descent_choice(request.bounds, request.guarantee, mechanism.steps)
+    step_size, predicted = matrix_step_size(request.bounds, request.guarantee, mechanism.steps)
     if mechanism.step_size is None:
-        mechanism = replace(mechanism, step_size=found.step_size)
+        mechanism = replace(mechanism, step_size=step_size)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
     parameters: Facts = {}
     if request.bandwidth is not None:
@@ -68,4 +66,4 @@ def _gradient(mechanism: StructuredGradientDescent, request: Request[StructuredB
         loss = convolve_vector(request.bounds.loss, request.kernel, request.bandwidth)
         bounds = replace(bounds, loss=loss)
         parameters["bandwidth"] = request.bandwidth
-    return Choice(mechanism, bounds, found.predicted_excess, parameters)
+    return Choice(mechanism, bounds, predicted, parameters)

@@ -25,7 +25,7 @@ from dpconvex.defaults.forecast_logistic import logistic_excess
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
-    Population,
+    ReferencePopulation,
     mean_excess,
     objective_prescription,
     predicted_excess,
@@ -292,7 +292,7 @@ class _Problem:
         scales = RESIDUAL_SCALES if given is None else np.array([given])
         moment = reference_moment(bounds) if self.feature_spread is None else self.feature_spread**2
         sampling = level * (1 - level) / n
-        population = Population(level, bounds.dimension, moment, scales, sampling)
+        population = ReferencePopulation(level, bounds.dimension, moment, scales, sampling)
         if mechanism == "none":
             excess = predicted_excess(population, _KERNEL, 0.0, NO_PENALTY, 0.0)
         elif mechanism == "output":

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dpconvex.defaults.forecast_quantile import objective_prescription
 from dpconvex.defaults.forecast_quantile_descent import predicted_gradient_excess
 from dpconvex.defaults.forecast_quantile_output import output_prescription
-from dpconvex.defaults.request import Choice, Chooser, Request, choose
+from dpconvex.defaults.request import Choice, Chooser, Request, choose_mechanism
 from dpconvex.losses import Pinball, PointwiseLoss
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
@@ -28,7 +28,7 @@ def choose_quantile_mechanism(
     mechanism: object, request: Request[LinearBounds], owner: str
 ) -> Choice:
     """Return what suits a mechanism; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
-    return choose(mechanism, request, _CHOOSERS, owner)
+    return choose_mechanism(mechanism, request, _CHOOSERS, owner)
 
 
 def _wanted(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:

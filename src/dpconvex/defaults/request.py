@@ -19,7 +19,7 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.smoothing import Kernel
 
-__all__ = ["Choice", "Request", "choose"]
+__all__ = ["Choice", "Request", "choose_mechanism"]
 
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
@@ -73,7 +73,7 @@ class Choice:
 Chooser = Callable[[Any, Request[Any]], Choice]
 
 
-def choose(
+def choose_mechanism(
     mechanism: object, request: Request[AnyBounds], choosers: Mapping[str, Chooser], owner: str
 ) -> Choice:
     """Return what suits the mechanism that was named, or for ``"auto"`` the smallest predicted risk.

@@ -90,10 +90,7 @@ def estimate(
         return lambda: _default(data, epsilon, seed)
     if algorithm in ("OP", PART_TWO):
         part = 2 if algorithm == PART_TWO else 1
-        return lambda: algorithm_2(
-            data.X, data.y, quantile=QUANTILE, epsilon=epsilon, delta=DELTA, row_norm=RADIUS,
-            coef_norm=problem.coef_norm, part=part, rng=seed,
-        )  # fmt: skip
+        return lambda: algorithm_2(data.X, data.y, problem, part, seed)
     rows = np.column_stack([np.ones(n), data.X])
     rng = np.random.default_rng(seed)
     if algorithm == NOISELESS:

@@ -74,14 +74,8 @@ def perturbed_minimiser(
 def algorithm_2(
     X: ArrayLike,
     y: ArrayLike,
-    *,
-    quantile: float,
-    epsilon: float,
-    delta: float,
-    row_norm: float,
-    coef_norm: float,
+    problem: Problem,
     part: int = 1,
-    kernel: Kernel | None = None,
     rng: np.random.Generator | int | None = None,
 ) -> NDArray[np.float64]:
     """Run Algorithm 2 with the constants of Theorem 3.6.
@@ -90,14 +84,10 @@ def algorithm_2(
     ----------
     X, y : array of shape (n, d - 1) and (n,)
         Rows without the constant column, and targets.
-    quantile, epsilon, delta : float
-        Quantile level and the budget that the paper claims.
-    row_norm, coef_norm : float
-        ``B_x`` and ``B_theta``.
+    problem : Problem
+        What the algorithm is told; its budget is the one that the paper claims.
     part : {1, 2}
         Which part of the theorem sets the penalty.
-    kernel : Kernel, optional
-        The logistic kernel by default.
     rng : Generator or int, optional
         Source of the noise.
 
@@ -110,13 +100,11 @@ def algorithm_2(
     --------
     >>> from dpconvex.datasets import make_quantile_regression
     >>> data = make_quantile_regression(200, rng=0)
-    >>> theta = algorithm_2(data.X, data.y, quantile=0.7, epsilon=1.0, delta=1e-2,
-    ...                     row_norm=10.0, coef_norm=25.0, rng=0)
-    >>> theta.shape
+    >>> problem = Problem(quantile=0.7, epsilon=1.0, delta=1e-2, row_norm=10.0, coef_norm=25.0)
+    >>> algorithm_2(data.X, data.y, problem, rng=0).shape
     (3,)
     """
     n, features = np.shape(X)
-    problem = Problem(quantile, epsilon, delta, row_norm, coef_norm, kernel or LogisticKernel())
     preset = objective_preset(part, n, features + 1, problem)
     tilt = preset.std * np.random.default_rng(rng).standard_normal(features + 1)
-    return perturbed_minimiser(X, y, quantile, preset, tilt, kernel)
+    return perturbed_minimiser(X, y, problem.quantile, preset, tilt, problem.kernel)

@@ -172,7 +172,7 @@ class Bounds:
             if isinstance(value, np.generic):  # float32 would round what follows from it
                 value = value.item()
                 object.__setattr__(self, field.name, value)
-            if field.type == "bool" and not isinstance(value, bool):
+            if field.type in ("bool", bool) and not isinstance(value, bool):
                 raise TypeError(
                     f"The '{field.name}' parameter of {owner} must be True or False. Got {value!r} instead."
                 )

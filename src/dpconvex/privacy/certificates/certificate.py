@@ -21,6 +21,7 @@ from dpconvex.privacy.bounds.base import Bounds, bounds_from_dict
 from dpconvex.privacy.certificates.rules import (
     CertificateError,
     Parameters,
+    Promise,
     Proof,
     calibrate,
     check_tails,
@@ -51,7 +52,7 @@ def _scalar(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Promise):
     """A privacy claim with everything needed to check it.
 
     Attributes
@@ -120,14 +121,6 @@ class Certificate:
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
         object.__setattr__(draft, "digest", draft._hash())
         return draft
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at which (epsilon, delta)-DP follows."""
-        return self.guarantee.epsilon(delta)
-
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at which (epsilon, delta)-DP follows."""
-        return self.guarantee.delta(epsilon)
 
     @property
     def failure_probability(self) -> float | None:

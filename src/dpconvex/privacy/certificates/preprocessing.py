@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.certificates.rules import CertificateError, Promise
 from dpconvex.privacy.exponential import covered_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import pure_mu
@@ -23,7 +23,7 @@ MOMENT_BLOCK = 4096  # rows whose moments are summed at a time
 
 
 @dataclass(frozen=True)
-class PreprocessingCertificate:
+class PreprocessingCertificate(Promise):
     """What a paid transformer promises, from public facts.
 
     Attributes
@@ -49,14 +49,6 @@ class PreprocessingCertificate:
     noise: dict[str, float]
     sampler: str
     neighbors: str = "replace_one"
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at which (epsilon, delta)-DP follows."""
-        return self.guarantee.epsilon(delta)
-
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at which (epsilon, delta)-DP follows."""
-        return self.guarantee.delta(epsilon)
 
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""

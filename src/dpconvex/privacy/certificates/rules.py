@@ -20,6 +20,7 @@ __all__ = [
     "Calibration",
     "CertificateError",
     "Parameters",
+    "Promise",
     "Proof",
     "calibrate",
     "calibrates",
@@ -41,6 +42,20 @@ _EARLIER_TAIL = 1e-42  # of certificates of revision 2
 
 class CertificateError(ValueError):
     """A certificate is malformed, withdrawn, or its guarantee does not follow from what it states."""
+
+
+class Promise:
+    """What every certificate offers: its guarantee, read at other budgets."""
+
+    guarantee: Guarantee
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at which (epsilon, delta)-DP follows."""
+        return self.guarantee.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta at which (epsilon, delta)-DP follows."""
+        return self.guarantee.delta(epsilon)
 
 
 @dataclass(frozen=True)

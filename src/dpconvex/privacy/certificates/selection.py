@@ -11,7 +11,7 @@ from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBounds, ScoreBounds
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.certificates.rules import CertificateError, Promise
 from dpconvex.privacy.exponential import covered_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import EXACT, SEEDED
@@ -95,7 +95,7 @@ def share_budget(
 
 
 @dataclass(frozen=True)
-class SelectionCertificate:
+class SelectionCertificate(Promise):
     """What a selection promises as a whole, from public facts.
 
     Attributes
@@ -183,14 +183,6 @@ class SelectionCertificate:
             f"composition of {self.candidates} fits on the training rows, in parallel with the exponential mechanism "
             f"on the validation rows; {apart}"
         )
-
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon at which (epsilon, delta)-DP follows."""
-        return self.guarantee.epsilon(delta)
-
-    def delta(self, epsilon: float) -> float:
-        """Return the smallest delta at which (epsilon, delta)-DP follows."""
-        return self.guarantee.delta(epsilon)
 
     def verify(self) -> None:
         """Check that the candidates' certificates and the stated noise of the choice suffice for the guarantee.
