@@ -35,7 +35,7 @@ from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import Kernel, convolve_vector
-from dpconvex.words.summary import Summary, describe_noise
+from dpconvex.words.summary import Summary, written_summary
 
 __all__ = ["StructuredModel"]
 
@@ -299,32 +299,14 @@ class StructuredModel(BaseEstimator):
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
         check_is_fitted(self)
-        certificate = self.certificate_
-        bounds = certificate.bounds
-        lines = [
-            ("guarantee", repr(certificate.guarantee)),
-            ("neighbours", certificate.neighbors.replace("_", " ")),
-            ("mechanism", certificate.mechanism),
-            ("because", certificate.theorem),
+        bounds, given = self.certificate_.bounds, self.certificate_.parameters
+        size = [
             ("records (public)", f"{bounds.n_samples:,}, {bounds.loss.outputs} outputs each"),
             ("operator norm", f"{bounds.operator_norm:.4g}"),
-            ("penalty alpha", f"{bounds.alpha:.4g}"),
         ]
-        if "bandwidth" in certificate.parameters:
-            lines.append(("bandwidth", f"{certificate.parameters['bandwidth']:.4g}"))
-        lines += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
-        lines.append(("sampler", certificate.sampler))
-        width = 78
-        text = [type(self).__name__.center(width).rstrip(), "=" * width]
-        text += [f"{label:<17}{value}" for label, value in lines]
-        text += ["-" * width, f"{'coefficient':<48} {'value':>20}", "-" * width]
-        text += [f"{f'theta{k}':<48} {value:>20.6g}" for k, value in enumerate(self.coef_)]
-        text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
-        if certificate.sampler.startswith("seeded"):
-            text[-1] = (
-                "random_state was fixed: whoever knows the seed can undo the noise. Not private."
-            )
-        return Summary("\n".join(text))
+        facts = [("bandwidth", f"{given['bandwidth']:.4g}")] if "bandwidth" in given else []
+        coefficients = [(f"theta{k}", value) for k, value in enumerate(self.coef_)]
+        return Summary(written_summary(self, size, facts, [("coefficient", coefficients)]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
+from dpconvex.inputs.model import Fitted
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
@@ -18,12 +18,13 @@ __all__ = [
     "shown",
     "shown_names",
     "summary_text",
+    "written_summary",
 ]
 
 WIDTH = 48  # of a name
 
 
-def shown(name: Any) -> str:
+def shown(name: object) -> str:
     """Return a name on one line; signs that cannot be seen, like line breaks, are escaped."""
     text = str(name)
     return text if text.isprintable() and text[:1] not in ("'", '"') else repr(text)
@@ -37,7 +38,7 @@ def cut(text: str, width: int, number: int) -> str:
     return text[: width - len(end)] + end
 
 
-def shown_names(names: Iterable[Any], width: int) -> list[str]:
+def shown_names(names: Iterable[object], width: int) -> list[str]:
     """Return the names of columns as they are shown, at most this wide and all different."""
     return [cut(shown(name), width, number) for number, name in enumerate(names)]
 
@@ -67,35 +68,57 @@ def describe_sampler(certificate: Certificate) -> str:
     return f"{certificate.sampler}; on public grids, to the last bit but for a probability of {failure:.0e}"
 
 
-def summary_text(model: Any) -> str:
+def summary_text(model: Fitted) -> str:
     """Return the summary of a fitted linear model."""
-    certificate = model.certificate_
     names = shown_names(
         getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)]), WIDTH
     )
-    guarantee = certificate.guarantee
+    intercepts = np.atleast_1d(model.intercept_)
+    tables: list[tuple[str, Iterable[tuple[str, float]]]] = []
+    for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
+        heading = "coefficient"
+        if len(intercepts) > 1:
+            heading = cut(shown(model._problem_name(problem)), WIDTH, problem)
+        values = [intercepts[problem], *coefficients]
+        tables.append((heading, zip(["(intercept)", *names], values, strict=True)))
+    size = [("rows (public)", f"{model.certificate_.bounds.n_samples:,}")]
+    return written_summary(model, size, model._summary_facts(), tables)
+
+
+def written_summary(
+    model: Fitted,
+    size: list[tuple[str, str]],
+    facts: list[tuple[str, str]],
+    tables: list[tuple[str, Iterable[tuple[str, float]]]],
+) -> str:
+    """Return a summary: the promise, public facts, noise, and tables of coefficients under their headings.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    size, facts : list of (label, text)
+        What is said of the data before the penalty, and of the model after it.
+    tables : list of (heading, pairs of name and value)
+        The coefficients.
+    """
+    certificate = model.certificate_
     lines: list[tuple[str, str]] = [
-        ("guarantee", repr(guarantee)),
+        ("guarantee", repr(certificate.guarantee)),
         ("neighbours", certificate.neighbors.replace("_", " ")),
         ("mechanism", certificate.mechanism),
         ("because", certificate.theorem),
-        ("rows (public)", f"{certificate.bounds.n_samples:,}"),
+        *size,
         ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
-        *model._summary_facts(),
+        *facts,
         *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
         ("sampler", describe_sampler(certificate)),
     ]
     width = 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     text += [f"{label:<16} {value}" for label, value in lines]
-    intercepts = np.atleast_1d(model.intercept_)
-    for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
-        heading = "coefficient"
-        if len(intercepts) > 1:
-            heading = cut(shown(model._problem_name(problem)), WIDTH, problem)
+    for heading, pairs in tables:
         text += ["-" * width, f"{heading:<{WIDTH}} {'value':>20}", "-" * width]
-        text.append(f"{'(intercept)':<{WIDTH}} {float(intercepts[problem]):>20.6g}")
-        pairs = zip(names, coefficients, strict=True)
         text += [f"{name:<{WIDTH}} {value:>20.6g}" for name, value in pairs]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):

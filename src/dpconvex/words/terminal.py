@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import cast
 
 import numpy as np
 import typer
@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dpconvex.inputs.model import Classifier, Fitted
+from dpconvex.privacy.bounds.linear import Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.words.summary import describe_noise, describe_sampler, shown, shown_names
@@ -43,7 +45,7 @@ def progress(message: str) -> Iterator[Callable[[str], None]]:
         yield lambda changed: status.update(escape(changed))
 
 
-def print_json(content: Any) -> None:
+def print_json(content: object) -> None:
     """Print a machine-readable result."""
     typer.echo(json.dumps(content, indent=2, sort_keys=True, allow_nan=False))
 
@@ -96,7 +98,7 @@ def certificate_table(certificate: Certificate) -> Table:
     return table
 
 
-def _facts(bounds: Any) -> str:
+def _facts(bounds: Bounds) -> str:
     facts = f"{bounds.n_samples:,} rows"
     if hasattr(bounds, "n_features"):
         facts += f", {bounds.n_features} features"
@@ -105,7 +107,7 @@ def _facts(bounds: Any) -> str:
     return facts + f", penalty alpha {bounds.alpha:.4g}"
 
 
-def coefficient_table(model: Any) -> Table:
+def coefficient_table(model: Fitted) -> Table:
     """Return intercept and coefficients in the user's units, of at most MOST_CLASSES classes."""
     coef = np.atleast_2d(model.coef_)
     intercept = np.atleast_1d(model.intercept_)
@@ -117,7 +119,7 @@ def coefficient_table(model: Any) -> Table:
     table.add_column("coefficient")
     heads = ["value"]
     if len(coef) > 1:
-        heads = shown_names(model.classes_[:MOST_CLASSES], LONGEST_LABEL)
+        heads = shown_names(cast(Classifier, model).classes_[:MOST_CLASSES], LONGEST_LABEL)
     for head in heads:
         table.add_column(escape(head), justify="right")
     table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
@@ -126,7 +128,7 @@ def coefficient_table(model: Any) -> Table:
     return table
 
 
-def coefficients(model: Any) -> dict[str, Any]:
+def coefficients(model: Fitted) -> dict[str, list[float] | float]:
     """Return intercept and coefficients as plain data."""
     return {
         "coef": np.asarray(model.coef_).tolist(),
