@@ -16,6 +16,9 @@ HEAVY = (
     "statsmodels",
     "typer",
     "mpmath",
+    "sklearn",
+    "scipy",
+    "numpy",
 )
 
 
@@ -27,8 +30,20 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_import_is_light():
+    assert loaded_by("import dpconvex") == set()
+    assert "numba" in loaded_by("import numba")  # the question can be answered with yes
+
+
+def test_estimators_are_light():
     # scikit-learn's own linear models may bring some of them along; dpconvex adds none.
-    assert loaded_by("import sklearn.linear_model\nimport dpconvex") <= loaded_by(
+    assert loaded_by("import sklearn.linear_model\nimport dpconvex.estimators") <= loaded_by(
         "import sklearn.linear_model"
     )
-    assert "numba" in loaded_by("import numba")  # the question can be answered with yes
+
+
+def test_the_command_line_loads_what_a_command_needs():
+    typer = loaded_by("import typer")
+    assert loaded_by("import dpconvex.cli") == typer
+    command = ["fit", "no.txt", "--feature-bounds", "no.toml", "--out", "no.json"]
+    refused = f"import dpconvex.cli\ntry: dpconvex.cli.main({command})\nexcept SystemExit: pass"
+    assert loaded_by(refused) == typer

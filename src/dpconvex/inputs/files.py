@@ -36,6 +36,12 @@ def table_format(path: Path) -> str:
     raise InputError(f"The file {path.name!r} must end with .csv or .parquet.")
 
 
+def check_file(path: Path) -> None:
+    """Raise if there is no such file."""
+    if not path.is_file():
+        raise InputError(f"The data file {str(path)!r} is not a file.")
+
+
 def read_features(path: Path, columns: Columns) -> pl.DataFrame:
     """Return the features of a table, one float column per name in ``columns.names``."""
     return _encode(_read(path, [*columns.features, *columns.categories]), columns)
@@ -139,8 +145,7 @@ def open_table(path: Path, every_line: bool = False) -> tuple[pl.LazyFrame, list
     import polars as pl
 
     kind = table_format(path)
-    if not path.is_file():
-        raise InputError(f"The data file {str(path)!r} is not a file.")
+    check_file(path)
     path = path.resolve()
     with without_values(path):
         if kind == "parquet":

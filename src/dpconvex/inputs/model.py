@@ -29,7 +29,7 @@ class Model(Protocol):
     def fit(self, X: object, y: object) -> Fitted:
         """Fit privately."""
 
-    def certify(self, n_samples: int, n_features: int) -> Certificate:
+    def certify(self, n_samples: int, n_features: int, **more: int) -> Certificate:
         """Return the certificate of a fit before any data."""
 
 

@@ -1,16 +1,11 @@
-"""What people read: certificates in words, tables of coefficients, progress."""
+"""What people read on a terminal: certificates in words, tables of coefficients."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-from collections.abc import Callable, Iterator
 from typing import cast
 
 import numpy as np
-import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,34 +15,12 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.words.summary import describe_noise, describe_sampler, shown, shown_names
 
-NARROWEST = 100
 MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
 _CHANGES = {
     "replace_one": "is replaced",
     "add_or_remove_one": "joins or leaves",
     "replace_one_keeping_label": "is replaced by one with the same label",
 }
-
-
-def console() -> Console:
-    """Return the console for results; wide enough for a table when nobody watches."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, width=NARROWEST)
-
-
-@contextlib.contextmanager
-def progress(message: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is under way, on stderr and only to people; public facts only.
-
-    Gives a function that changes the message.
-    """
-    with Console(stderr=True).status(escape(message)) as status:
-        yield lambda changed: status.update(escape(changed))
-
-
-def print_json(content: object) -> None:
-    """Print a machine-readable result."""
-    typer.echo(json.dumps(content, indent=2, sort_keys=True, allow_nan=False))
 
 
 def guarantee_in_words(guarantee: Guarantee) -> str:
