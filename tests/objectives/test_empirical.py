@@ -188,17 +188,6 @@ def test_subsample_approximates_the_objective():
     assert part.smoothness == pytest.approx(objective.smoothness)
 
 
-def test_passes_are_counted_by_share_and_shared_with_derived_objectives():
-    objective = problem(LOSSES["logistic"], n=1000)
-    theta = np.zeros(5)
-    objective.value_and_gradient(theta)
-    objective.hessian(theta)
-    objective.with_linear(theta).gradient(theta)
-    objective.subsample(100).gradient(theta)
-    objective.widened(0.1).gradient(theta)
-    assert objective.passes == pytest.approx(4.1)
-
-
 def test_widened_loss_is_the_average_over_a_window():
     objective = problem(Pinball(0.7))
     wide = objective.widened(0.4)

@@ -46,6 +46,9 @@ class Fitted(Model, Protocol):
     def predict(self, X: object) -> NDArray[Any]:
         """Return predictions."""
 
+    def score(self, X: object, y: object) -> float:
+        """Return how good predictions are: more is better."""
+
     def _summary_facts(self) -> list[tuple[str, str]]:
         """Return what a summary says besides what all of them say."""
 
@@ -64,3 +67,9 @@ class Classifier(Fitted, Protocol):
 
     classes: Sequence[Label] | None
     classes_: NDArray[Any]
+
+    def decision_function(self, X: object) -> NDArray[np.float64]:
+        """Return margins."""
+
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
+        """Return probabilities, where the model has them."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.compensated import CompensatedSum
-from dpconvex.engine.rows import RowFunction, Rows, Sums
+from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.clamped import ClampedTarget
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear
@@ -19,13 +19,6 @@ from dpconvex.objectives.widened import WidenedLoss
 __all__ = ["EmpiricalObjective", "slopes_with_error"]
 
 Array = npt.NDArray[np.float64]
-
-
-class _Counter:
-    """Passes over the data, shared by an objective and everything derived from it."""
-
-    def __init__(self) -> None:
-        self.passes = 0.0
 
 
 # Functions that are summed over rows refer to what they need and not to the objective: engines may
@@ -56,9 +49,6 @@ class EmpiricalObjective(WithLinear, OverRows):
     ----------
     dim : int
         Number of coefficients, intercept included.
-    passes : float
-        Passes over the full data so far, by this objective and everything derived from it;
-        subsamples count by their share of the rows.
     """
 
     def __init__(
@@ -71,8 +61,6 @@ class EmpiricalObjective(WithLinear, OverRows):
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
         self._set_linear(linear)
-        self._counter = _Counter()
-        self._sampled = 1.0
 
     @property
     def public_facts(self) -> dict[str, Any]:
@@ -97,11 +85,6 @@ class EmpiricalObjective(WithLinear, OverRows):
         """
         return float(self.loss.lipschitz / self.loss.smoothness) if self.loss.smoothness else np.inf
 
-    @property
-    def passes(self) -> float:
-        """Passes over the full data so far."""
-        return self._counter.passes
-
     def with_loss(self, loss: Loss) -> EmpiricalObjective:
         """Return the objective with another loss."""
         return EmpiricalObjective(
@@ -114,7 +97,6 @@ class EmpiricalObjective(WithLinear, OverRows):
         other.rows = self.rows.subsample(rows)
         share = other.rows.n_rows / self.rows.n_rows
         other.divisor = self.divisor * share
-        other._sampled = self._sampled * share
         return other
 
     def widened(self, width: float) -> EmpiricalObjective:
@@ -129,27 +111,25 @@ class EmpiricalObjective(WithLinear, OverRows):
 
     def margin_size(self, theta: Array) -> float:
         """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
-        (total,) = self._sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
+        (total,) = self.rows.sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
         return self.rows.mean_target_size + float(total) / max(1, self.n_rows)
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        (total,) = self._sum(lambda block, y, w: (w @ loss.value(y, block @ theta),))
+        (total,) = self.rows.sum(lambda block, y, w: (w @ loss.value(y, block @ theta),))
         return self._value(total / self.divisor, theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
-        self._counter.passes += self._sampled
         (total,) = self.rows.combine(theta, WeightedSlope(self.loss))
         return self._gradient(total / self.divisor, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
-        self._counter.passes += self._sampled
         loss = self.loss
         gradient, value = self.rows.combine(
             theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z))
@@ -163,7 +143,7 @@ class EmpiricalObjective(WithLinear, OverRows):
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        (total,) = self._sum(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
+        (total,) = self.rows.sum(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
         return self._hessian(total / self.divisor)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
@@ -175,7 +155,7 @@ class EmpiricalObjective(WithLinear, OverRows):
             curvature = np.maximum(w * loss.curvature(y, block @ theta), 0.0)
             return (np.einsum("i,ij,ij->j", curvature, block, block),)
 
-        return self._sum(part)[0] / self.divisor + self.alpha
+        return self.rows.sum(part)[0] / self.divisor + self.alpha
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
@@ -222,7 +202,7 @@ class EmpiricalObjective(WithLinear, OverRows):
                 slopes, errors = slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
-            sums = self._sum(part)
+            sums = self.rows.sum(part)
             terms, slope_errors = float(sums[0]) / self.divisor, float(sums[1]) / self.divisor
         return self._allowance(terms, slope_errors, size, self.rows.additions)
 
@@ -276,7 +256,7 @@ class EmpiricalObjective(WithLinear, OverRows):
             sums = CompensatedSum(w * slopes, block)
             return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
-        total, terms, errors = self._sum(part)
+        total, terms, errors = self.rows.sum(part)
         per_row = float(terms) / self.divisor, float(errors) / self.divisor
         allowance = self._allowance(*per_row, size + moved, additions=1)
         gradient = self._gradient(total.value / self.divisor, theta) + self.alpha * shift
@@ -286,10 +266,6 @@ class EmpiricalObjective(WithLinear, OverRows):
         roundings = (additions + 8) * terms + 4 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
-
-    def _sum(self, function: RowFunction) -> Sums:
-        self._counter.passes += self._sampled
-        return self.rows.sum(function)
 
 
 def _outer(loss: Loss, block: Array, y: Array, w: Array, z: Array) -> Array:

@@ -322,7 +322,7 @@ def piece_sums(
         Finite scores.
     pieces : Pieces
         The piecewise quadratic.
-    kind : {"slope", "value", "curvature"}
+    kind : {"slope", "value"}
         Which derivative f is.
     mirrored : bool
         Whether f takes ``sources_j - targets_i`` instead.
@@ -352,9 +352,7 @@ def piece_sums(
             if c0 or c1 or c2:
                 count = above - below
                 one, two = first[above] - first[below], second[above] - second[below]
-                if kind == "curvature":
-                    total += 2 * c2 * count
-                elif kind == "slope":
+                if kind == "slope":
                     total += c1 * count + 2 * c2 * (x * count - one)
                 else:
                     total += c0 * count + c1 * (x * count - one)

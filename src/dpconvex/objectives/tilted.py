@@ -158,14 +158,6 @@ class TiltedObjective(OverRows):
             second += self.wall * (share * np.eye(self.dim) + (1 - share) * np.outer(axis, axis))
         return second
 
-    def weights(self, theta: npt.ArrayLike) -> Array:
-        """Softmax weights of the rows: private, for inspection and tests."""
-        theta = np.asarray(theta, dtype=np.float64)
-        block, y, w = self.rows.mapped()  # type: ignore[attr-defined]
-        exponents = self.tilt * w * self.loss.value(np.clip(y, -1.0, 1.0), block @ theta)
-        factors = np.exp(exponents - exponents.max())
-        return np.asarray(factors / factors.sum())
-
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
 

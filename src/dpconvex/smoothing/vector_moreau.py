@@ -75,14 +75,6 @@ class VectorMoreau(VectorLoss):
         """``b / w``."""
         return self.curvature / self.width
 
-    @property
-    def gap_range(self) -> tuple[float, float]:
-        """Interval that holds ``e - ||.||_1``."""
-        if self.potential == "hellinger":
-            lowest = math.sqrt(max(self.curvature**2 - self.loss.size, 0.0))
-            return self.width * lowest, self.width * self.curvature
-        return -self.width * self.loss.size / (2 * self.curvature), 0.0
-
     def _scaling(self, u: Array) -> tuple[Array, Array]:
         """Return ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
 
