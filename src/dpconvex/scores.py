@@ -26,6 +26,8 @@ from dpconvex.privacy.exponential import SCORE_GRID
 __all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 
 Array = NDArray[np.float64]
+Targets = NDArray[Any]  # numbers or labels
+Scored = Classifier  # or a regressor, which is never asked for labels
 _RESPONSES = ("predict", "predict_proba", "decision_function")
 
 
@@ -37,12 +39,7 @@ def silent() -> Iterator[None]:
         yield
 
 
-Scored = (
-    Classifier  # a fitted regressor, or a classifier: one without labels is never asked for them
-)
-
-
-def _respond(model: Scored, X: Array, response: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _respond(model: Scored, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
     """Return the model's answers row by row, and which rows it could be asked about."""
     usable = np.asarray(np.isfinite(X).all(axis=1))
     return getattr(model, response)(np.where(usable[:, None], X, 0.0)), usable
@@ -56,11 +53,11 @@ class _SumOverRows:
         """Public range of one row's number."""
         return RowScoreBounds()
 
-    def _values(self, model: Scored, X: Array, y: NDArray[Any]) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         """Return one number per row, not clipped; NaN stands for the worst."""
         raise AttributeError(f"{type(self).__name__} does not say how rows are scored.")
 
-    def steps(self, model: Scored, X: Array, y: NDArray[Any], neighbors: str) -> int:
+    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
         if not len(X):
             return 0
@@ -107,7 +104,7 @@ class RowScore(_SumOverRows):
         """Public range of one row's number."""
         return RowScoreBounds(self.low, self.high)
 
-    def check(self, target: float, labels: NDArray[Any] | None) -> None:
+    def check(self, target: float, labels: Targets | None) -> None:
         """Raise if the function cannot score a row, tried on an invented one.
 
         Parameters
@@ -136,7 +133,7 @@ class RowScore(_SumOverRows):
                 "use AUCScore, or the sum of a score of each row."
             ) from error
 
-    def _values(self, model: Scored, X: Array, y: NDArray[Any]) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         answers, usable = _respond(model, X, self.response)
         return np.array(
             [
@@ -156,7 +153,7 @@ class RowScore(_SumOverRows):
 class RightOrWrong(_SumOverRows):
     """1 for a row whose label is predicted, 0 for any other."""
 
-    def _values(self, model: Scored, X: Array, y: NDArray[Any]) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         predicted, usable = _respond(model, X, "predict")
         return np.asarray((predicted == y) & usable, dtype=np.float64)
 
@@ -173,7 +170,7 @@ class ResidualScore(_SumOverRows):
 
     bound: float
 
-    def _values(self, model: Scored, X: Array, y: NDArray[Any]) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         predicted, usable = _respond(model, X, "predict")
         residual = np.where(usable, np.asarray(y, dtype=np.float64) - predicted, np.nan)
         level = model.certificate_.parameters.get("quantile", 0.5)
@@ -211,7 +208,7 @@ class AUCScore:
         """Lower bounds of the class counts."""
         return AUCScoreBounds(self.min_positive, self.min_negative)
 
-    def steps(self, model: Scored, X: Array, y: NDArray[Any], neighbors: str) -> int:
+    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
         if not len(X):
             return 0

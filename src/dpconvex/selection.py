@@ -41,7 +41,7 @@ from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, silent
+from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, silent
 
 __all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]
 
@@ -63,9 +63,9 @@ class _Search:
 
     certificate: SelectionCertificate
     score: Score
-    training: tuple[Array, NDArray[Any]]
-    validation: tuple[Array, NDArray[Any]]
-    labels: NDArray[Any] | None
+    training: tuple[Array, Targets]
+    validation: tuple[Array, Targets]
+    labels: Targets | None
     noise: NoiseSource
 
 
@@ -371,9 +371,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if hasattr(probe, "feature_names_in_"):
             self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
-    def _read(
-        self, probe: Model, X: object, y: object
-    ) -> tuple[Array, NDArray[Any], NDArray[Any] | None]:
+    def _read(self, probe: Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return checked rows, targets and label set, or raise what a fit would raise; nothing is charged yet."""
         self._candidates()
         owner = type(probe).__name__
@@ -435,19 +433,19 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         assert best is not None
         return best[1], best[2]
 
-    def predict(self, X: object) -> NDArray[Any]:
+    def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""
         check_is_fitted(self)
         return self._chosen.predict(X)
 
     @available_if(_delegates("decision_function"))
-    def decision_function(self, X: object) -> NDArray[Any]:
+    def decision_function(self, X: object) -> Targets:
         """Return the winner's decision function."""
         check_is_fitted(self)
         return self._chosen.decision_function(X)
 
     @available_if(_delegates("predict_proba"))
-    def predict_proba(self, X: object) -> NDArray[Any]:
+    def predict_proba(self, X: object) -> Targets:
         """Return the winner's probabilities."""
         check_is_fitted(self)
         return self._chosen.predict_proba(X)
@@ -468,6 +466,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return self._chosen.intercept_
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> Targets:
         """Labels of the winner."""
         return self._chosen.classes_

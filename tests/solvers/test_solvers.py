@@ -248,7 +248,7 @@ def test_subsample_start_needs_few_passes(condition, monkeypatch):
             lambda rows, *args, own=own: seen.append(rows.n_rows) or own(rows, *args),
         )
     solution = Newton(sample_rows=5000).solve(objective, np.zeros(11), tolerance)
-    assert 40_000 < sum(seen) <= 15 * 40_000
+    assert 40_000 < sum(seen) <= 20 * 40_000  # one pass may be counted as both
     monkeypatch.undo()
     assert independent_norm(objective, solution.point) <= tolerance
 

@@ -44,12 +44,17 @@ def _kind(label: object) -> str:
     if isinstance(label, (int, np.integer)):
         return "number"
     if isinstance(label, (float, np.floating)):
-        if math.isnan(label):
+        if is_missing(label):
             return "missing"
         return "number" if float(label).is_integer() else "other"
-    # pandas' NA and NaT do not equal themselves, or not even say so.
-    missing = label is None or type(label).__name__ in ("NAType", "NaTType")
-    return "missing" if missing else "other"
+    return "missing" if is_missing(label) else "other"
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value stands for none: None, NaN, or pandas' NA and NaT, which do not even say so."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def declared_classes(classes: object, owner: str) -> np.ndarray | None:

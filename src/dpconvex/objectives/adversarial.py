@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, localcontext
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,7 +98,7 @@ class AdversarialObjective(OverRows):
         self._lead = int(rows.row_map.fit_intercept)
 
     @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         own = {"radius": self.radius, "norm": self.norm, "width": self.width}
         return {**self._facts("mean of losses of moved rows"), **own}

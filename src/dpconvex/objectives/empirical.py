@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +62,7 @@ class EmpiricalObjective(WithLinear, OverRows):
         self._set_linear(linear)
 
     @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         return {**self._facts("mean of losses"), "linear_term": bool(self.linear.any())}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Protocol, Self, TypeGuard
+from typing import Protocol, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -229,7 +229,7 @@ class OverRows(Ridged):
     def _share(self) -> float:
         return self.n_rows / self.divisor
 
-    def _facts(self, objective: str) -> dict[str, Any]:
+    def _facts(self, objective: str) -> dict[str, object]:
         """Return what the certificate of a release must say about any objective over rows."""
         return {
             "objective": objective,

@@ -119,7 +119,7 @@ class TiltedObjective(OverRows):
         self.wall = float(wall)
 
     @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         own = {"tilt": self.tilt, "coef_bound": self.coef_bound, "wall": self.wall}
         return {**self._facts("tilted mean of losses"), **own}
