@@ -8,7 +8,6 @@ transformers; what they learn ends with ``_`` and may be published.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +25,7 @@ from dpconvex.privacy.certificates.preprocessing import (
     quantile_noise,
 )
 from dpconvex.privacy.exponential import SCORE_GRID, choose
+from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
 __all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
@@ -40,7 +40,7 @@ _POINTS = (
 )  # that a search range is divided into: a millionth of a range a million times too wide
 
 
-def _pair(name: str, bounds: Any, columns: int, owner: str) -> tuple[Array, Array]:
+def _pair(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, Array]:
     found = resolve_bounds(name, bounds, columns, owner)
     if found is None:
         raise ValueError(
@@ -53,7 +53,7 @@ def _pair(name: str, bounds: Any, columns: int, owner: str) -> tuple[Array, Arra
 class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """What the transformers share: reading rows."""
 
-    def _rows(self, X: Any, reset: bool) -> Array:
+    def _rows(self, X: object, reset: bool) -> Array:
         if not reset:
             check_is_fitted(self)
         return np.asarray(read_features(self, X, reset), dtype=np.float64)
@@ -131,14 +131,14 @@ class PublicScaler(_Transformer):
     def __init__(self, bounds: tuple[ArrayLike, ArrayLike]) -> None:
         self.bounds = bounds
 
-    def fit(self, X: Any, y: Any = None) -> PublicScaler:
+    def fit(self, X: object, y: object = None) -> PublicScaler:
         """Check the bounds against the number of columns."""
         columns = self._rows(X, reset=True).shape[1]
         _pair("bounds", self.bounds, columns, "PublicScaler")
         self.privacy_ = "public"
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: object) -> Array:
         """Return rows in [-1, 1]."""
         rows = self._rows(X, reset=False)
         return _scaled(rows, *_pair("bounds", self.bounds, rows.shape[1], "PublicScaler"))
@@ -206,8 +206,8 @@ class DPQuantileBounds(_PaidTransformer):
         epsilon: float | None = None,
         delta: float | None = None,
         mu: float | None = None,
-        ledger: Any = None,
-        random_state: Any = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
     ) -> None:
         self.search_bounds = search_bounds
         self.tail = tail
@@ -232,7 +232,7 @@ class DPQuantileBounds(_PaidTransformer):
         share = _HOLD / (certificate.n_samples * certificate.noise["epsilon"])
         return min(_LARGEST_TAIL, max(_SMALLEST_TAIL, share))
 
-    def fit(self, X: Any, y: Any = None) -> DPQuantileBounds:
+    def fit(self, X: object, y: object = None) -> DPQuantileBounds:
         """Draw the bounds of every column.
 
         Parameters
@@ -265,7 +265,7 @@ class DPQuantileBounds(_PaidTransformer):
         self.certificate_ = certificate
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: object) -> Array:
         """Return rows clipped to the released bounds and mapped to [-1, 1]."""
         rows = self._rows(X, reset=False)
         return _scaled(rows, self.low_, self.high_)
@@ -350,8 +350,8 @@ class DPMoments(_PaidTransformer):
         epsilon: float | None = None,
         delta: float | None = None,
         mu: float | None = None,
-        ledger: Any = None,
-        random_state: Any = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
     ) -> None:
         self.bounds = bounds
         self.whiten = whiten
@@ -364,7 +364,7 @@ class DPMoments(_PaidTransformer):
     def _check(self, columns: int) -> None:
         _pair("bounds", self.bounds, columns, "DPMoments")
 
-    def fit(self, X: Any, y: Any = None) -> DPMoments:
+    def fit(self, X: object, y: object = None) -> DPMoments:
         """Release the moments.
 
         Parameters
@@ -398,7 +398,7 @@ class DPMoments(_PaidTransformer):
         self.certificate_ = certificate
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: object) -> Array:
         """Return rows, clipped to the bounds, minus the released mean, divided by released deviations (or whitened)."""
         rows = self._rows(X, reset=False)
         rows = np.clip(rows, *_pair("bounds", self.bounds, rows.shape[1], "DPMoments")) - self.mean_

@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.inputs.model import Classifier
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.privacy.exponential import SCORE_GRID
 
 __all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 
 Array = NDArray[np.float64]
+Targets = NDArray[Any]  # numbers or labels
+Scored = Classifier  # or a regressor, which is never asked for labels
 _RESPONSES = ("predict", "predict_proba", "decision_function")
 
 
@@ -36,7 +39,7 @@ def silent() -> Iterator[None]:
         yield
 
 
-def _respond(model: Any, X: Array, response: str) -> tuple[Any, NDArray[np.bool_]]:
+def _respond(model: Scored, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
     """Return the model's answers row by row, and which rows it could be asked about."""
     usable = np.asarray(np.isfinite(X).all(axis=1))
     return getattr(model, response)(np.where(usable[:, None], X, 0.0)), usable
@@ -50,11 +53,11 @@ class _SumOverRows:
         """Public range of one row's number."""
         return RowScoreBounds()
 
-    def _values(self, model: Any, X: Array, y: Any) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         """Return one number per row, not clipped; NaN stands for the worst."""
         raise AttributeError(f"{type(self).__name__} does not say how rows are scored.")
 
-    def steps(self, model: Any, X: Array, y: Any, neighbors: str) -> int:
+    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
         if not len(X):
             return 0
@@ -91,7 +94,7 @@ class RowScore(_SumOverRows):
     RowScoreBounds(low=-5.0, high=0.0)
     """
 
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Any, Any], float]
     low: float = 0.0
     high: float = 1.0
     response: str = "predict"
@@ -101,7 +104,7 @@ class RowScore(_SumOverRows):
         """Public range of one row's number."""
         return RowScoreBounds(self.low, self.high)
 
-    def check(self, target: float, labels: Any) -> None:
+    def check(self, target: float, labels: Targets | None) -> None:
         """Raise if the function cannot score a row, tried on an invented one.
 
         Parameters
@@ -118,7 +121,7 @@ class RowScore(_SumOverRows):
             )
         truth = target if labels is None else labels[0]
         response = truth
-        if self.response != "predict":
+        if labels is not None and self.response != "predict":
             several = self.response == "predict_proba" or len(labels) > 2
             response = np.full(len(labels), 1 / len(labels)) if several else 0.5
         try:
@@ -130,7 +133,7 @@ class RowScore(_SumOverRows):
                 "use AUCScore, or the sum of a score of each row."
             ) from error
 
-    def _values(self, model: Any, X: Array, y: Any) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         answers, usable = _respond(model, X, self.response)
         return np.array(
             [
@@ -139,7 +142,7 @@ class RowScore(_SumOverRows):
             ]
         )
 
-    def _value(self, target: Any, response: Any) -> float:
+    def _value(self, target: object, response: object) -> float:
         try:
             return float(self.function(target, response))
         except Exception:  # that it cannot score this row is private
@@ -150,7 +153,7 @@ class RowScore(_SumOverRows):
 class RightOrWrong(_SumOverRows):
     """1 for a row whose label is predicted, 0 for any other."""
 
-    def _values(self, model: Any, X: Array, y: Any) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         predicted, usable = _respond(model, X, "predict")
         return np.asarray((predicted == y) & usable, dtype=np.float64)
 
@@ -167,7 +170,7 @@ class ResidualScore(_SumOverRows):
 
     bound: float
 
-    def _values(self, model: Any, X: Array, y: Any) -> Array:
+    def _values(self, model: Scored, X: Array, y: Targets) -> Array:
         predicted, usable = _respond(model, X, "predict")
         residual = np.where(usable, np.asarray(y, dtype=np.float64) - predicted, np.nan)
         level = model.certificate_.parameters.get("quantile", 0.5)
@@ -205,7 +208,7 @@ class AUCScore:
         """Lower bounds of the class counts."""
         return AUCScoreBounds(self.min_positive, self.min_negative)
 
-    def steps(self, model: Any, X: Array, y: Any, neighbors: str) -> int:
+    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
         if not len(X):
             return 0

@@ -15,7 +15,8 @@ of candidates: the accountant of dp-accounting bounds it by the Rényi theorems 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import check_number
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.labels import declared_classes, label_set
+from dpconvex.inputs.model import Classifier, Model
 from dpconvex.inputs.settings import (
     least_rows,
     optional_positive,
@@ -37,12 +39,15 @@ from dpconvex.inputs.tables import is_partitioned, read_training
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
 from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, silent
+from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, silent
 
 __all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]
 
 Array = NDArray[np.float64]
+Candidate = dict[str, Any]  # parameters by name
+Grid = Mapping[str, Sequence[Any]]
 Score = RowScore | AUCScore | RightOrWrong | ResidualScore
 
 # DPSelect spends the budget, and only it.
@@ -52,7 +57,19 @@ _SHARED = {"neighbors", "nominal_samples", "classes", "invalid_rows", "verbose"}
 _STRATEGIES = ("auto", "exponential", "repeat")
 
 
-def _delegates(name: str) -> Callable[[Any], bool]:
+@dataclass(frozen=True)
+class _Search:
+    """One search: what it promised, what candidates are compared by, and the rows of both parts."""
+
+    certificate: SelectionCertificate
+    score: Score
+    training: tuple[Array, Targets]
+    validation: tuple[Array, Targets]
+    labels: Targets | None
+    noise: NoiseSource
+
+
+def _delegates(name: str) -> Callable[[DPSelect], bool]:
     return lambda self: hasattr(self.estimator, name)
 
 
@@ -119,8 +136,8 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
+        estimator: Model,
+        param_grid: Grid | Sequence[Grid],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -129,9 +146,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         validation_share: float = 0.25,
         mean_repeats: float | None = None,
         score_bound: float | None = None,
-        scoring: Callable[..., Any] | None = None,
-        ledger: Any = None,
-        random_state: Any = None,
+        scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -146,7 +163,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         self.ledger = ledger
         self.random_state = random_state
 
-    def _candidates(self) -> list[dict[str, Any]]:
+    def _candidates(self) -> list[Candidate]:
         """Return the candidates, checked."""
         owner = type(self.estimator).__name__
         if not hasattr(self.estimator, "certify") or not (
@@ -200,11 +217,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             guarantee, self._strategy(), len(candidates), self._repeats()
         )
         found = None
-        shape: tuple[Any, ...] = (training, n_features)
+        more: dict[str, int] = {}
         if is_classifier(self.estimator):
-            found = "assumed public" if self.estimator.classes is None else "given"
-            shape = (*shape, n_classes)
-        fits = [self._candidate(c, per_fit, training).certify(*shape) for c in candidates]
+            declared = cast(Classifier, self.estimator).classes
+            found = "assumed public" if declared is None else "given"
+            more = {} if n_classes is None else {"n_classes": n_classes}
+        models = [self._candidate(candidate, per_fit, training) for candidate in candidates]
+        fits = [model.certify(training, n_features, **more) for model in models]
         if isinstance(score, AUCScore) and fits[0].parameters.get("n_classes") != 2:
             raise ValueError(
                 "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."
@@ -236,7 +255,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             )
         return repeats
 
-    def _parts(self, n_samples: Any) -> tuple[int, int]:
+    def _parts(self, n_samples: int) -> tuple[int, int]:
         """Return the public numbers of training and validation rows: nominal ones under add-or-remove-one."""
         if self.ledger is not None and not hasattr(self.ledger, "charge"):
             raise TypeError(
@@ -258,11 +277,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return total - held, held
 
     def _candidate(
-        self, parameters: dict[str, Any], per_fit: Guarantee, training: int, seed: Any = None
-    ) -> Any:
+        self, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
+    ) -> Classifier:
         """Return an unfitted candidate with its share of the budget."""
         if isinstance(per_fit, GaussianDP):
-            settings: dict[str, Any] = {"mu": per_fit.mu}
+            settings: Candidate = {"mu": per_fit.mu}
         else:
             settings = {"epsilon": per_fit.epsilon_bound, "delta": 0.0}
         model = clone(self.estimator).set_params(**parameters, **settings, random_state=seed)
@@ -276,7 +295,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """Return what candidates are compared by."""
         bound = optional_positive("score_bound", self.score_bound, "DPSelect")
         if isinstance(self.scoring, (RowScore, AUCScore)):
-            score: Score = self.scoring
+            score = self.scoring
             needed = "decision_function" if isinstance(score, AUCScore) else score.response
             if not hasattr(self.estimator, needed):
                 raise TypeError(
@@ -304,7 +323,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             )
         return ResidualScore((float(target[1]) - float(target[0])) / 8)
 
-    def fit(self, X: Any, y: Any) -> DPSelect:
+    def fit(self, X: object, y: object) -> DPSelect:
         """Choose a candidate privately, and keep its fit.
 
         Parameters
@@ -322,7 +341,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             self._select(X, y)
         return self
 
-    def _select(self, X: Any, y: Any) -> None:
+    def _select(self, X: object, y: object) -> None:
         """Read, certify, charge, split, search: nothing is charged before all checks of the input."""
         probe = clone(self.estimator)
         rows, target, labels = self._read(probe, X, y)
@@ -342,16 +361,17 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 neighbors=certificate.neighbors,
             )
         held = self._held_out(certificate, len(target), noise)
-        parts = (rows[~held], target[~held], rows[held], target[held])
+        training, validation = ((rows[part], target[part]) for part in (~held, held))
+        search = _Search(certificate, score, training, validation, labels, noise)
         with silent():
-            search = self._repeat if certificate.strategy == "repeat" else self._exponential
-            self._chosen, self.best_params_ = search(certificate, score, parts, labels, noise)
+            run = self._repeat if certificate.strategy == "repeat" else self._exponential
+            self._chosen, self.best_params_ = run(search)
         self.certificate_ = certificate
         self.n_features_in_ = probe.n_features_in_
         if hasattr(probe, "feature_names_in_"):
             self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
-    def _read(self, probe: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
+    def _read(self, probe: Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return checked rows, targets and label set, or raise what a fit would raise; nothing is charged yet."""
         self._candidates()
         owner = type(probe).__name__
@@ -365,7 +385,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             rows, target = read_training(probe, X, y, least=least, y_numeric=True)
             return rows, np.asarray(target, dtype=np.float64), None
         rows, target = read_training(probe, X, y, least=least)
-        return rows, target, label_set(target, declared_classes(probe.classes, owner), owner)
+        return (
+            rows,
+            target,
+            label_set(target, declared_classes(cast(Classifier, probe).classes, owner), owner),
+        )
 
     def _held_out(
         self, certificate: SelectionCertificate, count: int, noise: NoiseSource
@@ -378,52 +402,30 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         held[noise.generator.permutation(count)[: certificate.validation_rows]] = True
         return held
 
-    def _fit_one(
-        self,
-        parameters: dict[str, Any],
-        certificate: SelectionCertificate,
-        score: Score,
-        parts: Any,
-        labels: Any,
-        noise: NoiseSource,
-    ) -> tuple[Any, int]:
+    def _fit_one(self, parameters: Candidate, search: _Search) -> tuple[Classifier, int]:
         """Return a fitted candidate and its exact score on the validation rows, in steps of the grid: private."""
+        certificate, noise = search.certificate, search.noise
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
         model = self._candidate(parameters, certificate.per_fit, certificate.training_rows, seed)
-        if labels is not None and model.classes is None:
-            model.set_params(classes=labels.tolist())
-        X, y, held, target = parts
-        model.fit(X, y)
-        return model, score.steps(model, held, target, certificate.neighbors)
+        if search.labels is not None and model.classes is None:
+            model.classes = search.labels.tolist()
+        model.fit(*search.training)
+        return model, search.score.steps(model, *search.validation, certificate.neighbors)
 
-    def _exponential(
-        self,
-        certificate: SelectionCertificate,
-        score: Score,
-        parts: Any,
-        labels: Any,
-        noise: NoiseSource,
-    ) -> tuple[Any, dict[str, Any]]:
-        candidates = self._candidates()
-        fits = [self._fit_one(c, certificate, score, parts, labels, noise) for c in candidates]
+    def _exponential(self, search: _Search) -> tuple[Classifier, Candidate]:
+        certificate, candidates = search.certificate, self._candidates()
+        fits = [self._fit_one(candidate, search) for candidate in candidates]
         spread = certificate.score.directions(certificate.neighbors) * SCORE_GRID
         steps = np.array([reached for _, reached in fits], dtype=np.int64)
-        winner = choose(steps, certificate.noise["epsilon"], noise, spread)
+        winner = choose(steps, certificate.noise["epsilon"], search.noise, spread)
         return fits[winner][0], candidates[winner]
 
-    def _repeat(
-        self,
-        certificate: SelectionCertificate,
-        score: Score,
-        parts: Any,
-        labels: Any,
-        noise: NoiseSource,
-    ) -> tuple[Any, dict[str, Any]]:
-        candidates = self._candidates()
-        best: tuple[float, Any, dict[str, Any]] | None = None
+    def _repeat(self, search: _Search) -> tuple[Classifier, Candidate]:
+        certificate, candidates, noise = search.certificate, self._candidates(), search.noise
+        best: tuple[float, Classifier, Candidate] | None = None
         for _ in range(geometric(noise, certificate.mean_repeats)):
             candidate = candidates[noise.words.below(len(candidates))]
-            model, steps = self._fit_one(candidate, certificate, score, parts, labels, noise)
+            model, steps = self._fit_one(candidate, search)
             exact = np.array([steps / SCORE_GRID])
             shown = float(noise.add_gaussian(exact, certificate.noise["std"])[0])
             if best is None or shown > best[0]:
@@ -431,24 +433,24 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         assert best is not None
         return best[1], best[2]
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""
         check_is_fitted(self)
         return self._chosen.predict(X)
 
     @available_if(_delegates("decision_function"))
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: object) -> Targets:
         """Return the winner's decision function."""
         check_is_fitted(self)
         return self._chosen.decision_function(X)
 
     @available_if(_delegates("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: object) -> Targets:
         """Return the winner's probabilities."""
         check_is_fitted(self)
         return self._chosen.predict_proba(X)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: object, y: object) -> float:
         """Return the winner's score; on the training data it is not private."""
         check_is_fitted(self)
         return float(self._chosen.score(X, y))
@@ -459,11 +461,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return np.asarray(self._chosen.coef_)
 
     @property
-    def intercept_(self) -> Any:
+    def intercept_(self) -> float | Array:
         """Intercept of the winner."""
         return self._chosen.intercept_
 
     @property
-    def classes_(self) -> Any:
+    def classes_(self) -> Targets:
         """Labels of the winner."""
         return self._chosen.classes_

@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
+from dpconvex import DPQuantileRegressor, save_model
+
 HEAVY = (
     "numba",
     "opendp",
@@ -16,6 +21,9 @@ HEAVY = (
     "statsmodels",
     "typer",
     "mpmath",
+    "sklearn",
+    "scipy",
+    "numpy",
 )
 
 
@@ -27,8 +35,39 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_import_is_light():
+    assert loaded_by("import dpconvex") == set()
+    assert "numba" in loaded_by("import numba")  # the question can be answered with yes
+
+
+def test_estimators_are_light():
     # scikit-learn's own linear models may bring some of them along; dpconvex adds none.
-    assert loaded_by("import sklearn.linear_model\nimport dpconvex") <= loaded_by(
+    assert loaded_by("import sklearn.linear_model\nimport dpconvex.estimators") <= loaded_by(
         "import sklearn.linear_model"
     )
-    assert "numba" in loaded_by("import numba")  # the question can be answered with yes
+
+
+def test_the_command_line_loads_what_a_command_needs():
+    typer = loaded_by("import typer")
+    assert loaded_by("import dpconvex.cli") == typer
+    command = ["fit", "no.txt", "--feature-bounds", "no.toml", "--out", "no.json"]
+    refused = f"import dpconvex.cli\ntry: dpconvex.cli.main({command})\nexcept SystemExit: pass"
+    assert loaded_by(refused) == typer
+
+
+@pytest.mark.parametrize(
+    "loading",
+    [
+        "from dpconvex.privacy import Certificate; Certificate.from_json(open({path!r}).read()).verify()",
+        "from dpconvex.models.file import load_model; load_model({path!r})",
+    ],
+)
+def test_rooms_work_on_their_own(loading, tmp_path):
+    """Certificates and files are about mechanisms and estimators that nobody has loaded yet."""
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    model = DPQuantileRegressor(feature_bounds=(-1, 1)).fit(X, X.sum(axis=1))
+    path = tmp_path / "it.json"
+    if "Certificate" in loading:
+        path.write_text(model.certificate_.to_json())
+    else:
+        save_model(model, path)
+    subprocess.run([sys.executable, "-c", loading.format(path=str(path))], check=True)

@@ -196,8 +196,8 @@ def test_every_release_keeps_to_its_sensitivity(mechanism, seed, monkeypatch):
     bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3)
     certificate = mechanism.certify(bounds, GaussianDP(3.0))
     replay = Replay()
-    summing, slope = moments.PairRows.sum, PairwiseObjective.gradient
-    monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
+    summing, slope = PairwiseObjective.sum, PairwiseObjective.gradient
+    monkeypatch.setattr(PairwiseObjective, "sum", lambda self, f: replay.see(summing(self, f)))
     monkeypatch.setattr(
         PairwiseObjective, "gradient", lambda self, w: replay.see((slope(self, w),))[0]
     )
@@ -224,8 +224,8 @@ def test_found_row_lengths_keep_to_their_sensitivity(monkeypatch):
     model = PairwiseObjectivePerturbation()
     bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
     certificate = model.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
-    replay, summing = Replay(), moments.PairRows.sum
-    monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
+    replay, summing = Replay(), PairwiseObjective.sum
+    monkeypatch.setattr(PairwiseObjective, "sum", lambda self, f: replay.see(summing(self, f)))
     longer = replace(
         bounds, row_norm=2.0
     )  # rows as they come, not yet in units of the length found

@@ -23,7 +23,6 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseGradientDescent,
     PairwiseObjectivePerturbation,
-    moments,
 )
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
@@ -205,8 +204,8 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(mechanism, seed, monkey
     bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3)
     certificate = mechanism.certify(bounds, GaussianDP(3.0))
     replay = Replay()
-    summing, slope = moments.PairRows.sum, PairwiseObjective.gradient
-    monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
+    summing, slope = PairwiseObjective.sum, PairwiseObjective.gradient
+    monkeypatch.setattr(PairwiseObjective, "sum", lambda self, f: replay.see(summing(self, f)))
     monkeypatch.setattr(
         PairwiseObjective, "gradient", lambda self, w: replay.see((slope(self, w),))[0]
     )
@@ -227,8 +226,8 @@ def test_counts_of_row_lengths_change_by_at_most_one(monkeypatch):
     bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
     mechanism = PairwiseObjectivePerturbation()
     certificate = mechanism.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
-    replay, summing = Replay(), moments.PairRows.sum
-    monkeypatch.setattr(moments.PairRows, "sum", lambda self, f: replay.see(summing(self, f)))
+    replay, summing = Replay(), PairwiseObjective.sum
+    monkeypatch.setattr(PairwiseObjective, "sum", lambda self, f: replay.see(summing(self, f)))
     given = replace(bounds, row_norm=2.0, diameter=4.0)  # before a unit of length is found
     mechanism.release(pairs(X, y, given), certificate, 0)
     replay.restart()

@@ -246,7 +246,7 @@ class UnpenalisedIntercept:
         self.mask = np.eye(rows.dim)[0]
 
     def __getattr__(self, name):
-        if name in ("inner", "subsample", "widened", "gradient_and_hessian", "hessian_diagonal"):
+        if name in ("inner", "subsample", "widened", "hessian_diagonal"):
             raise AttributeError(name)
         return getattr(self.inner, name)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.audit.confidence import (
     DEFAULT_CONFIDENCE,
@@ -24,7 +24,7 @@ from dpconvex.audit.result import AuditResult, TradeoffCurve
 from dpconvex.audit.statistics import Statistic, custom_statistic, fitted_statistics
 
 Array = NDArray[np.float64]
-Sampler = Callable[[int, np.random.Generator], Any]
+Sampler = Callable[[int, np.random.Generator], ArrayLike]
 
 # Where the profile of a claim is looked at besides its own delta. No price is paid for their
 # number: the two confidence limits of one event hold at every delta at once.
@@ -83,7 +83,7 @@ def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
     return epsilons[finite], deltas[finite]
 
 
-def _excess(low: Any, high: Any, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
+def _excess(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
     """Ratio of the lower bound to the claim on the profile: above 1 refutes."""
     bound = epsilon_from_probabilities(
         np.asarray(low)[..., None], np.asarray(high)[..., None], deltas
@@ -188,7 +188,7 @@ def audit(
     delta: float | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
     rng: np.random.Generator | int | None = None,
-    statistic: Callable[[Array], Any] | None = None,
+    statistic: Callable[[Array], ArrayLike] | None = None,
     selection_share: float = 0.2,
     bits: bool = False,
 ) -> AuditResult:

@@ -6,11 +6,11 @@ no normal approximation, so a bound above the claim is a proof with the stated c
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
+
+from dpconvex.losses.kinks import Array
 
 # One side of one interval; two sides make the whole statement wrong with probability 1e-6.
 DEFAULT_CONFIDENCE = 1.0 - 1e-6
@@ -37,7 +37,7 @@ def _check_error(name: str, error: float) -> None:
         )
 
 
-def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Any:
+def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Array:
     """Lower confidence limit of a binomial probability, exceeded with probability at most error.
 
     ``p_lo`` solves ``P(Binomial(trials, p_lo) >= successes) = error``, and is 0 for no success.
@@ -68,7 +68,7 @@ def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> An
     return np.where(count > 0, limit, 0.0)[()]
 
 
-def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> Any:
+def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> Array:
     """Upper confidence limit of a binomial probability, below it with probability at most error.
 
     ``p_hi`` solves ``P(Binomial(trials, p_hi) <= successes) = error``, and is 1 for no failure.
@@ -86,7 +86,7 @@ def clopper_pearson_upper(successes: ArrayLike, trials: int, error: float) -> An
     return np.where(count < trials, limit, 1.0)[()]
 
 
-def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayLike) -> Any:
+def epsilon_from_probabilities(likely: ArrayLike, rare: ArrayLike, delta: ArrayLike) -> Array:
     """Smallest epsilon that allows an event of these two probabilities at this delta.
 
     ``epsilon = max(0, log((likely - delta) / rare))``: (epsilon, delta) privacy demands
@@ -119,7 +119,7 @@ def epsilon_lower_bound(
     rare_runs: int,
     delta: float,
     confidence: float = DEFAULT_CONFIDENCE,
-) -> Any:
+) -> Array:
     """Lower confidence bound on epsilon from the counts of one event fixed beforehand.
 
     ``epsilon_lb = log((p_lo - delta) / q_hi)``, floored at 0, with Clopper-Pearson limits at

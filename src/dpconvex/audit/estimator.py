@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +9,7 @@ from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
 from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
+from dpconvex.inputs.model import Model
 
 Array = NDArray[np.float64]
 
@@ -18,12 +17,12 @@ Array = NDArray[np.float64]
 _RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")
 
 
-def released_numbers(model: Any) -> Array:
+def released_numbers(model: object) -> Array:
     """Return every number that a fitted model gives out, coefficients first."""
     return np.array([x for name in _RELEASED for x in _flat(getattr(model, name, ()))], np.float64)
 
 
-def _flat(value: Any) -> list[float]:
+def _flat(value: object) -> list[float]:
     if isinstance(value, dict):
         return [x for name in sorted(value) for x in _flat(value[name])]
     if isinstance(value, (list, tuple)):
@@ -32,7 +31,7 @@ def _flat(value: Any) -> list[float]:
     return numbers.ravel().tolist() if numbers.dtype.kind in "biuf" else []
 
 
-def fitted_outputs(estimator: Any, data: tuple[Any, Any], count: int) -> Array:
+def fitted_outputs(estimator: Model, data: tuple[Array, Array], count: int) -> Array:
     """Everything that ``count`` independent fits release, shape (count, numbers per fit).
 
     Every fit is a fresh clone without a ``random_state``: noise comes from where it comes from in earnest.
@@ -50,7 +49,7 @@ def fitted_outputs(estimator: Any, data: tuple[Any, Any], count: int) -> Array:
 
 
 def audit_estimator(
-    estimator: Any,
+    estimator: Model,
     pair: NeighborPair,
     runs: int = 2_000,
     *,
@@ -95,7 +94,7 @@ def audit_estimator(
     certificate = clone(estimator).fit(*pair.first).certificate_
     check_pair(pair, getattr(certificate, "neighbors", "replace_one"))
 
-    def sampler(data: tuple[Any, Any]) -> Sampler:
+    def sampler(data: tuple[Array, Array]) -> Sampler:
         return lambda count, rng: fitted_outputs(estimator, data, count)
 
     return audit(

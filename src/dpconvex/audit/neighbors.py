@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -105,6 +104,6 @@ def check_pair(pair: NeighborPair, relation: str) -> None:
         )
 
 
-def _records(X: Any, y: Any) -> Counter[tuple[bytes, bytes]]:
+def _records(X: ArrayLike, y: ArrayLike) -> Counter[tuple[bytes, bytes]]:
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
     return Counter((row.tobytes(), target.tobytes()) for row, target in zip(X, y, strict=True))

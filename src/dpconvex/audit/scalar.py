@@ -11,33 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.losses import Loss
+
 Array = NDArray[np.float64]
-
-
-class PointwiseLoss(Protocol):
-    """A convex loss of the margin with continuous derivative."""
-
-    @property
-    def lipschitz(self) -> float:
-        """Largest absolute derivative in the margin."""
-        ...
-
-    def value(self, y: Any, z: Any) -> Any:
-        """Loss at target y and margin z."""
-        ...
-
-    def gradient(self, y: Any, z: Any) -> Any:
-        """Derivative in the margin."""
-        ...
-
-    def curvature(self, y: Any, z: Any) -> Any:
-        """Second derivative in the margin."""
-        ...
 
 
 class ScalarMechanism(Protocol):
@@ -129,13 +110,13 @@ class PerturbedObjective:
         Influence weights.
     """
 
-    loss: PointwiseLoss
+    loss: Loss
     rows: Array
     targets: Array
     ridge: float
     scale: float
     noise: str = "gaussian"
-    weights: Any = 1.0
+    weights: Array | float = 1.0
 
     def __post_init__(self) -> None:
         rows = np.asarray(self.rows, dtype=np.float64)

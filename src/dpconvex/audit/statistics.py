@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
@@ -67,7 +66,7 @@ def fitted_statistics(first: Array, second: Array, bits: bool) -> dict[str, Stat
     return found
 
 
-def custom_statistic(statistic: Callable[[Array], Any]) -> Statistic:
+def custom_statistic(statistic: Callable[[Array], ArrayLike]) -> Statistic:
     """Return a statistic of the user's, checked."""
 
     def custom(outputs: Array) -> Array:

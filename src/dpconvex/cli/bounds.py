@@ -11,9 +11,9 @@ import typer
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.screen import print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import read_types
-from dpconvex.words.terminal import print_json, progress
 
 _HEAD = """\
 # Public bounds for private fits. Write what you know before you see the data: limits of the

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption, open_ledger
+from dpconvex.cli.screen import console, print_json
 from dpconvex.inputs.errors import InputError
-from dpconvex.privacy.ledger.ledger import Ledger
-from dpconvex.words.terminal import console, guarantee_in_words, print_json
+
+if TYPE_CHECKING:
+    from dpconvex.privacy.ledger.ledger import Ledger
 
 PathArgument = Annotated[Path, typer.Argument(help="The ledger's SQLite file.")]
 DatasetOption = Annotated[str, typer.Option(help="Which budget of the file.")]
@@ -48,6 +48,8 @@ def init(
     """Create the privacy budget of a data set: --epsilon and --delta, or --mu."""
     if epsilon is None and mu is None:
         raise InputError("A budget needs --epsilon (and --delta), or --mu.")
+    from dpconvex.privacy.ledger.ledger import Ledger
+
     _report(Ledger(path, dataset, epsilon, delta, mu, composition=composition), json_)
 
 
@@ -86,13 +88,16 @@ def head(path: PathArgument, dataset: DatasetOption = "default") -> None:
 def _report(ledger: Ledger, json_: bool) -> None:
     entries, remaining = ledger.entries(), ledger.remaining()
     if json_:
-        charges: list[dict[str, Any]] = [
-            {**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries
-        ]
+        charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]
         print_json(
             {"dataset": ledger.dataset, "remaining": asdict(remaining), "entries": charges},
         )
         return
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dpconvex.words.terminal import guarantee_in_words
+
     table = Table(title=escape(f"Budget of '{ledger.dataset}'"))
     for head in ("charge", "time", "guarantee", "mechanism", "description"):
         table.add_column(head)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
 
-import dpconvex
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.words.terminal import (
-    certificate_table,
-    console,
-    guarantee_in_words,
-    print_json,
-    progress,
-)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.table import Table
+
+    from dpconvex.datasets.synthetic import Synthetic
+    from dpconvex.inputs.model import Fitted
+
+    Result = tuple[np.ndarray, Fitted, float]
 
 ROWS, QUANTILE = 20_000, 0.75
 EPSILONS = (0.25, 1.0, 4.0)
@@ -59,6 +59,7 @@ def demo(
         _write_files(files, seed, json_)
         return
     from dpconvex.datasets import make_newsvendor
+    from dpconvex.words.terminal import certificate_table, guarantee_in_words
 
     sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
     with progress("Fitting (the first run compiles, which takes a few seconds)"):
@@ -117,6 +118,8 @@ def _write_files(folder: Path, seed: int, json_: bool) -> None:
     for path in (table, bounds):
         if path.exists():
             raise InputError(f"There is a file {str(path)!r} already. It is kept.")
+    import numpy as np
+
     rng = np.random.default_rng(seed)
     temperature, price = rng.normal(15, 8, DAYS), rng.uniform(1, 9, DAYS)
     city = rng.choice(["berlin", "paris", "rome"], DAYS)
@@ -133,9 +136,13 @@ def _write_files(folder: Path, seed: int, json_: bool) -> None:
     console().print(f"Written to {bounds}: their public bounds", markup=False)
 
 
-def _private(sample: Any, epsilon: float) -> tuple[np.ndarray, Any, float]:
+def _private(sample: Synthetic, epsilon: float) -> Result:
     """Return coefficients (intercept first), the model and the time of a private fit."""
-    model = dpconvex.DPQuantileRegressor(
+    import numpy as np
+
+    from dpconvex import DPQuantileRegressor
+
+    model = DPQuantileRegressor(
         QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20)
     )
     start = time.perf_counter()
@@ -144,8 +151,10 @@ def _private(sample: Any, epsilon: float) -> tuple[np.ndarray, Any, float]:
     return np.r_[model.intercept_, model.coef_], model, seconds
 
 
-def _reference(sample: Any) -> np.ndarray:
+def _reference(sample: Synthetic) -> np.ndarray:
     """Return the coefficients of a fit without privacy."""
+    import numpy as np
+
     from dpconvex.engine import MemoryRows, RowMap
     from dpconvex.losses import Pinball
     from dpconvex.objectives import EmpiricalObjective
@@ -159,7 +168,9 @@ def _reference(sample: Any) -> np.ndarray:
     return np.asarray(solution.point)
 
 
-def _coefficients(sample: Any, reference: np.ndarray, results: list[Any]) -> Table:
+def _coefficients(sample: Synthetic, reference: np.ndarray, results: list[Result]) -> Table:
+    from rich.table import Table
+
     table = Table(title="Coefficients")
     heads = ["true", "without privacy", *(f"epsilon = {epsilon:g}" for epsilon in EPSILONS)]
     table.add_column("")
@@ -173,6 +184,8 @@ def _coefficients(sample: Any, reference: np.ndarray, results: list[Any]) -> Tab
 
 
 def _costs(rows: list[dict[str, Any]]) -> Table:
+    from rich.table import Table
+
     table = Table(title="The cost of privacy: expected cost per day on fresh data, exact")
     table.add_column("fit")
     table.add_column("cost", justify="right")

@@ -15,11 +15,7 @@ from typing import Any
 
 import typer
 
-from dpconvex.estimators import ModelFileError
-from dpconvex.privacy.certificates.rules import CertificateError
-from dpconvex.privacy.ledger.chain import LedgerError
-from dpconvex.privacy.ledger.ledger import BudgetExceeded
-from dpconvex.solvers.solution import ConvergenceError
+from dpconvex.inputs.errors import InputError
 
 INTERNAL, INPUT, BUDGET, VERIFICATION = 1, 2, 3, 4
 DEBUG = "DPCONVEX_DEBUG"
@@ -27,6 +23,15 @@ DEBUG = "DPCONVEX_DEBUG"
 
 def explain(error: BaseException) -> tuple[str, int]:
     """Return the line to print and the exit code for an error."""
+    if isinstance(error, InputError):
+        return str(error), INPUT
+    # Only now: what raises these has loaded them, and a wrong option should be refused at once.
+    from dpconvex.models.parsing import ModelFileError
+    from dpconvex.privacy.certificates.rules import CertificateError
+    from dpconvex.privacy.ledger.chain import LedgerError
+    from dpconvex.privacy.ledger.ledger import BudgetExceeded
+    from dpconvex.solvers.solution import ConvergenceError
+
     if isinstance(error, BudgetExceeded):
         return str(error), BUDGET
     if isinstance(error, (ModelFileError, CertificateError)):

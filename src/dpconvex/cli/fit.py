@@ -7,24 +7,28 @@ import os
 from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpconvex.cli.options import TASKS, build, find_task, label_kind, with_model_options
+from dpconvex.cli.options import (
+    TASKS,
+    Settings,
+    build,
+    find_task,
+    label_kind,
+    with_model_options,
+)
+from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_training, table_format
+from dpconvex.inputs.files import check_file, read_training, table_format
+from dpconvex.inputs.partitioned_files import matching_files
 from dpconvex.inputs.schema import BoundsFile, read_bounds
-from dpconvex.inputs.settings import ignores_invalid, least_rows
-from dpconvex.words.terminal import (
-    certificate_table,
-    coefficient_table,
-    coefficients,
-    console,
-    print_json,
-    progress,
-)
+
+if TYPE_CHECKING:
+    from dpconvex.inputs.model import Fitted, Model
+    from dpconvex.privacy.ledger.ledger import Ledger
 
 TaskOption = Annotated[str, typer.Option(help=f"What to fit: {', '.join(TASKS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
@@ -42,7 +46,7 @@ def add_to(app: typer.Typer) -> None:
 
 @with_model_options
 def fit(
-    settings: dict[str, Any],
+    settings: Settings,
     data: Annotated[
         Path, typer.Argument(help="CSV or Parquet file; with --engine dask a pattern of files.")
     ],
@@ -95,26 +99,32 @@ def fit(
         check_output(report, "report", {**inputs, "model": out})
     bounds = read_bounds(feature_bounds)
     columns = bounds.columns(target)
-    model = _build(
-        task, settings, bounds, ledger=None if ledger is None else open_ledger(ledger, dataset)
-    )
+    if engine == "memory":
+        check_file(data)
+    else:
+        matching_files(data)
+    # From here on there is something to do: what it takes seconds to load is loaded now.
+    from dpconvex.inputs.settings import ignores_invalid, least_rows
+    from dpconvex.models.file import save_model
+    from dpconvex.words.terminal import certificate_table, coefficient_table, coefficients
+
+    account = None if ledger is None else open_ledger(ledger, dataset)
+    model = _build(task, settings, bounds, ledger=account)
     labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
     ignored, least = ignores_invalid(model), least_rows(model.neighbors)
     if engine == "dask":
-        _fit_pieces(model, data, columns, labels, kind, ignored, scheduler, memory_limit)
+        fitted = _fit_pieces(model, data, columns, labels, kind, ignored, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
             X, y = read_training(data, columns, labels, kind, ignored, least)
         with progress("Fitting"):
-            model.fit(X, y.to_numpy())
-    from dpconvex.models.file import save_model
-
-    save_model(model, out, columns=columns)
+            fitted = model.fit(X, y.to_numpy())
+    save_model(fitted, out, columns=columns)
     if report is not None:
         from dpconvex.words import write_report
 
         with progress("Writing the report"):
-            write_report(model, report)
+            write_report(fitted, report)
     if json_:
         print_json(
             {
@@ -122,24 +132,24 @@ def fit(
                 "task": task,
                 "report": None if report is None else str(report),
                 "feature_names": columns.names,
-                **coefficients(model),
-                "certificate": json.loads(model.certificate_.to_json()),
+                **coefficients(fitted),
+                "certificate": json.loads(fitted.certificate_.to_json()),
             }
         )
         return
     screen = console()
-    screen.print(certificate_table(model.certificate_))
-    screen.print(coefficient_table(model))
+    screen.print(certificate_table(fitted.certificate_))
+    screen.print(coefficient_table(fitted))
     screen.print(f"Written to {out}", markup=False)
     if report is not None:
         screen.print(f"Report written to {report}", markup=False)
-    if model.ledger is not None:
-        screen.print(f"Ledger: {model.ledger.remaining()}", markup=False)
+    if account is not None:
+        screen.print(f"Ledger: {account.remaining()}", markup=False)
 
 
 @with_model_options
 def certify(
-    settings: dict[str, Any],
+    settings: Settings,
     n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows.")],
     task: TaskOption = "quantile",
     n_features: Annotated[
@@ -157,9 +167,9 @@ def certify(
     """
     if (n_features is None) == (feature_bounds is None):
         raise InputError("Give either --n-features or --feature-bounds.")
-    if feature_bounds is None:
+    if n_features is not None:
         model, width = build(task, settings), n_features
-    else:
+    elif feature_bounds is not None:
         bounds = read_bounds(feature_bounds)
         model, width = _build(task, settings, bounds), len(bounds.feature_bounds[0])
     if n_classes is not None and not TASKS[task].labels:
@@ -169,11 +179,13 @@ def certify(
     if json_:
         typer.echo(certificate.to_json())
     else:
+        from dpconvex.words.terminal import certificate_table
+
         console().print(certificate_table(certificate))
 
 
 def _fit_pieces(
-    model: Any,
+    model: Model,
     data: Path,
     columns: Columns,
     labels: bool,
@@ -181,7 +193,7 @@ def _fit_pieces(
     ignored: bool,
     scheduler: str | None,
     memory_limit: str | None,
-) -> None:
+) -> Fitted:
     """Fit on files that are read piece by piece, in every pass over the data."""
     try:
         import dask.dataframe  # noqa: F401
@@ -193,7 +205,6 @@ def _fit_pieces(
     from dpconvex.engine.threads import available_cores
     from dpconvex.inputs.partitioned_files import (
         dask_engine,
-        matching_files,
         memory_bytes,
         plan_pieces,
         read_partitions,
@@ -201,9 +212,8 @@ def _fit_pieces(
 
     plan = plan_pieces(matching_files(data), columns, memory_bytes(memory_limit), available_cores())
 
-    private = (
-        model.neighbors == "add_or_remove_one"
-    )  # the number of rows, which that of parts follows
+    # The number of rows, which that of parts follows.
+    private = model.neighbors == "add_or_remove_one"
 
     def report(done: int, total: int) -> None:
         # The first pass only: how many follow depends on the data.
@@ -217,10 +227,10 @@ def _fit_pieces(
         progress("Reading") as say,
         watching(report),
     ):
-        model.fit(*read_partitions(plan, columns, labels, kind, ignored))
+        return model.fit(*read_partitions(plan, columns, labels, kind, ignored))
 
 
-def _build(task: str, settings: dict[str, Any], bounds: BoundsFile, **more: Any) -> Any:
+def _build(task: str, settings: Settings, bounds: BoundsFile, **more: object) -> Model:
     """Return the estimator for a bounds file."""
     if not TASKS[task].labels and bounds.target_bounds is None:
         typer.echo(
@@ -258,7 +268,7 @@ def _same_file(first: Path, second: Path) -> bool:
     return first.exists() and second.exists() and first.samefile(second)
 
 
-def open_ledger(path: Path, dataset: str) -> Any:
+def open_ledger(path: Path, dataset: str) -> Ledger:
     """Return an existing budget."""
     if not os.path.lexists(path):
         raise InputError(

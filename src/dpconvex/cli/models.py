@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from dpconvex.cli.errors import VERIFICATION, reports_errors
 from dpconvex.cli.fit import JsonOption, check_output
+from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_features, table_format, write_predictions
-from dpconvex.models.file import (
-    ModelFileError,
-    parse_certificate,
-    parse_model,
-    read_json,
-    read_model,
-)
-from dpconvex.privacy.certificates.certificate import FORMAT as CERTIFICATE_FORMAT
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import CertificateError
-from dpconvex.words.terminal import certificate_table, console, print_json, progress
+from dpconvex.inputs.files import check_file, read_features, table_format, write_predictions
+
+if TYPE_CHECKING:
+    from dpconvex.models.file import ModelFile
+    from dpconvex.privacy.certificates.certificate import Certificate
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,8 +36,11 @@ def predict(
     """Predict for every row of a table; the file written has one column, prediction."""
     for path in (data, out):
         table_format(path)
+    check_file(data)
     check_output(out, "predictions", {"data": data, "model": model})
-    content = read_model(_existing(model))
+    content = _read(model)
+    import numpy as np
+
     if content.columns is None:
         raise InputError(
             "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
@@ -73,8 +69,13 @@ def verify(
     Derives everything again from the public facts. Exit code 4 if anything does not follow. It
     proves consistency, not origin: a certificate is not a signature.
     """
+    _check_there(file)
+    from dpconvex.models.file import ModelFileError
+    from dpconvex.privacy.certificates.rules import CertificateError
+    from dpconvex.words.terminal import certificate_table
+
     try:
-        kind, certificate = _verified(_existing(file))
+        kind, certificate = _verified(file)
     except (ModelFileError, CertificateError) as error:
         if json_:
             print_json({"verified": False, "reason": str(error)})
@@ -103,7 +104,7 @@ def report(
     file without scripts that refers to no other file.
     """
     check_output(out, "report", {"model": model})
-    content = read_model(_existing(model))
+    content = _read(model)
     from dpconvex.words import write_report
 
     write_report(content.estimator, out)
@@ -113,15 +114,24 @@ def report(
         console().print(f"Report written to {out}", markup=False)
 
 
+def _read(path: Path) -> ModelFile:
+    """Return what a model file holds; files may name the estimators once these are loaded."""
+    _check_there(path)
+    from dpconvex.models.file import read_model
+
+    return read_model(path)
+
+
 def _verified(path: Path) -> tuple[str, Certificate]:
+    from dpconvex.models.file import parse_certificate, parse_model, read_json
+    from dpconvex.privacy.certificates.certificate import FORMAT
+
     content = read_json(path)
-    if content.get("format") != CERTIFICATE_FORMAT:
-        estimator: Any = parse_model(content).estimator
-        return "model", estimator.certificate_
+    if content.get("format") != FORMAT:
+        return "model", parse_model(content).estimator.certificate_
     return "certificate", parse_certificate(content)
 
 
-def _existing(path: Path) -> Path:
+def _check_there(path: Path) -> None:
     if not path.is_file():
         raise InputError(f"{str(path)!r} is not a file.")
-    return path

@@ -1,7 +1,7 @@
 """Which tasks there are, and the options that they share between fit and certify.
 
 A task is one entry of :data:`TASKS`; an option is one entry of :data:`OPTIONS` and is passed to the
-estimator as the parameter of the same name. Options that no estimator takes do not appear.
+estimator as the parameter of the same name.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import dpconvex
 from dpconvex.cli.errors import reports_errors
 from dpconvex.inputs.errors import InputError
+
+if TYPE_CHECKING:
+    from dpconvex.inputs.model import Label, Model
+
+
+Settings = dict[str, Any]  # options that were given, by name; None for the others
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,10 @@ class Task:
     labels: bool = False
 
     @property
-    def kind(self) -> Any:
+    def kind(self) -> type[Model]:
         """The estimator's class."""
+        import dpconvex
+
         return getattr(dpconvex, self.estimator)
 
     @property
@@ -60,7 +67,7 @@ TASKS: dict[str, Task] = {
 BUDGET, MODEL = "Privacy budget", "Model"
 
 # name of the parameter -> type, help, group
-OPTIONS: dict[str, tuple[Any, str, str]] = {
+OPTIONS: dict[str, tuple[type, str, str]] = {
     "epsilon": (float, "Budget epsilon; 1 by default.", BUDGET),
     "delta": (float, "Budget delta; 1e-6 by default, 0 for pure epsilon-DP.", BUDGET),
     "mu": (
@@ -101,12 +108,6 @@ OPTIONS: dict[str, tuple[Any, str, str]] = {
 }
 
 
-def available_options() -> dict[str, tuple[Any, str, str]]:
-    """Return the options that at least one task takes."""
-    taken = set().union(*(task.parameters for task in TASKS.values()))
-    return {name: option for name, option in OPTIONS.items() if name in taken}
-
-
 def find_task(name: str) -> Task:
     """Return the task of this name, or raise."""
     if name not in TASKS:
@@ -114,7 +115,7 @@ def find_task(name: str) -> Task:
     return TASKS[name]
 
 
-def build(task_name: str, settings: dict[str, Any], **more: Any) -> Any:
+def build(task_name: str, settings: Settings, **more: object) -> Model:
     """Return the task's estimator with the options that were given."""
     task = find_task(task_name)
     given = {name: value for name, value in settings.items() if value is not None}
@@ -127,7 +128,7 @@ def build(task_name: str, settings: dict[str, Any], **more: Any) -> Any:
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
 
 
-def parse_classes(words: list[str]) -> list[Any]:
+def parse_classes(words: list[str]) -> list[int] | list[str]:
     """Return the labels of --classes: whole numbers where all of them are, else text."""
     labels = [word.strip() for word in (words[0].split(",") if len(words) == 1 else words)]
     if len(labels) < 2 or "" in labels or len(set(labels)) < len(labels):
@@ -139,7 +140,7 @@ def parse_classes(words: list[str]) -> list[Any]:
     return [int(label) for label in labels] if whole else labels
 
 
-def label_kind(classes: list[Any] | None) -> str | None:
+def label_kind(classes: Sequence[Label] | None) -> str | None:
     """Return how labels are to be read where they are declared: "whole" or "text"."""
     if classes is None:
         return None
@@ -148,12 +149,11 @@ def label_kind(classes: list[Any] | None) -> str | None:
 
 def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command all model options; it receives them as the dictionary ``settings``."""
-    options = available_options()
     own = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
     def run(**arguments: Any) -> Any:
-        settings = {name: arguments.pop(name) for name in options}
+        settings = {name: arguments.pop(name) for name in OPTIONS}
         # A list that was not given is empty.
         settings = {name: None if value == [] else value for name, value in settings.items()}
         return command(settings=settings, **arguments)
@@ -168,7 +168,7 @@ def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 kind | None, typer.Option(help=text, rich_help_panel=group, show_default=False)
             ],
         )
-        for name, (kind, text, group) in options.items()
+        for name, (kind, text, group) in OPTIONS.items()
     ]
     fixed = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in fixed]
     run.__signature__ = inspect.Signature(fixed + shared)  # type: ignore[attr-defined]

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption
 from dpconvex.cli.options import BUDGET
-from dpconvex.defaults import RiskPlan
-from dpconvex.defaults import plan as predict_risk
+from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.settings import resolve_guarantee
-from dpconvex.words.terminal import console, guarantee_in_words, print_json, progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dpconvex.defaults import Forecast, RiskPlan
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -80,6 +80,9 @@ def plan(
     level = _level(task, quantile, underage_cost, overage_cost)
     if plot is not None:
         _check_picture(plot)
+    from dpconvex.defaults import plan as predict_risk
+    from dpconvex.inputs.settings import resolve_guarantee
+
     guarantee = resolve_guarantee(epsilon, delta, mu, "plan")
     with progress("Predicting"):
         outlook = predict_risk(
@@ -147,6 +150,10 @@ def _check_picture(path: Path) -> None:
 
 
 def _table(outlook: RiskPlan) -> Table:
+    from rich.table import Table
+
+    from dpconvex.words.terminal import guarantee_in_words
+
     promise = guarantee_in_words(outlook.guarantee)
     title = f"{outlook.n_samples:,} rows, {outlook.n_features} columns, {promise}"
     table = Table(title=title)
@@ -164,8 +171,8 @@ def _table(outlook: RiskPlan) -> Table:
     return table
 
 
-def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, Any]:
-    def plain(forecast: Any) -> dict[str, Any]:
+def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
+    def plain(forecast: Forecast) -> dict[str, object]:
         risk = forecast.excess_risk
         return {
             "mechanism": forecast.mechanism,
@@ -201,6 +208,7 @@ def draw(outlook: RiskPlan, path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    import numpy as np
     from matplotlib.lines import Line2D
 
     own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]

@@ -6,15 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
-from rich.table import Table
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.screen import console, print_json
 from dpconvex.inputs.errors import InputError
-from dpconvex.words.terminal import console, print_json
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,6 +46,11 @@ def reproduce(
     Without a name it lists what there is. A run that was interrupted goes on where it stopped. Real data are read from
     the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Table
+
     from dpconvex.experiments import catalogue
 
     if not names:
@@ -121,6 +122,8 @@ def reproduce(
 
 def _list(json_: bool) -> None:
     """Show what can be reproduced."""
+    from rich.table import Table
+
     from dpconvex.experiments import catalogue
 
     listed = catalogue.find("all")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RowMap"]
+__all__ = ["RowFunction", "RowMap", "Rows", "Sums"]
 
+Array = npt.NDArray[np.float64]
+#: What a function gives for a block of rows, and a pass for all of them: arrays, numbers, whatever can be added.
+Sums = tuple[Any, ...]
+#: Of a block of rows, or of their margins, with targets and weights.
+RowFunction = Callable[[Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
 _FARTHEST = 10.0  # in units of the influence bound: where columns without bounds are clipped when rows are weighted
@@ -273,3 +278,35 @@ class RowMap:
             for name, value in fields.items()
         }
         return cls(**values)
+
+
+class Rows(Protocol):
+    """What an engine offers: sums over mapped rows, and a part of the rows."""
+
+    n_rows: int
+    dim: int
+    row_map: RowMap
+
+    @property
+    def mean_target_size(self) -> float:
+        """Mean of ``|y|`` over mapped targets."""
+
+    @property
+    def own_weights(self) -> bool:
+        """Whether weights were given that take the place of those of the row map."""
+
+    @property
+    def additions(self) -> int:
+        """Bound on the number of roundings any one term of `sum` passes through."""
+
+    def sum(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, w)`` over all blocks of rows."""
+
+    def combine(self, theta: Array, function: RowFunction) -> Sums:
+        """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
+
+    def with_labels(self) -> Rows:
+        """Return the same rows with mapped targets clipped to [-1, 1]."""
+
+    def subsample(self, rows: int) -> Rows:
+        """Return about `rows` rows, spread over the data."""

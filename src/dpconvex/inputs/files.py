@@ -12,12 +12,13 @@ import mmap
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
 
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
@@ -33,6 +34,12 @@ def table_format(path: Path) -> str:
     if suffix in PARQUET:
         return "parquet"
     raise InputError(f"The file {path.name!r} must end with .csv or .parquet.")
+
+
+def check_file(path: Path) -> None:
+    """Raise if there is no such file."""
+    if not path.is_file():
+        raise InputError(f"The data file {str(path)!r} is not a file.")
 
 
 def read_features(path: Path, columns: Columns) -> pl.DataFrame:
@@ -67,7 +74,7 @@ def read_training(
     return _encode(table, columns, ignored), target
 
 
-def refuse_empty_records(content: Any) -> None:
+def refuse_empty_records(content: bytes | mmap.mmap) -> None:
     """Raise if a line below the header of a CSV file holds separators alone.
 
     A blank line is no record. One of separators is, and must not be dropped: the number of rows is public.
@@ -81,7 +88,7 @@ def refuse_empty_records(content: Any) -> None:
 
 def encode_piece(
     table: pl.DataFrame, columns: Columns, labels: str | None, ignored: bool = False
-) -> tuple[Any, Any]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return features and target of a piece of a table as arrays, float32 where all numbers are.
 
     ``labels`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
@@ -119,7 +126,7 @@ def read_types(path: Path) -> dict[str, str]:
     return types
 
 
-def write_predictions(predictions: Any, path: Path) -> None:
+def write_predictions(predictions: np.ndarray, path: Path) -> None:
     """Write one column, ``prediction``, in the order of the rows."""
     import polars as pl
 
@@ -138,14 +145,13 @@ def open_table(path: Path, every_line: bool = False) -> tuple[pl.LazyFrame, list
     import polars as pl
 
     kind = table_format(path)
-    if not path.is_file():
-        raise InputError(f"The data file {str(path)!r} is not a file.")
+    check_file(path)
     path = path.resolve()
     with without_values(path):
         if kind == "parquet":
             lazy = pl.scan_parquet(path, glob=False)
             return lazy, lazy.collect_schema().names()
-        options: dict[str, Any] = {"infer_schema": False, "glob": False}
+        options: dict[str, bool] = {"infer_schema": False, "glob": False}
         header = pl.scan_csv(path, has_header=False, n_rows=1, **options).collect()
         lazy = pl.scan_csv(path, **options)
         if not every_line:
@@ -297,7 +303,7 @@ def _whole_or_missing(text: pl.Series) -> pl.Series:
     return pl.Series(text.name, found.to_list(), dtype=pl.Object)
 
 
-def _is_number(dtype: Any) -> bool:
+def _is_number(dtype: pl.DataType) -> bool:
     import polars as pl
 
     return bool(dtype.is_numeric() or dtype == pl.Boolean)

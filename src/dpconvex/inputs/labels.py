@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.checks import check_count
 from dpconvex.engine.dask.partitions import MOST_LABELS
+from dpconvex.inputs.model import Classifier, Label
 
 __all__ = [
     "AgainstRest",
@@ -34,7 +35,7 @@ MOST_FOUND = 100
 _KINDS = "text, whole numbers or booleans"
 
 
-def _kind(label: Any) -> str:
+def _kind(label: object) -> str:
     """Return what a label is: "text", "number", "boolean", "missing" or "other"."""
     if isinstance(label, (bool, np.bool_)):
         return "boolean"
@@ -43,15 +44,20 @@ def _kind(label: Any) -> str:
     if isinstance(label, (int, np.integer)):
         return "number"
     if isinstance(label, (float, np.floating)):
-        if math.isnan(label):
+        if is_missing(label):
             return "missing"
         return "number" if float(label).is_integer() else "other"
-    # pandas' NA and NaT do not equal themselves, or not even say so.
-    missing = label is None or type(label).__name__ in ("NAType", "NaTType")
-    return "missing" if missing else "other"
+    return "missing" if is_missing(label) else "other"
 
 
-def declared_classes(classes: Any, owner: str) -> np.ndarray | None:
+def is_missing(value: object) -> bool:
+    """Return whether a value stands for none: None, NaN, or pandas' NA and NaT, which do not even say so."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def declared_classes(classes: object, owner: str) -> np.ndarray | None:
     """Return the sorted label set that the 'classes' parameter declares, None if it is None, or raise."""
     if classes is None:
         return None
@@ -65,7 +71,7 @@ def declared_classes(classes: Any, owner: str) -> np.ndarray | None:
         if isinstance(classes, (str, Set, Mapping)):
             what += ", which is no list"
         raise TypeError(f"{problem} Got {what} instead. Write [0, 1], for instance.")
-    labels = list(classes)
+    labels = list(cast(Iterable[object], classes))
     kinds = {_kind(label) for label in labels}
     if len(kinds) > 1 or kinds & {"missing", "other"}:
         raise ValueError(f"{problem} Got several kinds or other values instead.")
@@ -104,7 +110,7 @@ def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
     return found
 
 
-def check_label_type(y: Any, declared: np.ndarray, owner: str) -> None:
+def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
     """Raise if an array's type, which is public, is another than that of the declared labels: no row would be valid."""
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
     empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
@@ -157,7 +163,7 @@ def missing_labels(owner: str) -> str:
     )
 
 
-def count_classes(model: Any, n_classes: Any) -> dict[str, Any]:
+def count_classes(model: Classifier, n_classes: int | None) -> dict[str, Any]:
     """Return the public parameters that follow from the label set.
 
     Parameters
@@ -175,7 +181,7 @@ def count_classes(model: Any, n_classes: Any) -> dict[str, Any]:
     }
 
 
-def expected_classes(model: Any, n_classes: Any) -> int:
+def expected_classes(model: Classifier, n_classes: int | None) -> int:
     """Return the number of classes that ``certify`` is about: as declared, as given, or two."""
     owner = type(model).__name__
     declared = declared_classes(model.classes, owner)
@@ -190,7 +196,7 @@ def expected_classes(model: Any, n_classes: Any) -> int:
     return int(n_classes)
 
 
-def against_rest(y: Any, label: Any) -> Any:
+def against_rest(y: object, label: Label) -> Any:
     """Return the target +1 for one label and -1 for the others, or what makes it from a partition."""
     target = AgainstRest(label)
     return target(y) if isinstance(y, np.ndarray) else target
@@ -200,7 +206,7 @@ def against_rest(y: Any, label: Any) -> Any:
 class AgainstRest:
     """Targets +1 for one label and -1 for all others; NaN, the mark of an invalid row, stays NaN."""
 
-    label: Any
+    label: Label
 
     def __call__(self, y: np.ndarray) -> np.ndarray:
         """Return the targets of an array of labels."""
@@ -214,7 +220,7 @@ class AgainstRest:
 class LabelPositions:
     """The position of every label in a declared set of labels of one kind; NaN for what is none of them."""
 
-    declared: tuple[Any, ...]
+    declared: tuple[Label, ...]
 
     def __call__(self, y: np.ndarray) -> np.ndarray:
         """Return the positions of an array of labels."""

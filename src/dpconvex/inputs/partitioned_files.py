@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
@@ -26,6 +26,11 @@ from dpconvex.inputs.files import (
     table_format,
     without_values,
 )
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import pandas as pd
+    import polars as pl
 
 MOST_ROWS = 1 << 18  # of a piece, so that all cores have something to do
 FEWEST_BYTES = 1 << 20  # of a CSV piece
@@ -123,7 +128,7 @@ def _csv_pieces(path: Path, size: int) -> list[Piece]:
     return pieces or [Piece(str(path), start, start)]
 
 
-def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> Any:
+def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
     import polars as pl
 
     path = Path(piece.path)
@@ -151,7 +156,9 @@ def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> An
 
 
 # Not `columns`: Dask would take it for its own way of asking for some of them.
-def load_piece(piece: Piece, layout: Columns, labels: str | None, ignored: bool = False) -> Any:
+def load_piece(
+    piece: Piece, layout: Columns, labels: str | None, ignored: bool = False
+) -> pd.DataFrame:
     """Return a piece as a pandas table of encoded features and the target."""
     import pandas as pd
 
@@ -178,7 +185,7 @@ def read_partitions(
     labels: bool = False,
     kind: str | None = None,
     ignored: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[dd.DataFrame, dd.Series]:
     """Return features and target of all pieces as a Dask dataframe and series.
 
     Labels are of the ``kind`` "whole" or "text"; where it is not known, all pieces are looked at. With ``ignored``
@@ -194,7 +201,7 @@ def read_partitions(
         whole = dask.compute(*[look(piece, columns.target) for piece in plan.pieces])
         kind = "whole" if all(whole) else "text"
     meta = pd.DataFrame(np.empty((0, len(columns.names))), columns=columns.names)
-    dtype: Any = np.int64 if kind == "whole" and not ignored else object if kind else float
+    dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
     frame = dd.from_map(
         functools.partial(load_piece, layout=columns, labels=kind, ignored=ignored),

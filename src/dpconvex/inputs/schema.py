@@ -14,7 +14,6 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
@@ -97,17 +96,19 @@ def read_bounds(path: Path) -> BoundsFile:
     return parse_bounds(data)
 
 
-def parse_bounds(data: Mapping[str, Any]) -> BoundsFile:
+def parse_bounds(data: Mapping[str, object]) -> BoundsFile:
     """Check the content of a bounds file."""
     unknown = [name for name in data if name not in _TABLES]
     if unknown:
         raise InputError(
             f"The bounds file may have the tables {list(_TABLES)} only. Check {_short(unknown[0])}."
         )
-    tables = {name: data.get(name, {}) for name in _TABLES}
-    for name, table in tables.items():
+    tables: dict[str, dict[str, object]] = {}
+    for name in _TABLES:
+        table = data.get(name, {})
         if not isinstance(table, dict):
             raise InputError(f"The bounds file's '{name}' must be a table: write [{name}].")
+        tables[name] = table
     result = BoundsFile(
         {name: _range("features", name, value) for name, value in tables["features"].items()},
         {name: _range("target", name, value) for name, value in tables["target"].items()},
@@ -129,7 +130,7 @@ def parse_bounds(data: Mapping[str, Any]) -> BoundsFile:
     return result
 
 
-def _range(table: str, name: str, value: Any) -> Range:
+def _range(table: str, name: str, value: object) -> Range:
     problem = (
         f"In the bounds file, {_short(name)} in [{table}] must be [low, high]: two finite numbers"
     )
@@ -148,7 +149,7 @@ def _range(table: str, name: str, value: Any) -> Range:
     return low, high
 
 
-def _labels(name: str, value: Any) -> tuple[str, ...]:
+def _labels(name: str, value: object) -> tuple[str, ...]:
     problem = f'In the bounds file, {_short(name)} in [categories] must be a list like ["a", "b"]'
     if not isinstance(value, list) or not value:
         raise InputError(f"{problem}.")

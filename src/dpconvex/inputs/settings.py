@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Any
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_number
+from dpconvex.inputs.model import Model
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -23,7 +24,7 @@ RAREST = 1e-9  # of quantile levels
 LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
 
 
-def resolve_guarantee(epsilon: Any, delta: Any, mu: Any, owner: str) -> Guarantee:
+def resolve_guarantee(epsilon: object, delta: object, mu: object, owner: str) -> Guarantee:
     """Return the guarantee that the budget parameters ask for."""
     if mu is not None:
         if epsilon is not None or delta is not None:
@@ -39,12 +40,12 @@ def resolve_guarantee(epsilon: Any, delta: Any, mu: Any, owner: str) -> Guarante
     return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
 
 
-def _budget(name: str, value: Any, owner: str) -> float:
+def _budget(name: str, value: object, owner: str) -> float:
     allowed = f"a number above 0, at least {SMALLEST_BUDGET:g} and below {LARGEST:g}"
     return check_number(name, owner, value, allowed, SMALLEST_BUDGET, LARGEST)
 
 
-def resolve_kernel(kernel: Any, owner: str) -> Kernel:
+def resolve_kernel(kernel: object, owner: str) -> Kernel:
     """Return the smoothing kernel that a name or object stands for."""
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel]
@@ -55,7 +56,7 @@ def resolve_kernel(kernel: Any, owner: str) -> Kernel:
     )
 
 
-def resolve_samples(neighbors: Any, nominal_samples: Any, n_samples: int, owner: str) -> int:
+def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, owner: str) -> int:
     """Return the public number of rows: the data's under replace-one, the nominal one otherwise."""
     check_neighbors(neighbors, owner)
     if neighbors == "replace_one":
@@ -66,13 +67,13 @@ def resolve_samples(neighbors: Any, nominal_samples: Any, n_samples: int, owner:
             )
         return int(n_samples)
     whole = isinstance(nominal_samples, (int, np.integer)) and not isinstance(nominal_samples, bool)
-    if not whole or nominal_samples < 1:
+    if not whole or int(nominal_samples) < 1:  # type: ignore[call-overload]
         raise ValueError(
             f"The 'nominal_samples' parameter of {owner} must be a positive integer with "
             f"neighbors='add_or_remove_one', where the number of rows is private. Got {nominal_samples!r} instead. "
             "Give a public guess of the number of rows."
         )
-    return int(nominal_samples)
+    return int(nominal_samples)  # type: ignore[call-overload]
 
 
 # What a certificate says about rows with NaN, infinity or a label that is not in the label set.
@@ -82,7 +83,7 @@ INVALID_ROWS = {
 }
 
 
-def ignores_invalid(model: Any) -> bool:
+def ignores_invalid(model: Model) -> bool:
     """Return whether invalid rows count as a fixed record; classifiers must declare their labels then."""
     owner, value = type(model).__name__, model.invalid_rows
     if not (isinstance(value, str) and value in INVALID_ROWS):
@@ -99,12 +100,14 @@ def ignores_invalid(model: Any) -> bool:
     return True
 
 
-def least_rows(neighbors: Any) -> int:
+def least_rows(neighbors: object) -> int:
     """Return how many rows a fit needs: none where their number is private, and one where it is public."""
     return 0 if isinstance(neighbors, str) and neighbors == "add_or_remove_one" else 1
 
 
-def positive(name: str, value: Any, owner: str, unit: float = 1.0, optional: bool = False) -> float:
+def positive(
+    name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False
+) -> float:
     """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
     low, high = SMALLEST * unit, LARGEST * unit
     allowed = (
@@ -113,25 +116,25 @@ def positive(name: str, value: Any, owner: str, unit: float = 1.0, optional: boo
     return check_number(name, owner, value, allowed, low, high)
 
 
-def at_least_zero(name: str, value: Any, owner: str) -> float:
+def at_least_zero(name: str, value: object, owner: str) -> float:
     """Return a float, at least 0 and below 1e15, or raise."""
     allowed = f"a number of at least 0 and below {LARGEST:g}"
     return check_number(name, owner, value, allowed, 0, LARGEST)
 
 
-def quantile_level(value: Any, owner: str) -> float:
+def quantile_level(value: object, owner: str) -> float:
     """Return a level between 0 and 1, a billionth away from both, or raise."""
     allowed = f"a number in (0, 1), at least {RAREST:g} and below 1 - {RAREST:g}"
     return check_number("quantile", owner, value, allowed, RAREST, 1 - RAREST)
 
 
-def optional_positive(name: str, value: Any, owner: str, unit: float = 1.0) -> float | None:
+def optional_positive(name: str, value: object, owner: str, unit: float = 1.0) -> float | None:
     """Return None, or a positive float, at least 1e-15 and below 1e15 in this unit."""
     return None if value is None else positive(name, value, owner, unit, optional=True)
 
 
 def resolve_bounds(
-    name: str, bounds: Any, columns: int | None, owner: str
+    name: str, bounds: object, columns: int | None, owner: str
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return (low, high) as arrays of ``columns`` entries (scalars if None), or None."""
     if bounds is None:
@@ -167,15 +170,15 @@ def resolve_bounds(
     return low, high
 
 
-def _pair(bounds: Any) -> Any:
+def _pair(bounds: object) -> Iterable[ArrayLike]:
     """Return what can be taken apart into low and high: no text, and nothing that would give its keys."""
     keyed = isinstance(bounds, (str, bytes, Mapping, Set)) or hasattr(bounds, "columns")
-    if keyed or isinstance(bounds, np.ma.MaskedArray):
+    if keyed or isinstance(bounds, np.ma.MaskedArray) or not isinstance(bounds, Iterable):
         raise TypeError(f"{type(bounds).__name__} is no pair")
     return bounds
 
 
-def _numbers(bound: Any) -> np.ndarray:
+def _numbers(bound: ArrayLike) -> np.ndarray:
     """Return a bound as floats; numbers that are written as text are no numbers."""
     plain = np.asarray(bound)
     text = plain.dtype.kind == "O" and any(isinstance(item, str) for item in plain.flat)
@@ -184,7 +187,7 @@ def _numbers(bound: Any) -> np.ndarray:
     return plain.astype(np.float64)
 
 
-def noise_source(model: Any, certificate: Certificate) -> NoiseSource:
+def noise_source(model: Model, certificate: Certificate) -> NoiseSource:
     """Return where a fit's noise comes from, or raise if its mechanism cannot be exact throughout."""
     noise = NoiseSource(model.random_state, model.sampler)
     if model.sampler == "exact" and certificate.sampler == FLOATING_POINT:

@@ -12,7 +12,7 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.engine.dask.partitions import Clean, loosen
-from dpconvex.inputs.labels import missing_labels
+from dpconvex.inputs.labels import is_missing, missing_labels
 
 _FLOATS = [np.float64, np.float32]
 _ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
@@ -22,18 +22,9 @@ _FILL = (
     "Fill them with public values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only "
     "with neighbors='add_or_remove_one', where the number of rows is private."
 )
-# Beginnings of scikit-learn's messages that hold shapes and column names, never a value.
-_SAFE = (
-    "Found array with",
-    "Found input variables with inconsistent numbers of samples",
-    "y should be a 1d array",
-    "This ",  # estimator requires y to be passed
-    "X has ",  # that many features, but ... is expecting another number
-    "The feature names should match",
-)
 
 
-def _check_columns(X: Any, owner: str, loose: bool = False) -> None:
+def _check_columns(X: object, owner: str, loose: bool = False) -> None:
     """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
 
     With ``loose`` columns of Python objects pass: what they are taken for depends on values.
@@ -67,7 +58,7 @@ def _check_columns(X: Any, owner: str, loose: bool = False) -> None:
         )
 
 
-def _check_kind(name: str, array: Any, owner: str) -> None:
+def _check_kind(name: str, array: object, owner: str) -> None:
     """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
     dtype = getattr(array, "dtype", None)
     if not isinstance(dtype, np.dtype):
@@ -88,7 +79,7 @@ def _check_kind(name: str, array: Any, owner: str) -> None:
     raise ValueError(f"The {name} given to {owner} must be numbers. Got {what} instead. {remedy}")
 
 
-def _check_container(name: str, data: Any, owner: str) -> None:
+def _check_container(name: str, data: object, owner: str) -> None:
     """Raise for data whose values would be misread: sparse, masked, or a dictionary of columns."""
     if issparse(data):
         raise TypeError(
@@ -107,7 +98,7 @@ def _check_container(name: str, data: Any, owner: str) -> None:
         )
 
 
-def _check_table(X: Any, owner: str, loose: bool = False) -> None:
+def _check_table(X: object, owner: str, loose: bool = False) -> None:
     _check_container("X", X, owner)
     _check_columns(X, owner, loose)
     _check_kind("X", X, owner)
@@ -124,7 +115,12 @@ def _validating() -> Iterator[None]:
 
 
 def read_training(
-    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+    estimator: object,
+    X: Any,
+    y: Any,
+    clean: Clean | None = None,
+    least: int = 1,
+    **options: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
@@ -146,19 +142,18 @@ def read_training(
             X, y = validate_data(
                 estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, **options
             )
-    except (ValueError, OverflowError, TypeError) as error:
-        wrong = "y" if numeric and not _converts(y) else "X"
-        problem = _without_values(error, owner, wrong, labels=not numeric)
+    except (ValueError, OverflowError, TypeError):
+        problem = _problem(estimator, X, least) or _target_problem(owner, X, y, numeric)
     else:
         if numeric:
             _check_kind("y", y, owner)  # a list or series may become an array of text
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
-    raise problem
+    raise problem or _unreadable(owner)
 
 
 def _read_marked(
-    estimator: Any, X: Any, y: Any, clean: Clean, least: int, numeric: bool
+    estimator: object, X: object, y: object, clean: Clean, least: int, numeric: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
     owner = type(estimator).__name__
@@ -167,35 +162,30 @@ def _read_marked(
             f"This {owner} estimator requires y to be passed, but the target y is None."
         )
     # Objects stay objects: next to text, numpy would make text of numbers.
-    X = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
-    X = validate_data(
-        estimator, X, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
+    table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
+    rows = validate_data(
+        estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
     )
-    if isinstance(y, (list, tuple)):
-        y = np.asarray(y, dtype=object)
-    column = column_or_1d(np.asarray(y))
-    check_consistent_length(X, column)
+    target = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    column = column_or_1d(target)
+    check_consistent_length(rows, column)
     if numeric:
         _check_kind("y", column, owner)
-    return X, clean(X, column)
+    return rows, clean(rows, column)
 
 
-def _converts(y: Any) -> bool:
-    """Return whether a target can be made numbers."""
-    try:
-        np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def is_partitioned(data: Any) -> bool:
+def is_partitioned(data: object) -> bool:
     """Return whether data is a Dask collection, without importing Dask."""
     return type(data).__module__.split(".")[0] == "dask"
 
 
 def read_partitions(
-    estimator: Any, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: Any
+    estimator: object,
+    X: Any,
+    y: Any,
+    clean: Clean | None = None,
+    least: int = 1,
+    **options: bool,
 ) -> tuple[Any, Any]:
     """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
     from dpconvex.engine.dask.rows import DaskTable
@@ -255,57 +245,114 @@ def map_rows(X: Any, target: Any, plan: Any, owner: str) -> Any:
     return X.rows(plan.row_map, function, plan.target_shift, plan.target_scale)
 
 
-def read_features(estimator: Any, X: Any, reset: bool = False) -> np.ndarray:
+def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
     """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come."""
     owner = type(estimator).__name__
     _check_table(X, owner)
     try:
         with _validating():
             return validate_data(estimator, X, reset=reset, dtype=_FLOATS)
-    except (ValueError, OverflowError, TypeError) as error:
-        problem = _without_values(error, owner, "X")
-    raise problem
+    except (ValueError, OverflowError, TypeError):
+        problem = _problem(estimator, X, 1, reset)
+    raise problem or _unreadable(owner)
 
 
-def _without_values(error: Exception, owner: str, wrong: str, labels: bool = False) -> Exception:
-    """Return an error that names the problem but quotes no value of the data.
+# What scikit-learn refused is looked at again: its own messages may quote a value of the data.
 
-    ``wrong`` is "y" if the target cannot be converted, else "X".
-    """
-    text = str(error)
-    numbers = f"The {wrong} given to {owner} must be numbers"
-    if text.startswith(_SAFE):
-        return ValueError(text)
-    if text.startswith("Expected 2D array"):
+
+def _problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
+    """Return what is wrong with a table, or None if nothing is found."""
+    owner = type(estimator).__name__
+    if hasattr(X, "columns"):
+        try:
+            validate_data(estimator, X, reset=reset, skip_check_array=True)
+        except ValueError as error:  # about names and numbers of columns, which are public
+            return ValueError(str(error))
+    shape = _shape(X)
+    if shape is None:
+        return None
+    if len(shape) < 2:
         return ValueError(
             f"The X given to {owner} must have shape (n_samples, n_features). Got an array that is not 2D instead. "
             "Reshape your data with X.reshape(-1, 1) if it has a single feature."
         )
-    if text.startswith("Complex data not supported"):
+    if len(shape) > 2:
+        return ValueError(f"Found array with dim {len(shape)}, while {owner} expected dim 2.")
+    for count, few, what in zip(shape, (least, 1), ("sample", "feature"), strict=True):
+        if count < few:
+            return ValueError(
+                f"Found array with {count} {what}(s) (shape={shape}) while a minimum of {few} is required by {owner}."
+            )
+    expected = getattr(estimator, "n_features_in_", shape[1])
+    if not reset and shape[1] != expected:
+        return ValueError(
+            f"X has {shape[1]} features, but {owner} is expecting {expected} features as input."
+        )
+    return _fault("X", X, owner)
+
+
+def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
+    """Return what is wrong with a target, or None if nothing is found."""
+    if y is None:
+        return ValueError(
+            f"This {owner} estimator requires y to be passed, but the target y is None."
+        )
+    shape, rows = _shape(y), _shape(X)
+    if shape is None or rows is None:
+        return None
+    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
+        return ValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
+    labels = np.asarray(y)
+    if numeric or labels.dtype.kind in "fc":
+        fault = _fault("y", y, owner)
+        if fault is not None:
+            return fault
+    elif labels.dtype.kind == "O" and any(is_missing(label) for label in labels.flat):
+        return ValueError(missing_labels(owner))
+    if shape[0] != rows[0]:
+        counts = [rows[0], shape[0]]
+        return ValueError(f"Found input variables with inconsistent numbers of samples: {counts}")
+    return None
+
+
+def _shape(data: object) -> tuple[int, ...] | None:
+    """Return the shape of data, or None if it has none."""
+    try:
+        return np.asarray(data).shape
+    except (TypeError, ValueError):
+        return None
+
+
+def _fault(name: str, data: object, owner: str) -> Exception | None:
+    """Return why data are not finite numbers, or None if they are."""
+    numbers = f"The {name} given to {owner} must be numbers"
+    remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
+    plain = np.asarray(data)
+    if plain.dtype.kind == "c":
         return ValueError(
             f"Complex data not supported: the X and y given to {owner} must be real numbers."
         )
-    # Features are made floats first, so it is the target whose objects are looked at.
-    objects = text.startswith("Input contains NaN") or "NA is ambiguous" in text
-    if objects and labels:
-        return ValueError(missing_labels(owner))
-    named = text.startswith("Input ") and ("NaN" in text or "infinity" in text)
-    if objects or named or "NAType" in text:
-        name = "y" if objects else text.split()[1] if named else wrong
-        return ValueError(
-            f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}"
-        )
-    if isinstance(error, OverflowError):
+    infinite = ValueError(
+        f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}"
+    )
+    try:
+        with np.errstate(all="ignore"):
+            return None if np.isfinite(plain.astype(np.float64)).all() else infinite
+    except OverflowError:
         return ValueError(
             f"{numbers} that float64 can hold. Got a larger one instead. Change the units."
         )
-    remedy = f"{_ENCODE} {_DAYS}" if wrong == "X" else f"{_TARGET} {_DAYS}"
-    if "argument must be" in text:
+    except ValueError:
+        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
+    except TypeError:
+        if any(is_missing(value) for value in plain.flat):
+            return infinite
         return TypeError(
             f"{numbers}: each argument must be a string or a real number. Got other objects instead. {remedy}"
         )
-    if "convert" in text:
-        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
+
+
+def _unreadable(owner: str) -> Exception:
     return ValueError(
         f"The X and y given to {owner} must be a table and a column of numbers with as many rows. Got something else "
         "instead. Pass a two-dimensional array or dataframe, and a one-dimensional target."

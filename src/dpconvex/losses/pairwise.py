@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dpconvex.checks import check_positive
 
 Array = NDArray[np.float64]
 
-__all__ = ["PairHinge", "PairLogistic", "PairSquared", "PairSquaredHinge", "Pieces"]
+__all__ = ["PairHinge", "PairLogistic", "PairLoss", "PairSquared", "PairSquaredHinge", "Pieces"]
 
 _LOG2 = math.log(2)
 
@@ -56,6 +56,22 @@ class Pieces:
     def curvature(self, t: Array) -> Array:
         """Second derivative at ``t``."""
         return np.asarray(2 * self._piece(t)[2])
+
+
+class PairLoss(Protocol):
+    """What a pairwise objective asks of a loss: its constants, and its pieces unless it is logistic."""
+
+    @property
+    def lipschitz(self) -> float:
+        """``sup |slope|``."""
+
+    @property
+    def smoothness(self) -> float:
+        """``sup curvature``."""
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The piecewise quadratic that this loss is; None for a :class:`PairLogistic`."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +122,15 @@ class PairLogistic:
         """None: not piecewise quadratic."""
         return None
 
-    def value(self, t: Any) -> Array:
+    def value(self, t: ArrayLike) -> Array:
         """Loss of the difference ``t``."""
         return np.asarray(self.scale * np.logaddexp(0.0, -np.asarray(t, dtype=np.float64)))
 
-    def slope(self, t: Any) -> Array:
+    def slope(self, t: ArrayLike) -> Array:
         """First derivative."""
         return np.asarray(-self.scale * expit(-np.asarray(t, dtype=np.float64)))
 
-    def curvature(self, t: Any) -> Array:
+    def curvature(self, t: ArrayLike) -> Array:
         """Second derivative."""
         t = np.asarray(t, dtype=np.float64)
         return np.asarray(self.scale * expit(t) * expit(-t))
@@ -128,15 +144,15 @@ class _PieceLoss:
         """The piecewise quadratic that this loss is."""
         raise AttributeError
 
-    def value(self, t: Any) -> Array:
+    def value(self, t: ArrayLike) -> Array:
         """Loss of the difference ``t``."""
         return self.pieces.value(np.asarray(t, dtype=np.float64))
 
-    def slope(self, t: Any) -> Array:
+    def slope(self, t: ArrayLike) -> Array:
         """First derivative."""
         return self.pieces.slope(np.asarray(t, dtype=np.float64))
 
-    def curvature(self, t: Any) -> Array:
+    def curvature(self, t: ArrayLike) -> Array:
         """Second derivative."""
         return self.pieces.curvature(np.asarray(t, dtype=np.float64))
 

@@ -10,7 +10,6 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +39,7 @@ class VectorLoss(ABC):
         """Number m of residuals of a record."""
 
     @property
-    def link(self) -> Any:
+    def link(self) -> PointwiseLoss | None:
         """Pointwise loss of the last residual, or None; it has a norm bound of its own."""
         return None
 
@@ -65,19 +64,19 @@ class VectorLoss(ABC):
         return 0.0
 
     @abstractmethod
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``g(u)`` of every row."""
 
     @abstractmethod
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``g'(u)`` of every row; at a kink some subgradient."""
 
-    def hessian(self, u: Array, level: Any = None) -> Array:
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``g''(u)`` of every row, shape (n, m, m); 0 for a kinked loss."""
         rows, width = np.shape(u)
         return np.zeros((rows, width, width))
 
-    def derivatives(self, u: Array, level: Any = None) -> tuple[Array, Array]:
+    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
         """Gradient and Hessian together, where one pass gives both."""
         return self.gradient(u, level), self.hessian(u, level)
 
@@ -112,11 +111,11 @@ class L1Norm(VectorLoss):
         """``sqrt(m)``: every residual has a slope of size 1."""
         return math.sqrt(self.size)
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``||u||_1`` of every row."""
         return np.abs(u).sum(axis=-1)
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs; 0 at a kink."""
         return np.sign(u)
 
@@ -159,18 +158,18 @@ class L1WithLink(VectorLoss):
         """``sqrt(m)``; the link adds its own slope times the bound on ``||z||``."""
         return math.sqrt(self.size)
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``||u_{1..m}||_1 + c`` of every row."""
         return np.abs(u[:, :-1]).sum(axis=-1) + link_parts(self.pointwise, u[:, -1])[0]
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs, and the slope of the link in ``u_{m+1}``."""
         slopes = np.sign(u)
         slopes[:, -1] = link_parts(self.pointwise, u[:, -1])[1]
         return slopes
 
 
-def check_link(link: Any) -> None:
+def check_link(link: object) -> None:
     """Raise unless ``link`` is a smooth pointwise loss of bounded slope."""
     if not isinstance(link, PointwiseLoss):
         raise TypeError(
@@ -279,11 +278,11 @@ class PiecewiseLinear(VectorLoss):
         differences = self._slopes - self._slopes[0]
         return np.linalg.svd(differences, full_matrices=False)[2][0], self._slopes[0]
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""
         return (u @ self._slopes.T + self._offsets).max(axis=1)
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The slope of the first piece that attains the maximum."""
         return self._slopes[(u @ self._slopes.T + self._offsets).argmax(axis=1)]
 
@@ -355,11 +354,11 @@ class Bowl(VectorLoss):
         signs = np.array(1.0 - 2.0 * bits, dtype=np.float64)
         return arrange(signs, np.zeros(len(signs)), np.zeros(self.size))
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``(||u||_1 - level)^+`` of every row."""
         return np.maximum(np.abs(u).sum(axis=-1) - (0.0 if level is None else level), 0.0)
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """Signs outside the ball, 0 inside."""
         outside = np.abs(u).sum(axis=-1) > (0.0 if level is None else level)
         return np.sign(u) * outside[:, None]

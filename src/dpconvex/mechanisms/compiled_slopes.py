@@ -151,12 +151,3 @@ def slope(loss: Any, y: float, z: float) -> float:
     else:
         value = loss.factor * u
     return -value if loss.residual else y * value
-
-
-@numba.njit(cache=True)
-def slopes_of(loss: Any, y: Any, z: Any) -> Any:
-    """Return :func:`slope` elementwise, for comparison with the losses' own gradients."""
-    out = np.empty(y.size)
-    for i in range(y.size):
-        out[i] = slope(loss, y[i], z[i])
-    return out

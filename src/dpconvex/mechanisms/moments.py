@@ -149,17 +149,6 @@ class Frame:
         return np.asarray(np.linalg.solve(system, m))
 
 
-class PairRows:
-    """Blocks of the rows of a pairwise objective with labels +1 and -1, to be summed over."""
-
-    def __init__(self, objective: Any) -> None:
-        self.objective = objective
-
-    def sum(self, function: Callable[..., tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Add ``function(block, y, w)`` over all blocks."""
-        return tuple(self.objective.sum(function))
-
-
 def row_lengths(block: Array) -> Array:
     """Return the rows' norms, rounded up."""
     round_up = 1 + 8 * block.shape[1] * 2.0**-52
@@ -189,7 +178,7 @@ def private_frame(
     noise : NoiseSource
         Where noise comes from.
     """
-    rows, n, d = PairRows(objective), bounds.n_samples, bounds.n_features
+    rows, n, d = objective, bounds.n_samples, bounds.n_features
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
     def typical(place: Callable[[Array], Array], low: float, high: float) -> float:

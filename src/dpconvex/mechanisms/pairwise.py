@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.mechanism import check_objective
-from dpconvex.mechanisms.moments import PairRows, row_lengths, shortened
+from dpconvex.mechanisms.moments import row_lengths, shortened
 from dpconvex.mechanisms.objective import RELEASE_SHARE, check_smooth, inexactness, release_term
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.privacy.bounds.pairwise import (
@@ -213,7 +213,7 @@ class PairwiseObjectivePerturbation:
         term = certificate.noise["lengths"]
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
         typical = private_median(
-            PairRows(objective),
+            objective,
             lambda block, y, w: row_lengths(block),
             longest / 256,
             longest,

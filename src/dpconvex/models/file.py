@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.inputs.model import Fitted
 from dpconvex.models.parsing import (
-    ESTIMATORS,
     FORMAT,
     NOT_SAVED,
     Columns,
     ModelFile,
     ModelFileError,
     columns_to_dict,
+    known_estimators,
     parse_certificate,
     parse_model,
 )
@@ -47,7 +48,7 @@ _MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**12}
 
 
 def save_model(
-    estimator: Any, path: str | os.PathLike[str], *, columns: Columns | None = None
+    estimator: Fitted, path: str | os.PathLike[str], *, columns: Columns | None = None
 ) -> None:
     """Write a fitted estimator to a JSON file.
 
@@ -76,9 +77,9 @@ def save_model(
     True
     """
     name = type(estimator).__name__
-    if ESTIMATORS.get(name) is not type(estimator):
+    if known_estimators().get(name) is not type(estimator):
         raise ModelFileError(
-            f"The 'estimator' parameter of save_model must be one of {sorted(ESTIMATORS)}. "
+            f"The 'estimator' parameter of save_model must be one of {sorted(known_estimators())}. "
             f"Got {name} instead."
         )
     if not hasattr(estimator, "certificate_"):
@@ -123,8 +124,8 @@ def save_model(
 
 
 def _content(
-    estimator: Any, parameters: dict[str, Any], omitted: list[str], columns: Columns | None
-) -> dict[str, Any]:
+    estimator: Fitted, parameters: dict[str, object], omitted: list[str], columns: Columns | None
+) -> dict[str, object]:
     """Return what a model's file holds, as plain data."""
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
@@ -200,7 +201,7 @@ def _check_size(raw: bytes) -> None:
         raise ModelFileError("The file holds more values, texts, lists or objects than any model.")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return JSON-ready data of equal value; raises TypeError for what is not plain."""
     if hasattr(value, "to_numpy"):  # a series of a dataframe
         value = value.to_numpy()
@@ -220,7 +221,7 @@ def _plain(value: Any) -> Any:
     return described
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     content = dict(pairs)
     if len(content) < len(pairs):
         raise ModelFileError("The file must not repeat a key.")

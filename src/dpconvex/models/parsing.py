@@ -6,13 +6,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.labels import declared_classes
+from dpconvex.inputs.model import Classifier, Fitted, Label
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild
@@ -20,13 +23,15 @@ from dpconvex.privacy.noise import SAMPLERS
 
 __all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificate", "parse_model"]
 
+Content = Mapping[str, Any]  # of a file: JSON
+
 FORMAT = "dpconvex-model-1"
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
 # Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
 # is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
 OMITTABLE = ("kernel", "mechanism")
-_FIELDS: dict[str, Any] = {
+_FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": str,
     "version": str,
     "estimator": str,
@@ -57,31 +62,38 @@ class ModelFileError(ValueError):
     """A model cannot be saved, or a file is not a consistent model."""
 
 
-#: The classes that a file may name; estimators register themselves.
-ESTIMATORS: dict[str, Any] = {}
+_ESTIMATORS: dict[str, type[Fitted]] = {}
+# The room whose classes register. By name, like a plug-in: this room is below it and knows nothing of it.
+_REGISTERED_BY = "dpconvex.estimators"
 
 
 def register(*kinds: type) -> None:
     """Let files name these estimators."""
-    ESTIMATORS.update({kind.__name__: kind for kind in kinds})
+    _ESTIMATORS.update({kind.__name__: kind for kind in kinds})
+
+
+def known_estimators() -> dict[str, type[Fitted]]:
+    """Return the classes that a file may name."""
+    import_module(_REGISTERED_BY)
+    return _ESTIMATORS
 
 
 @dataclass(frozen=True)
 class ModelFile:
     """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
 
-    estimator: Any
+    estimator: Fitted
     columns: Columns | None = None
 
 
-def parse_model(data: Mapping[str, Any]) -> ModelFile:
+def parse_model(data: Content) -> ModelFile:
     """Return what the content of a model file stands for, after all checks."""
     # Absurd numbers of a stranger overflow on the way to being refused; that is no news.
     with np.errstate(all="ignore"):
         return _parse(data)
 
 
-def parse_certificate(data: Mapping[str, Any]) -> Certificate:
+def parse_certificate(data: Content) -> Certificate:
     """Return a verified certificate from the content of its file, or raise CertificateError."""
     try:
         with np.errstate(all="ignore"):
@@ -94,7 +106,7 @@ def parse_certificate(data: Mapping[str, Any]) -> Certificate:
     return certificate
 
 
-def _parse(data: Mapping[str, Any]) -> ModelFile:
+def _parse(data: Content) -> ModelFile:
     _check_fields(data)
     # The size of everything that follows is that of numbers which stand in the file.
     _check_shapes(data)
@@ -108,7 +120,7 @@ def _parse(data: Mapping[str, Any]) -> ModelFile:
     return ModelFile(model, _columns_from_dict(data))
 
 
-def _check_fields(data: Mapping[str, Any]) -> None:
+def _check_fields(data: Content) -> None:
     if data.get("format") != FORMAT:
         raise ModelFileError(f"A model file must have the format {FORMAT!r}.")
     if set(data) != set(_FIELDS):
@@ -117,8 +129,10 @@ def _check_fields(data: Mapping[str, Any]) -> None:
     for name, kind in _FIELDS.items():
         if not isinstance(data[name], kind) or isinstance(data[name], bool):
             raise ModelFileError(f"The model file's '{name}' has the wrong type.")
-    if data["estimator"] not in ESTIMATORS:
-        raise ModelFileError(f"The model file's 'estimator' must be one of {sorted(ESTIMATORS)}.")
+    if data["estimator"] not in known_estimators():
+        raise ModelFileError(
+            f"The model file's 'estimator' must be one of {sorted(known_estimators())}."
+        )
     if data["n_features"] < 1:
         raise ModelFileError("The model file's 'n_features' must be positive.")
     names = data["feature_names"]
@@ -128,15 +142,17 @@ def _check_fields(data: Mapping[str, Any]) -> None:
             raise ModelFileError("The model file's 'feature_names' do not match 'n_features'.")
 
 
-def _check_names(name: str, values: Any) -> None:
-    whole = isinstance(values, list) and all(isinstance(value, str) for value in values)
-    if not whole or len(set(values)) < len(values):
+def _check_names(name: str, values: object) -> None:
+    texts = (
+        [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+    )
+    if texts != values or len(set(texts)) < len(texts):
         raise ModelFileError(f"The model file's '{name}' must be a list of different strings.")
 
 
-def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
+def _rebuild_estimator(data: Content) -> Fitted:
     """Return an unfitted estimator with the file's parameters."""
-    kind = ESTIMATORS[data["estimator"]]
+    kind = known_estimators()[data["estimator"]]
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     parameters, omitted = data["parameters"], data["omitted"]
     _check_names("omitted", omitted)
@@ -160,7 +176,7 @@ def _rebuild_estimator(data: Mapping[str, Any]) -> Any:
         raise ModelFileError("The model file's 'parameters' are malformed.") from error
 
 
-def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
     """Raise unless the certificate is about the estimator that the parameters describe.
 
     What was chosen for the user (mechanism, penalty, smoothing, noise) is the certificate's own matter: it is verified
@@ -178,8 +194,8 @@ def _check_certificate(model: Any, certificate: Certificate, data: Mapping[str, 
 
 
 def _stated_facts(
-    model: Any, certificate: Certificate, data: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
+    model: Fitted, certificate: Certificate, data: Content
+) -> dict[str, tuple[object, object]]:
     """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
     facts = model._public_facts(bounds.n_samples, width)
@@ -229,7 +245,7 @@ def _uses_kernel(certificate: Certificate) -> bool:
     return hasattr(certificate.bounds.loss, "kernel") or "gradient" in certificate.parameters
 
 
-def _same(found: Any, expected: Any) -> bool:
+def _same(found: object, expected: object) -> bool:
     """Compare numbers to a relative 1e-9 (another platform's rounding), the rest exactly."""
     if isinstance(expected, (list, tuple)):
         if not isinstance(found, (list, tuple)) or len(found) != len(expected):
@@ -240,7 +256,7 @@ def _same(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
-def _check_shapes(data: Mapping[str, Any]) -> None:
+def _check_shapes(data: Content) -> None:
     """Raise unless coefficients and intercept have the shape that the numbers of columns and classes imply."""
     width, classes = data["n_features"], data["classes"]
     rows = None if classes is None else 1 if len(classes) == 2 else len(classes)
@@ -250,26 +266,26 @@ def _check_shapes(data: Mapping[str, Any]) -> None:
         raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
 
 
-def _set_fitted(model: Any, certificate: Certificate, data: Mapping[str, Any]) -> None:
+def _set_fitted(model: Fitted, certificate: Certificate, data: Content) -> None:
     coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
     width = data["n_features"]
     classes = data["classes"]
     if (classes is not None) != is_classifier(model):
         raise ModelFileError("The model file must hold 'classes' for classifiers only.")
     if classes is not None:
-        _check_classes(model, certificate, classes)
+        classifier = cast(Classifier, model)
+        _check_classes(classifier, certificate, classes)
+        classifier.classes_ = np.array(classes)
     model.n_features_in_ = width
     if data["feature_names"] is not None:
         model.feature_names_in_ = np.array(data["feature_names"], dtype=object)
-    if classes is not None:
-        model.classes_ = np.array(classes)
     model.coef_ = coef
     model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
     model.released_ = data["released"]
     model.certificate_ = certificate
 
 
-def _check_classes(model: Any, certificate: Certificate, classes: list[Any]) -> None:
+def _check_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
     """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
     if len(classes) < 2 or len({type(item) for item in classes}) > 1:
         raise ModelFileError("The model file's 'classes' must be at least two labels.")
@@ -287,15 +303,15 @@ def _check_classes(model: Any, certificate: Certificate, classes: list[Any]) -> 
         raise ModelFileError("The model file's 'classes' differ from its parameter 'classes'.")
 
 
-def _finite_array(name: str, value: Any) -> np.ndarray:
+def _finite_array(name: str, value: object) -> np.ndarray:
     """Return an array of floats; booleans, text, ragged lists and infinities are refused."""
     plain = [value]
     while plain and all(isinstance(item, list) for item in plain):
-        plain = [inner for item in plain for inner in item]
+        plain = [inner for item in plain if isinstance(item, list) for inner in item]
     if not all(type(item) in (int, float) for item in plain):
         raise ModelFileError(f"The model file's '{name}' must hold numbers.")
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(cast(ArrayLike, value), dtype=np.float64)
     except (ValueError, OverflowError):
         raise ModelFileError(f"The model file's '{name}' must be an array of numbers.") from None
     if not np.isfinite(array).all():
@@ -303,7 +319,7 @@ def _finite_array(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def columns_to_dict(columns: Columns) -> dict[str, Any]:
+def columns_to_dict(columns: Columns) -> dict[str, object]:
     return {
         "features": list(columns.features),
         "categories": {name: list(items) for name, items in columns.categories.items()},
@@ -311,7 +327,7 @@ def columns_to_dict(columns: Columns) -> dict[str, Any]:
     }
 
 
-def _columns_from_dict(data: Mapping[str, Any]) -> Columns | None:
+def _columns_from_dict(data: Content) -> Columns | None:
     plain = data["columns"]
     if plain is None:
         return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, localcontext
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.compensated import CompensatedSum
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows, rows_facts, slopes_with_error
+from dpconvex.engine.rows import Rows, Sums
+from dpconvex.losses.interface import Loss
+from dpconvex.objectives.empirical import slopes_with_error
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
 
 __all__ = ["AdversarialObjective", "dual_norm"]
 
@@ -44,7 +46,7 @@ def dual_norm(coefficients: Array, norm: str, width: float) -> tuple[float, Arra
     return value, slope, (np.eye(coefficients.size) - np.outer(slope, slope)) / length
 
 
-class AdversarialObjective:
+class AdversarialObjective(OverRows):
     r"""Mean of worst-case margin losses with a ridge.
 
     ``F(theta) = (1/N) sum_i w_i c(y_i x~_i . theta - radius M(theta)) + (alpha/2) ||theta||^2`` with M the smoothed
@@ -73,7 +75,7 @@ class AdversarialObjective:
     def __init__(
         self,
         rows: Rows,
-        loss: Any,
+        loss: Loss,
         alpha: float,
         radius: float,
         norm: str = "l2",
@@ -89,39 +91,17 @@ class AdversarialObjective:
             raise ValueError(
                 f"The 'norm' parameter of AdversarialObjective must be 'l2' or 'linf'. Got {norm!r} instead."
             )
-        self.rows = rows.with_labels()
-        self.loss = loss
-        self.alpha = float(alpha)
+        super().__init__(rows, loss, alpha, divisor)
         self.radius = float(radius)
         self.norm = norm
         self.width = float(width)
-        self.divisor = float(rows.n_rows if divisor is None else divisor)
-        self.dim = int(rows.dim)
         self._lead = int(rows.row_map.fit_intercept)
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows summed over."""
-        return self.rows.n_rows
-
-    @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
-        return {
-            "objective": "mean of losses of moved rows",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "divisor": self.divisor,
-            "radius": self.radius,
-            "norm": self.norm,
-            "width": self.width,
-            **rows_facts(self.rows),
-        }
-
-    @property
-    def strong_convexity(self) -> float:
-        """Lower bound of the curvature of F, from the ridge alone."""
-        return self.alpha
+        own = {"radius": self.radius, "norm": self.norm, "width": self.width}
+        return {**self._facts("mean of losses of moved rows"), **own}
 
     @property
     def adversary_reach(self) -> float:
@@ -132,32 +112,26 @@ class AdversarialObjective:
     @property
     def gradient_bound(self) -> float:
         """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz (w||x~|| + reach)``."""
-        share = self.n_rows / self.divisor
         reach = self.rows.row_map.weighted_norm + self.adversary_reach
-        return float(share * self.loss.lipschitz * reach)
-
-    def value(self, theta: npt.ArrayLike) -> float:
-        """F(theta)."""
-        return self.value_and_gradient(theta)[0]
-
-    def gradient(self, theta: npt.ArrayLike) -> Array:
-        """Gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, ``c'`` in the margin z."""
-        return self.value_and_gradient(theta)[1]
+        return float(self._share * self.loss.lipschitz * reach)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient, in one pass."""
+        """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, in one pass.
+
+        ``c'`` is in the margin z.
+        """
         theta = np.asarray(theta, dtype=np.float64)
         taken, slope, _ = self._adversary(theta)
         loss = self.loss
 
-        def part(y: Array, z: Array, w: Array) -> tuple[Any, ...]:
+        def part(y: Array, z: Array, w: Array) -> Sums:
             z = z - y * taken  # y (z - y taken) = y z - taken
             slopes = w * loss.gradient(y, z)
             return slopes, float(slopes @ y), float(w @ loss.value(y, z))
 
         total, pull, value = self.rows.combine(theta, part)
-        gradient = (total - pull * slope) / self.divisor + self.alpha * theta
-        return value / self.divisor + 0.5 * self.alpha * float(theta @ theta), gradient
+        gradient = self._gradient((total - pull * slope) / self.divisor, theta)
+        return self._value(value / self.divisor, theta), gradient
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i w_i [c''_i v_i v_i^T - c'_i y_i radius M''] + alpha I``, ``v = x~ - y radius M'``."""
@@ -165,14 +139,14 @@ class AdversarialObjective:
         taken, slope, bend = self._adversary(theta)
         loss = self.loss
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             z = block @ theta - y * taken
             curvature = np.maximum(w * loss.curvature(y, z), 0.0)
             moved = (block - y[:, None] * slope) * np.sqrt(curvature)[:, None]
             return moved.T @ moved, float((w * loss.gradient(y, z)) @ y)
 
         second, pull = self.rows.sum(part)
-        return np.asarray((second - pull * bend) / self.divisor + self.alpha * np.eye(self.dim))
+        return self._hessian((second - pull * bend) / self.divisor)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
@@ -183,11 +157,11 @@ class AdversarialObjective:
         """
         theta = np.asarray(theta, dtype=np.float64)
         row_map, loss, reach = self.rows.row_map, self.loss, self.adversary_reach
-        size, share = float(np.linalg.norm(theta)), self.n_rows / self.divisor
+        size = float(np.linalg.norm(theta))
         # sup w ||x~|| (||x~|| + reach) and alike, from the bounds of w ||x~||^2 and w ||x~||
         square = row_map.weighted_square + 2 * row_map.weighted_norm * reach + reach**2
         margins = (self.dim + 10) * square * size + 4 * (row_map.weighted_norm + reach)
-        slopes = share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
+        slopes = self._share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
         return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
 
@@ -209,7 +183,7 @@ class AdversarialObjective:
         loss, reach = self.loss, self.adversary_reach
         tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             z, correction = np.empty(len(block)), np.empty(len(block))
             margins_with_error(block, theta, z, correction)
             correction += block @ shift - y * left
@@ -226,7 +200,7 @@ class AdversarialObjective:
 
         sums, terms, errors = self.rows.sum(part)
         total, pull = sums.value[:-1], float(sums.value[-1])
-        gradient = (total - pull * slope) / self.divisor + self.alpha * theta + self.alpha * shift
+        gradient = self._gradient((total - pull * slope) / self.divisor, theta) + self.alpha * shift
         roundings = (self.dim + 20) * float(terms) / self.divisor + 4 * self.alpha * (size + moved)
         return gradient, float(1.01 * (float(errors) / self.divisor + UNIT * roundings))
 

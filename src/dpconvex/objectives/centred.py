@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+
+from dpconvex.objectives.objective import Refinable
 
 __all__ = ["CentredObjective"]
 
@@ -27,7 +27,7 @@ class CentredObjective:
         Near the minimiser.
     """
 
-    def __init__(self, objective: Any, centre: Array) -> None:
+    def __init__(self, objective: Refinable, centre: Array) -> None:
         self.objective = objective
         self.centre = np.array(centre, dtype=np.float64)
         self.dim = int(objective.dim)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from dpconvex.losses.interface import Kind, Loss
 from dpconvex.losses.kinks import Array, Kinks
+
+if TYPE_CHECKING:
+    from dpconvex.objectives.empirical import EmpiricalObjective
 
 __all__ = ["ClampedTarget", "with_clamped_targets"]
 
@@ -34,13 +39,13 @@ class ClampedTarget:
         Public.
     """
 
-    loss: Any
+    loss: Loss
     limit: float
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """That of the loss."""
-        return str(self.loss.kind)
+        return self.loss.kind
 
     @property
     def kinks(self) -> Kinks | None:
@@ -50,31 +55,33 @@ class ClampedTarget:
     @property
     def lipschitz(self) -> float:
         """That of the loss."""
-        return float(self.loss.lipschitz)
+        return self.loss.lipschitz
 
     @property
     def smoothness(self) -> float:
         """That of the loss."""
-        return float(self.loss.smoothness)
+        return self.loss.smoothness
 
-    def clamp(self, y: Array) -> Array:
+    def clamp(self, y: ArrayLike) -> Array:
         """``clip(y, -limit, limit)``."""
         return np.clip(y, -self.limit, self.limit)
 
-    def value(self, y: Array, z: Array) -> Array:
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Loss of the clamped target."""
         return self.loss.value(self.clamp(y), z)
 
-    def gradient(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
         """First derivative in ``z``."""
         return self.loss.gradient(self.clamp(y), z)
 
-    def curvature(self, y: Array, z: Array) -> Array:
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Second derivative in ``z``."""
         return self.loss.curvature(self.clamp(y), z)
 
 
-def with_clamped_targets(objective: Any, bounds: Any, tilt: float = 0.0) -> Any:
+def with_clamped_targets(
+    objective: EmpiricalObjective, bounds: object, tilt: float = 0.0
+) -> EmpiricalObjective:
     """Return the objective with targets clamped to a public limit, if it has residuals.
 
     Parameters
@@ -87,5 +94,6 @@ def with_clamped_targets(objective: Any, bounds: Any, tilt: float = 0.0) -> Any:
         PUBLIC bound on the norm of a linear term that will be added to the objective: never the
         norm of what was drawn.
     """
-    limit = bounds.target_limit(tilt) if hasattr(bounds, "target_limit") else None
+    find = getattr(bounds, "target_limit", None)
+    limit = None if find is None else find(tilt)
     return objective if limit is None else objective.with_loss(ClampedTarget(objective.loss, limit))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, rows_facts
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Rows, Sums
+from dpconvex.losses.interface import Loss
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
 from dpconvex.objectives.saddle import SaddleProblem
 
 __all__ = ["CostlyAdversaryObjective"]
@@ -18,7 +20,7 @@ Array = npt.NDArray[np.float64]
 _NEWTON_STEPS = 60
 
 
-class CostlyAdversaryObjective:
+class CostlyAdversaryObjective(OverRows):
     r"""Mean of losses against an adversary who pays for moving a row.
 
     ``G(theta) = (1/N) sum_i w_i max_v [c(y_i (x~_i + v) . theta) - (cost/2) ||v||^2] + (alpha/2) ||theta||^2``, ``v``
@@ -53,16 +55,12 @@ class CostlyAdversaryObjective:
     """
 
     def __init__(
-        self, rows: Any, loss: Any, alpha: float, cost: float, divisor: float | None = None
+        self, rows: Rows, loss: Loss, alpha: float, cost: float, divisor: float | None = None
     ) -> None:
-        self.rows = rows.with_labels()
-        self.loss = loss
-        self.alpha = float(alpha)
+        super().__init__(rows, loss, alpha, divisor)
         self.cost = float(cost)
-        self.divisor = float(rows.n_rows if divisor is None else divisor)
-        self.dim = int(rows.dim)
         self._lead = int(rows.row_map.fit_intercept)
-        share = max(1.0, self.n_rows / self.divisor)
+        share = max(1.0, self._share)
         self.radius = math.sqrt(2 * share * float(loss.value(1.0, 0.0)) / self.alpha)
         if not self.cost >= 2 * loss.smoothness * self.radius**2 / share:
             least = 2 * loss.smoothness * self.radius**2 / share
@@ -72,26 +70,9 @@ class CostlyAdversaryObjective:
             )
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows summed over."""
-        return int(self.rows.n_rows)
-
-    @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
-        return {
-            "objective": "mean of losses of rows moved at a cost",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "divisor": self.divisor,
-            "cost": self.cost,
-            **rows_facts(self.rows),
-        }
-
-    @property
-    def strong_convexity(self) -> float:
-        """Lower bound of the curvature of G, from the ridge alone."""
-        return self.alpha
+        return {**self._facts("mean of losses of rows moved at a cost"), "cost": self.cost}
 
     @property
     def reach(self) -> float:
@@ -101,39 +82,30 @@ class CostlyAdversaryObjective:
     @property
     def gradient_bound(self) -> float:
         """Upper bound of the gradient norm of the mean of losses on the ball that holds minimisers."""
-        share = self.n_rows / self.divisor
         longest = self.rows.row_map.weighted_norm + self.reach
-        return float(share * self.loss.lipschitz * longest)
-
-    def value(self, theta: npt.ArrayLike) -> float:
-        """G(theta)."""
-        return self.value_and_gradient(theta)[0]
-
-    def gradient(self, theta: npt.ArrayLike) -> Array:
-        """Gradient of G."""
-        return self.value_and_gradient(theta)[1]
+        return float(self._share * self.loss.lipschitz * longest)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """G and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
         moved, k = self._moved(theta)
 
-        def part(y: Array, z: Array, w: Array) -> tuple[Any, ...]:
+        def part(y: Array, z: Array, w: Array) -> Sums:
             u = self._worst_margin(y * z, k)
             slopes = self.loss.gradient(1.0, u)
             value = self.loss.value(1.0, u) - 0.5 * k * slopes**2
             return w * slopes * y, float(w @ slopes**2), float(w @ value)
 
         total, squares, value = self.rows.combine(theta, part)
-        gradient = (total + squares / self.cost * moved) / self.divisor + self.alpha * theta
-        return value / self.divisor + 0.5 * self.alpha * float(theta @ theta), gradient
+        gradient = self._gradient((total + squares / self.cost * moved) / self.divisor, theta)
+        return self._value(value / self.divisor, theta), gradient
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of G."""
         theta = np.asarray(theta, dtype=np.float64)
         moved, k = self._moved(theta)
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             u = self._worst_margin(y * (block @ theta), k)
             slopes = self.loss.gradient(1.0, u)
             curvature = np.maximum(self.loss.curvature(1.0, u), 0.0)
@@ -145,9 +117,7 @@ class CostlyAdversaryObjective:
         second, squares = self.rows.sum(part)
         diagonal = np.full(self.dim, squares / self.cost)
         diagonal[: self._lead] = 0.0
-        return np.asarray(
-            (second + np.diag(diagonal)) / self.divisor + self.alpha * np.eye(self.dim)
-        )
+        return self._hessian((second + np.diag(diagonal)) / self.divisor)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient`; infinite beyond the ball of minimisers.
@@ -159,7 +129,7 @@ class CostlyAdversaryObjective:
         size = float(np.linalg.norm(theta))
         if size > 1.2 * self.radius:
             return math.inf
-        row_map, loss, share = self.rows.row_map, self.loss, self.n_rows / self.divisor
+        row_map, loss, share = self.rows.row_map, self.loss, self._share
         norm = row_map.weighted_norm + 2 * self.reach
         terms = 64 + 8 * loss.lipschitz * size**2 / self.cost
         margins = 2 * ((self.dim + 10) * row_map.weighted_square * size + terms * norm)
@@ -175,6 +145,7 @@ class CostlyAdversaryObjective:
         The adversary's variables are ``q_i = v_i sqrt(w_i / N)``, one block per row, so that both blocks of the
         Hessian have the same scale. Rows are kept in memory.
         """
+        assert isinstance(self.rows, MemoryRows), "the adversary moves rows in memory"
         block, y, w = self.rows.mapped()
         scale = np.sqrt(np.where(w > 0, w, 1.0) / self.divisor)[:, None]
         count, width = len(y), self.dim - self._lead

@@ -3,67 +3,28 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.engine.rows import Rows, Sums
+from dpconvex.losses.interface import Loss
+from dpconvex.objectives.clamped import ClampedTarget
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened import WidenedLoss
 
-__all__ = ["EmpiricalObjective", "Rows", "rows_facts", "slopes_with_error"]
+__all__ = ["EmpiricalObjective", "slopes_with_error"]
 
 Array = npt.NDArray[np.float64]
-
-UNIT = 2.0**-53  # relative error of one rounding
-LOSS_ULPS = 16  # a loss's slope is taken to be computed within this many roundings of its bound
-
-
-class Rows(Protocol):
-    """What an engine offers: sums over mapped rows, and a part of the rows."""
-
-    n_rows: int
-    dim: int
-    row_map: Any
-
-    @property
-    def mean_target_size(self) -> float:
-        """Mean of ``|y|`` over mapped targets."""
-
-    @property
-    def own_weights(self) -> bool:
-        """Whether weights were given that take the place of those of the row map."""
-
-    @property
-    def additions(self) -> int:
-        """Bound on the number of roundings any one term of `sum` passes through."""
-
-    def sum(self, function: Any) -> tuple[Any, ...]:
-        """Add ``function(block, y, w)`` over all blocks of rows."""
-
-    def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
-        """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
-
-    def with_labels(self) -> Rows:
-        """Return the same rows with mapped targets clipped to [-1, 1]."""
-
-    def subsample(self, rows: int) -> Rows:
-        """Return about `rows` rows, spread over the data."""
-
-
-class _Counter:
-    """Passes over the data, shared by an objective and everything derived from it."""
-
-    def __init__(self) -> None:
-        self.passes = 0.0
 
 
 # Functions that are summed over rows refer to what they need and not to the objective: engines may
 # send them to other machines, where the linear term (often the noise) has no business.
 
 
-class EmpiricalObjective:
+class EmpiricalObjective(WithLinear, OverRows):
     """Weighted empirical risk with a ridge and a linear term, all in MEAN form.
 
     ``F(theta) = (1/N) sum_i w_i loss(y_i, x~_i . theta) + (alpha/2) ||theta||^2 + <b, theta>``
@@ -87,83 +48,33 @@ class EmpiricalObjective:
     ----------
     dim : int
         Number of coefficients, intercept included.
-    strong_convexity : float
-        ``alpha``.
-    passes : float
-        Passes over the full data so far, by this objective and everything derived from it;
-        subsamples count by their share of the rows.
     """
 
     def __init__(
         self,
         rows: Rows,
-        loss: Any,
+        loss: Loss,
         alpha: float,
         divisor: float | None = None,
         linear: npt.ArrayLike | None = None,
     ) -> None:
-        if not alpha >= 0 or not np.isfinite(alpha):
-            raise ValueError(
-                f"The 'alpha' parameter of EmpiricalObjective must be a finite number >= 0. "
-                f"Got {alpha!r} instead."
-            )
-        if divisor is not None and not divisor > 0:
-            raise ValueError(
-                f"The 'divisor' parameter of EmpiricalObjective must be positive. "
-                f"Got {divisor!r} instead."
-            )
-        # By construction: an error would depend on the data.
-        self.rows = rows.with_labels() if getattr(loss, "kind", None) == "margin" else rows
-        self.loss = loss
-        self.alpha = float(alpha)
-        self.divisor = float(rows.n_rows if divisor is None else divisor)
-        self.dim = int(rows.dim)
-        self.linear = self._vector(np.zeros(self.dim) if linear is None else linear)
-        self._counter = _Counter()
-        self._share = 1.0
-
-    def _vector(self, vector: npt.ArrayLike) -> Array:
-        checked = np.array(vector, dtype=np.float64)
-        if checked.shape != (self.dim,):
-            raise ValueError(
-                f"The 'linear' parameter of EmpiricalObjective must have shape ({self.dim},). "
-                f"Got shape {checked.shape} instead."
-            )
-        return checked
+        super().__init__(rows, loss, alpha, divisor)
+        self._set_linear(linear)
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows summed over."""
-        return self.rows.n_rows
-
-    @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
-        return {
-            "objective": "mean of losses",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "linear_term": bool(self.linear.any()),
-            "divisor": self.divisor,
-            **rows_facts(self.rows),
-        }
-
-    @property
-    def strong_convexity(self) -> float:
-        """Lower bound of the curvature of F, from the ridge alone."""
-        return self.alpha
+        return {**self._facts("mean of losses"), "linear_term": bool(self.linear.any())}
 
     @property
     def smoothness(self) -> float:
         """Upper bound of the curvature of F: loss curvature times ``w ||x~||^2``, plus alpha."""
-        share = self.n_rows / self.divisor
-        return share * self.loss.smoothness * self.rows.row_map.weighted_square + self.alpha
+        return self._share * self.loss.smoothness * self.rows.row_map.weighted_square + self.alpha
 
     @property
     def gradient_bound(self) -> float:
         """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz w||x~||``."""
-        share = self.n_rows / self.divisor
-        return float(share * self.loss.lipschitz * self.rows.row_map.weighted_norm)
+        return float(self._share * self.loss.lipschitz * self.rows.row_map.weighted_norm)
 
     @property
     def kink_width(self) -> float:
@@ -173,18 +84,7 @@ class EmpiricalObjective:
         """
         return float(self.loss.lipschitz / self.loss.smoothness) if self.loss.smoothness else np.inf
 
-    @property
-    def passes(self) -> float:
-        """Passes over the full data so far."""
-        return self._counter.passes
-
-    def with_linear(self, linear: npt.ArrayLike) -> EmpiricalObjective:
-        """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""
-        other = copy.copy(self)
-        other.linear = self.linear + self._vector(linear)
-        return other
-
-    def with_loss(self, loss: Any) -> EmpiricalObjective:
+    def with_loss(self, loss: Loss) -> EmpiricalObjective:
         """Return the objective with another loss."""
         return EmpiricalObjective(
             self.rows, loss, self.alpha, divisor=self.divisor, linear=self.linear
@@ -196,7 +96,6 @@ class EmpiricalObjective:
         other.rows = self.rows.subsample(rows)
         share = other.rows.n_rows / self.rows.n_rows
         other.divisor = self.divisor * share
-        other._share = self._share * share
         return other
 
     def widened(self, width: float) -> EmpiricalObjective:
@@ -211,62 +110,51 @@ class EmpiricalObjective:
 
     def margin_size(self, theta: Array) -> float:
         """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
-        (total,) = self._sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
+        (total,) = self.rows.sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
         return self.rows.mean_target_size + float(total) / max(1, self.n_rows)
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        (total,) = self._sum(lambda block, y, w: (w @ loss.value(y, block @ theta),))
-        return self._finish_value(total, theta)
+        (total,) = self.rows.sum(lambda block, y, w: (w @ loss.value(y, block @ theta),))
+        return self._value(total / self.divisor, theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``(1/N) sum_i w_i loss'(y_i, z_i) x~_i + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
-        self._counter.passes += self._share
         (total,) = self.rows.combine(theta, WeightedSlope(self.loss))
-        return self._finish_gradient(total, theta)
+        return self._gradient(total / self.divisor, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
-        self._counter.passes += self._share
         loss = self.loss
         gradient, value = self.rows.combine(
             theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z))
         )
-        return self._finish_value(value, theta), self._finish_gradient(gradient, theta)
+        return (
+            self._value(value / self.divisor, theta),
+            self._gradient(gradient / self.divisor, theta),
+        )
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        (total,) = self._sum(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
-        return self._finish_hessian(total)
+        (total,) = self.rows.sum(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
+        return self._hessian(total / self.divisor)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
         """Diagonal of the Hessian, ``(1/N) sum_i w_i loss''(y_i, z_i) x~_ij^2 + alpha``."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             curvature = np.maximum(w * loss.curvature(y, block @ theta), 0.0)
             return (np.einsum("i,ij,ij->j", curvature, block, block),)
 
-        return self._sum(part)[0] / self.divisor + self.alpha
-
-    def gradient_and_hessian(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
-        """Gradient and Hessian, in one pass."""
-        theta = np.asarray(theta, dtype=np.float64)
-        loss = self.loss
-
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
-            z = block @ theta
-            return (w * loss.gradient(y, z)) @ block, _outer(loss, block, y, w, z)
-
-        gradient, hessian = self._sum(part)
-        return self._finish_gradient(gradient, theta), self._finish_hessian(hessian)
+        return self.rows.sum(part)[0] / self.divisor + self.alpha
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
@@ -293,10 +181,9 @@ class EmpiricalObjective:
         theta = np.asarray(theta, dtype=np.float64)
         row_map, loss, dim = self.rows.row_map, self.loss, self.dim
         size = float(np.linalg.norm(theta))
-        share = self.n_rows / self.divisor
         terms = self.gradient_bound
         slope_errors = (
-            share
+            self._share
             * loss.smoothness
             * UNIT
             * (
@@ -307,14 +194,14 @@ class EmpiricalObjective:
         )
         if not np.isfinite(slope_errors):
 
-            def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+            def part(block: Array, y: Array, w: Array) -> Sums:
                 z = block @ theta
                 lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
                 error = UNIT * ((dim + 10) * size * lengths + 4 * np.abs(y))
                 slopes, errors = slopes_with_error(loss, y, z, error)
                 return (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
-            sums = self._sum(part)
+            sums = self.rows.sum(part)
             terms, slope_errors = float(sums[0]) / self.divisor, float(sums[1]) / self.divisor
         return self._allowance(terms, slope_errors, size, self.rows.additions)
 
@@ -347,10 +234,10 @@ class EmpiricalObjective:
         shift = np.zeros(self.dim) if offset is None else np.asarray(offset, dtype=np.float64)
         loss = self.loss
         size, moved = float(np.linalg.norm(theta)), float(np.linalg.norm(shift))
-        clamp = getattr(loss, "clamp", None)
+        clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
         tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             z, correction = np.empty(len(block)), np.empty(len(block))
             margins_with_error(block, theta, z, correction)
             correction += block @ shift
@@ -368,65 +255,25 @@ class EmpiricalObjective:
             sums = CompensatedSum(w * slopes, block)
             return sums, (w * lengths) @ np.abs(slopes), (w * lengths) @ errors
 
-        total, terms, errors = self._sum(part)
+        total, terms, errors = self.rows.sum(part)
         per_row = float(terms) / self.divisor, float(errors) / self.divisor
         allowance = self._allowance(*per_row, size + moved, additions=1)
-        gradient = self._finish_gradient(total.value, theta) + self.alpha * shift
+        gradient = self._gradient(total.value / self.divisor, theta) + self.alpha * shift
         return gradient, allowance
-
-    def reachable_tolerance(self, radius: float) -> float:
-        """Certified gradient norm that float64 can always reach for minimisers in a ball.
-
-        ``u ((additions + 40) gradient_bound + 8 smoothness radius + 4 ||b||)``: the roundings of
-        the sum, and the change of the gradient when the minimiser is rounded to float64.
-
-        Parameters
-        ----------
-        radius : float
-            Bound of the norm of the minimiser, e.g. ``(gradient_bound + ||b||) / alpha``.
-
-        Notes
-        -----
-        Privacy: a function of public facts, b and the number of rows.
-        """
-        roundings = (self.rows.additions + 40) * self.gradient_bound
-        roundings += 8 * self.smoothness * radius + 4 * float(np.linalg.norm(self.linear))
-        return float(UNIT * roundings)
 
     def _allowance(self, terms: float, slope_errors: float, size: float, additions: int) -> float:
         roundings = (additions + 8) * terms + 4 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (slope_errors + UNIT * roundings))  # 1 % covers products of errors
 
-    def _sum(self, function: Any) -> tuple[Any, ...]:
-        self._counter.passes += self._share
-        return self.rows.sum(function)
 
-    def _finish_value(self, total: Any, theta: Array) -> float:
-        ridge = 0.5 * self.alpha * (theta @ theta)
-        return float(total) / self.divisor + float(ridge + self.linear @ theta)
-
-    def _finish_gradient(self, total: Array, theta: Array) -> Array:
-        return total / self.divisor + self.alpha * theta + self.linear
-
-    def _finish_hessian(self, total: Array) -> Array:
-        hessian = total / self.divisor
-        hessian[np.diag_indices_from(hessian)] += self.alpha
-        return hessian
-
-
-def rows_facts(rows: Any) -> dict[str, Any]:
-    """Return the public facts of mapped rows, and whose weights they carry."""
-    return {**rows.row_map.public_facts, "own_weights": bool(rows.own_weights)}
-
-
-def _outer(loss: Any, block: Array, y: Array, w: Array, z: Array) -> Array:
+def _outer(loss: Loss, block: Array, y: Array, w: Array, z: Array) -> Array:
     curvature = np.maximum(w * loss.curvature(y, z), 0.0)
     half = block * np.sqrt(curvature)[:, None]
     return np.asarray(half.T @ half)
 
 
-def slopes_with_error(loss: Any, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
+def slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:
     """Slopes at margins z known up to `error`, and bounds of how wrong they may be."""
     slopes = loss.gradient(y, z)
     # Two roundings of z on top: z + error is itself rounded.

@@ -7,14 +7,13 @@ floating-point arithmetic computes without error.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
 
 __all__ = ["add_moments", "direct_sums", "evaluate", "exponential_suffix", "near_values"]
 
-_compile: Any = numba.njit(cache=True, nogil=True)
+_compile = numba.njit(cache=True, nogil=True)
 
 
 @_compile

@@ -9,23 +9,26 @@ number per row.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.addition import accumulate
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import RowFunction, Sums
+from dpconvex.losses.pairwise import PairLoss
 from dpconvex.objectives.pair_sums import CellMoments
-from dpconvex.objectives.pairwise import PairwiseObjective, combine
+from dpconvex.objectives.pairwise import PairwiseObjective, RowChange, combine
+
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.rows import DaskRows
 
 __all__ = ["PartitionedPairwiseObjective"]
 
 Array = npt.NDArray[np.float64]
-RowChange = Callable[[Array], Array]
 
 _SAMPLE = 1 << 17  # records whose Hessian stands for that of all
 
@@ -54,8 +57,8 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def __init__(
         self,
-        rows: Any,
-        loss: Any,
+        rows: DaskRows,
+        loss: PairLoss,
         alpha: float,
         min_positive: int = 1,
         min_negative: int = 1,
@@ -85,11 +88,11 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         ahead, behind = np.sum(self._class_counts, axis=0)
         return int(ahead), int(behind)
 
-    def sum(self, function: Any) -> tuple[Any, ...]:
+    def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
         changed = _Changed(self._changes)
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             there = y != 0  # void rows belong to no class
             if not there.all():
                 block, y, w = block[there], y[there], w[there]
@@ -97,7 +100,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
         return tuple(self.rows.sum(part))
 
-    def _change_rows(self, function: Any) -> None:
+    def _change_rows(self, function: RowChange) -> None:
         self._changes = (*self._changes, function)
         self._last = None
 
@@ -140,7 +143,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 if not (ahead.floors.size and behind.floors.size):
                     return 0.0
                 coefficients = behind.sums_at(ahead.floors, "value", mirrored=True)
-                return float(self.loss.scale * np.einsum("ck,ck->", coefficients, ahead.moments))
+                return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
         scores = self._gather(w)
         return self._total(*(np.concatenate(side) for side in scores))
 
@@ -151,9 +154,9 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 if not (ahead.floors.size and behind.floors.size):
                     return np.zeros(self.dim)
                 near = [_with_neighbours(cells.floors) for cells in (ahead, behind)]
-                largest = [self.loss.scale * count for count in self.counts]
-                below = -self.loss.scale * behind.sums_at(near[0], mirrored=True)
-                above = self.loss.scale * ahead.sums_at(near[1])
+                largest = [self._scale * count for count in self.counts]
+                below = -self._scale * behind.sums_at(near[0], mirrored=True)
+                above = self._scale * ahead.sums_at(near[1])
                 tables = (
                     _Slopes(near[0], below, -largest[1], 0.0),
                     _Slopes(near[1], above, 0.0, largest[0]),

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Long = NDArray[np.longdouble]
 
 NODES = 14
 REACH = 45
@@ -322,7 +322,7 @@ def piece_sums(
         Finite scores.
     pieces : Pieces
         The piecewise quadratic.
-    kind : {"slope", "value", "curvature"}
+    kind : {"slope", "value"}
         Which derivative f is.
     mirrored : bool
         Whether f takes ``sources_j - targets_i`` instead.
@@ -332,7 +332,7 @@ def piece_sums(
     sign = -1.0 if mirrored else 1.0
     ordered = np.sort(sign * sources)
     centre = float(np.median(ordered))
-    shifted: Any = (ordered - centre).astype(np.longdouble)
+    shifted = (ordered - centre).astype(np.longdouble)
     first = _running(shifted)
     shifted *= shifted
     second = _running(shifted)
@@ -341,7 +341,7 @@ def piece_sums(
     out = np.empty(targets.size)
     for start in range(0, targets.size, _CHUNK):
         part = sign * targets[start : start + _CHUNK]
-        x: Any = part.astype(np.longdouble) - centre
+        x = part.astype(np.longdouble) - centre
         total = np.zeros(part.size, dtype=np.longdouble)
         # Piece k holds differences in (knot_{k-1}, knot_k]: sources from target - knot_k up to target - knot_{k-1}.
         above = np.full(part.size, ordered.size)
@@ -352,9 +352,7 @@ def piece_sums(
             if c0 or c1 or c2:
                 count = above - below
                 one, two = first[above] - first[below], second[above] - second[below]
-                if kind == "curvature":
-                    total += 2 * c2 * count
-                elif kind == "slope":
+                if kind == "slope":
                     total += c1 * count + 2 * c2 * (x * count - one)
                 else:
                     total += c0 * count + c1 * (x * count - one)
@@ -364,7 +362,7 @@ def piece_sums(
     return out
 
 
-def _running(terms: Any) -> Any:
+def _running(terms: Long) -> Long:
     """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
     middle = terms.size // 2
     right = _cumulative(terms[middle:])
@@ -372,7 +370,7 @@ def _running(terms: Any) -> Any:
     return np.concatenate([-left, np.zeros(1, dtype=np.longdouble), right])
 
 
-def _cumulative(terms: Any) -> Any:
+def _cumulative(terms: Long) -> Long:
     """Return running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
     whole = terms.size // _FLUSH * _FLUSH
     within = np.cumsum(terms[:whole].reshape(-1, _FLUSH), axis=1)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.addition import accumulate, block_rows
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import RowFunction, RowMap, Sums
+from dpconvex.losses.pairwise import PairLogistic, PairLoss
+from dpconvex.objectives.objective import UNIT, WithLinear
 from dpconvex.objectives.pair_sums import (
     RELATIVE_ERROR,
     additions,
@@ -22,12 +25,12 @@ from dpconvex.objectives.pair_sums import (
 __all__ = ["PairwiseObjective", "combine"]
 
 Array = npt.NDArray[np.float64]
+RowChange = Callable[[Array], Array]
 
-UNIT = 2.0**-53
 _BLOCK = 4096  # rows whose products are added before they join the total
 
 
-class PairwiseObjective:
+class PairwiseObjective(WithLinear):
     r"""Pairwise empirical risk with a ridge and a linear term.
 
     ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2 + <b, w>``
@@ -58,32 +61,31 @@ class PairwiseObjective:
 
     def __init__(
         self,
-        rows: Any,
+        rows: npt.ArrayLike | MemoryRows,
         positive: npt.ArrayLike | None,
-        loss: Any,
+        loss: PairLoss,
         alpha: float,
         min_positive: int = 1,
         min_negative: int = 1,
         linear: npt.ArrayLike | None = None,
         row_norm: float | None = None,
     ) -> None:
-        self.row_map = getattr(rows, "row_map", None)
+        self.row_map: RowMap | None = None
         weights = None
-        if hasattr(rows, "mapped"):
-            mapped, targets, weights = rows.mapped()
+        if isinstance(rows, MemoryRows):
+            self.row_map = rows.row_map
+            rows, targets, weights = rows.mapped()
             positive = targets > 0 if positive is None else positive
-            rows = mapped
         X = np.asarray(rows, dtype=np.float64)
+        super().__init__(X.shape[1], alpha)
+        self._set_linear(linear)
         which = np.asarray(positive, dtype=bool)
         there = np.ones(len(X), dtype=bool) if weights is None else weights > 0
         self.positives = np.ascontiguousarray(X[which & there])
         self.negatives = np.ascontiguousarray(X[~which & there])
         self.loss = loss
-        self.alpha = float(alpha)
-        self.dim = X.shape[1]
         self.n_rows = X.shape[0]
         self.least = (min_positive, min_negative)
-        self.linear = np.zeros(self.dim) if linear is None else np.array(linear, dtype=np.float64)
         self.declared_norm = row_norm
         if row_norm is None:
             row_norm = float(np.sqrt(np.einsum("ij,ij->i", X, X).max(initial=0.0)))
@@ -104,7 +106,7 @@ class PairwiseObjective:
         return float(ahead) * float(behind)
 
     @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         facts = {
             "objective": "mean over pairs",
@@ -122,11 +124,6 @@ class PairwiseObjective:
         return facts
 
     @property
-    def strong_convexity(self) -> float:
-        """``alpha``, a lower bound."""
-        return self.alpha
-
-    @property
     def smoothness(self) -> float:
         """Bound of the Hessian's largest eigenvalue: ``curvature (2 row_norm)^2 + alpha``."""
         return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + self.alpha
@@ -136,14 +133,8 @@ class PairwiseObjective:
         """Bound of the norm of the data term's gradient."""
         return float(self.loss.lipschitz) * 2 * self.row_norm
 
-    def with_linear(self, linear: npt.ArrayLike) -> PairwiseObjective:
-        """Return the same objective with another linear term."""
-        other = copy.copy(self)
-        other.linear = np.array(linear, dtype=np.float64)
-        return other
-
     def with_rows(
-        self, function: Any, row_norm: float, alpha: float | None = None
+        self, function: RowChange, row_norm: float, alpha: float | None = None
     ) -> PairwiseObjective:
         """Return the same objective of other rows, ``function(rows)``, no longer than ``row_norm``.
 
@@ -162,21 +153,21 @@ class PairwiseObjective:
         other.alpha = self.alpha if alpha is None else float(alpha)
         return other
 
-    def _change_rows(self, function: Any) -> None:
+    def _change_rows(self, function: RowChange) -> None:
         self.positives = np.ascontiguousarray(function(self.positives))
         self.negatives = np.ascontiguousarray(function(self.negatives))
 
-    def with_loss(self, loss: Any) -> PairwiseObjective:
+    def with_loss(self, loss: PairLoss) -> PairwiseObjective:
         """Return the same objective with another loss."""
         other = copy.copy(self)
         other.loss = loss
         return other
 
-    def sum(self, function: Any) -> tuple[Any, ...]:
+    def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over blocks of both classes' rows, labels +1 and -1 and weights of 1."""
         step = block_rows(self.dim)
 
-        def parts() -> Iterator[tuple[Any, ...]]:
+        def parts() -> Iterator[Sums]:
             for rows, label in ((self.positives, 1.0), (self.negatives, -1.0)):
                 for start in range(0, max(1, len(rows)), step):
                     block = rows[start : start + step]
@@ -215,6 +206,10 @@ class PairwiseObjective:
         sample._divisor = self.divisor * pairs / (float(ahead) * behind) if pairs else 1.0
         return sample
 
+    @property
+    def _scale(self) -> float:
+        return cast(PairLogistic, self.loss).scale  # the loss that has no pieces
+
     def _scores(self, w: Array) -> tuple[Array, Array]:
         return self.positives @ w, self.negatives @ w
 
@@ -222,7 +217,7 @@ class PairwiseObjective:
         """Return ``sum_j loss'(s_i - t_j)`` and ``sum_i loss'(s_i - t_j)``."""
         pieces = self.loss.pieces
         if pieces is None:
-            scale = self.loss.scale
+            scale = self._scale
             return -scale * logistic_sums(-s, -t), -scale * logistic_sums(t, s)
         return piece_sums(s, t, pieces), piece_sums(t, s, pieces, mirrored=True)
 
@@ -231,24 +226,24 @@ class PairwiseObjective:
             return 0.0
         pieces = self.loss.pieces
         if pieces is None:
-            return float(self.loss.scale * logistic_sums(-s, -t, "value").sum())
+            return float(self._scale * logistic_sums(-s, -t, "value").sum())
         return float(piece_sums(s, t, pieces, "value").sum())
 
     def value(self, w: npt.ArrayLike) -> float:
         """F(w)."""
         w = np.asarray(w, dtype=np.float64)
-        return self._finish_value(self._data_value(w), w)
+        return self._value(self._data_value(w) / self.divisor, w)
 
     def gradient(self, w: npt.ArrayLike) -> Array:
         """Gradient of F."""
         w = np.asarray(w, dtype=np.float64)
-        return self._finish_gradient(self._data_gradient(w), w)
+        return self._gradient(self._data_gradient(w) / self.divisor, w)
 
     def value_and_gradient(self, w: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
         w = np.asarray(w, dtype=np.float64)
         value, gradient = self._data_both(w)
-        return self._finish_value(value, w), self._finish_gradient(gradient, w)
+        return self._value(value / self.divisor, w), self._gradient(gradient / self.divisor, w)
 
     def _data_value(self, w: Array) -> float:
         """Return the sum of the losses of all pairs."""
@@ -279,15 +274,14 @@ class PairwiseObjective:
             hessian += (self.negatives * behind[:, None]).T @ self.negatives
             values, vectors = np.linalg.eigh((hessian + hessian.T) / (2 * self.divisor))
             hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        hessian[np.diag_indices_from(hessian)] += self.alpha
-        return hessian
+        return self._hessian(hessian)
 
     def _curvatures(self, s: Array, t: Array) -> tuple[Array, Array, Array]:
         """Return row and column sums of ``loss''(s_i - t_j)``, and ``sum_ij loss'' x_i x_j^T``."""
         pieces = self.loss.pieces
         if pieces is None:
             parts = logistic_cross(s, self.positives, t, self.negatives)
-            ahead, behind, cross = (self.loss.scale * part for part in parts)
+            ahead, behind, cross = (self._scale * part for part in parts)
             return ahead, behind, cross
         # Row sums, column sums and products from the same windows: a pair on a knot counts in all or in none.
         order = np.argsort(s)
@@ -338,12 +332,6 @@ class PairwiseObjective:
     def _additions(self) -> int:
         """Bound on the number of roundings a pair's term passes through."""
         return additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
-
-    def _finish_value(self, total: float, w: Array) -> float:
-        return total / self.divisor + float(0.5 * self.alpha * (w @ w) + self.linear @ w)
-
-    def _finish_gradient(self, total: Array, w: Array) -> Array:
-        return np.asarray(total / self.divisor + self.alpha * w + self.linear)
 
 
 def combine(rows: Array, multiples: Array) -> Array:

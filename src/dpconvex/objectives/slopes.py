@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.losses import Logistic
+from dpconvex.losses import Logistic, Loss
+from dpconvex.objectives.clamped import ClampedTarget
 from dpconvex.smoothing import LogisticKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
 
@@ -48,7 +49,7 @@ class WeightedSlope:
         What is taken off the slope c' of the loss as a function of residual or margin.
     """
 
-    loss: Any
+    loss: Loss
     offset: float = 0.0
 
     def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
@@ -64,8 +65,8 @@ class WeightedSlope:
     def sigmoid(self) -> Sigmoid | None:
         """The same as numbers, or None for a slope of another shape."""
         loss, limit = self.loss, math.inf
-        if hasattr(loss, "clamp"):
-            loss, limit = loss.loss, float(loss.limit)
+        if isinstance(loss, ClampedTarget):
+            limit, loss = float(loss.limit), loss.loss
         residual = loss.kind == "residual"
         # By exact type: a subclass may compute something else.
         if type(loss) is Logistic:
@@ -94,7 +95,7 @@ class ClippedSlope:
         Pointwise loss of slopes at most ``L``.
     """
 
-    loss: Any
+    loss: Loss
 
     def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
         """Return the clipped slopes of a block."""

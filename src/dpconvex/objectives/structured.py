@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.addition import accumulate, depth
 from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.losses.structured import VectorLoss
+from dpconvex.objectives.objective import UNIT, WithLinear
+from dpconvex.smoothing.multivariate import SmoothedMax
 
 __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
 
 Array = npt.NDArray[np.float64]
 
-UNIT = 2.0**-53  # relative error of one rounding
 LOSS_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
 _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
 
@@ -140,7 +142,7 @@ def _shrink(norms: Array, limit: float) -> Array:
         return np.minimum(1.0, limit / norms)
 
 
-class StructuredObjective:
+class StructuredObjective(WithLinear):
     r"""Mean of losses of residual vectors with a ridge and a linear term.
 
     ``F(theta) = (1/N) sum_i g(Y_i - A_i theta) + (alpha/2) ||theta||^2 + <b, theta>`` with ``N = divisor`` and
@@ -163,7 +165,7 @@ class StructuredObjective:
     def __init__(
         self,
         records: StructuredRecords,
-        loss: Any,
+        loss: VectorLoss,
         alpha: float,
         divisor: float | None = None,
         linear: npt.ArrayLike | None = None,
@@ -173,12 +175,11 @@ class StructuredObjective:
                 f"The 'records' parameter of StructuredObjective must have {loss.outputs} rows per record for this "
                 f"loss. Got {records.outputs} instead."
             )
+        super().__init__(records.dim, alpha)
+        self._set_linear(linear)
         self.records = records
         self.loss = loss
-        self.alpha = float(alpha)
         self.divisor = float(records.n_rows if divisor is None else divisor)
-        self.dim = records.dim
-        self.linear = np.zeros(self.dim) if linear is None else np.array(linear, dtype=np.float64)
         self._seen: tuple[bytes, Array] | None = None
 
     @property
@@ -187,7 +188,7 @@ class StructuredObjective:
         return self.records.n_rows
 
     @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         return {
             "objective": "mean of losses of residual vectors",
@@ -199,11 +200,6 @@ class StructuredObjective:
             "operator_norm": self.records.operator_norm,
             "link_norm": self.records.link_norm,
         }
-
-    @property
-    def strong_convexity(self) -> float:
-        """Alpha: lower bound of the curvature of F."""
-        return self.alpha
 
     def _sup(self, power: int, name: str) -> float:
         link, records = self.loss.link, self.records
@@ -229,8 +225,8 @@ class StructuredObjective:
 
     def widened(self, width: float) -> StructuredObjective:
         """Return the objective smoothed with a bandwidth of at least ``width``: a place to start from."""
-        other = copy.copy(self)
-        other.loss = replace(self.loss, bandwidth=max(width, self.loss.bandwidth))
+        other, loss = copy.copy(self), cast(SmoothedMax, self.loss)  # whichever smoothed loss it is
+        other.loss = replace(loss, bandwidth=max(width, loss.bandwidth))
         other._seen = None
         return other
 
@@ -238,19 +234,11 @@ class StructuredObjective:
         """Mean size of the residuals: the scale on which F varies."""
         return float(np.abs(self.records.residuals(theta)).mean()) if self.n_rows else 0.0
 
-    def with_linear(self, linear: npt.ArrayLike) -> StructuredObjective:
-        """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""
-        other = copy.copy(self)
-        other.linear = self.linear + np.asarray(linear, dtype=np.float64)
-        return other
-
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
         theta = np.asarray(theta, dtype=np.float64)
         total = self.loss.value(self.records.residuals(theta), self.records.level).sum()
-        return float(total) / self.divisor + float(
-            0.5 * self.alpha * (theta @ theta) + self.linear @ theta
-        )
+        return self._value(float(total) / self.divisor, theta)
 
     def gradient_sum(self, theta: npt.ArrayLike) -> Array:
         """``-sum_i A_i^T g'(u_i)``: the data's part, as a SUM."""
@@ -263,7 +251,7 @@ class StructuredObjective:
         u = self.records.residuals(theta)
         slopes, bends = self.loss.derivatives(u, self.records.level)
         self._seen = (theta.tobytes(), bends)
-        return -self.records.combine(slopes) / self.divisor + self.alpha * theta + self.linear
+        return self._gradient(-self.records.combine(slopes) / self.divisor, theta)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
@@ -278,9 +266,7 @@ class StructuredObjective:
         records = self.records
         weighted = (self._seen[1] @ records.matrices).reshape(-1, self.dim)
         hessian = records.flat.T @ weighted / self.divisor
-        hessian = 0.5 * (hessian + hessian.T)
-        hessian[np.diag_indices_from(hessian)] += self.alpha
-        return hessian
+        return self._hessian(0.5 * (hessian + hessian.T))
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the error of `gradient` at theta: roundings, and the loss's quadrature rule.
@@ -349,5 +335,5 @@ class StructuredObjective:
         )
         roundings = (12 + LOSS_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
         roundings += 2 * float(np.linalg.norm(self.linear))
-        gradient = sums.value / self.divisor + self.alpha * theta + self.linear + self.alpha * shift
+        gradient = self._gradient(sums.value / self.divisor, theta) + self.alpha * shift
         return gradient, float(1.01 * (errors + UNIT * roundings))

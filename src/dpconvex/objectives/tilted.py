@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.objectives.empirical import LOSS_ULPS, UNIT, Rows, rows_facts
+from dpconvex.engine.rows import Rows
+from dpconvex.losses.interface import Loss
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
 
 __all__ = ["TiltedObjective"]
 
@@ -27,9 +29,9 @@ class _LogSum:
         self.factors = np.exp(below)
         self.count = exponents.size
         self.excess = float(np.expm1(below).sum())
-        self.parts: list[Any] = []
+        self.parts: list[Array | float] = []
 
-    def with_parts(self, *parts: Any) -> _LogSum:
+    def with_parts(self, *parts: Array | float) -> _LogSum:
         """Keep sums of ``factors * something``; the factors themselves are no longer needed."""
         self.parts = list(parts)
         self.factors = np.empty(0)
@@ -63,7 +65,7 @@ class _LogSum:
         return [part / (self.count + self.excess) for part in self.parts]
 
 
-class TiltedObjective:
+class TiltedObjective(OverRows):
     r"""Tilted empirical risk with a ridge.
 
     ``F(theta) = (1/t) log((1/n) sum_i exp(t w_i loss(y_i, x~_i . theta))) + (alpha/2) ||theta||^2 + W(theta)`` with
@@ -100,47 +102,27 @@ class TiltedObjective:
     def __init__(
         self,
         rows: Rows,
-        loss: Any,
+        loss: Loss,
         alpha: float,
         tilt: float,
         coef_bound: float | None = None,
         wall: float = 0.0,
     ) -> None:
-        for name, value in (("alpha", alpha), ("tilt", tilt), ("wall", wall)):
+        super().__init__(rows, loss, alpha)
+        for name, value in (("tilt", tilt), ("wall", wall)):
             if not value >= 0 or not math.isfinite(value):
                 raise ValueError(
                     f"The '{name}' parameter of TiltedObjective must be a finite number >= 0. Got {value!r} instead."
                 )
-        self.rows = rows
-        self.loss = loss
-        self.alpha = float(alpha)
         self.tilt = float(tilt)
         self.coef_bound = math.inf if coef_bound is None else float(coef_bound)
         self.wall = float(wall)
-        self.dim = int(rows.dim)
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows.n_rows
-
-    @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
-        return {
-            "objective": "tilted mean of losses",
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "tilt": self.tilt,
-            "coef_bound": self.coef_bound,
-            "wall": self.wall,
-            **rows_facts(self.rows),
-        }
-
-    @property
-    def strong_convexity(self) -> float:
-        """Lower bound of the curvature of F, from the ridge alone."""
-        return self.alpha
+        own = {"tilt": self.tilt, "coef_bound": self.coef_bound, "wall": self.wall}
+        return {**self._facts("tilted mean of losses"), **own}
 
     @property
     def gradient_bound(self) -> float:
@@ -153,14 +135,6 @@ class TiltedObjective:
         record = self.loss.smoothness * self.rows.row_map.weighted_square
         return float(record + self.tilt * self.gradient_bound**2 + self.alpha + self.wall)
 
-    def value(self, theta: npt.ArrayLike) -> float:
-        """F(theta)."""
-        return self.value_and_gradient(theta)[0]
-
-    def gradient(self, theta: npt.ArrayLike) -> Array:
-        """Gradient of F."""
-        return self.value_and_gradient(theta)[1]
-
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
@@ -169,28 +143,20 @@ class TiltedObjective:
         data = sums.log_mean / self.tilt if self.tilt > 0 else float(loss)
         size = float(np.linalg.norm(theta))
         beyond = max(0.0, size - self.coef_bound)
-        value = data + 0.5 * (self.alpha * size**2 + self.wall * beyond**2)
-        return value, gradient + (self.alpha + self.wall * beyond / max(size, 1e-300)) * theta
+        push = self.wall * beyond / max(size, 1e-300) * theta
+        value = self._value(data + 0.5 * self.wall * beyond**2, theta)
+        return value, self._gradient(gradient + push, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of F."""
         theta = np.asarray(theta, dtype=np.float64)
         gradient, _, second = self._sum(theta, with_hessian=True).means
-        second = second - self.tilt * np.outer(gradient, gradient)
-        second = second + self.alpha * np.eye(self.dim)
+        second = self._hessian(second - self.tilt * np.outer(gradient, gradient))
         size = float(np.linalg.norm(theta))
         if size > self.coef_bound and self.wall > 0:
             axis, share = theta / size, 1 - self.coef_bound / size
             second += self.wall * (share * np.eye(self.dim) + (1 - share) * np.outer(axis, axis))
-        return np.asarray(second)
-
-    def weights(self, theta: npt.ArrayLike) -> Array:
-        """Softmax weights of the rows: private, for inspection and tests."""
-        theta = np.asarray(theta, dtype=np.float64)
-        block, y, w = self.rows.mapped()  # type: ignore[attr-defined]
-        exponents = self.tilt * w * self.loss.value(np.clip(y, -1.0, 1.0), block @ theta)
-        factors = np.exp(exponents - exponents.max())
-        return np.asarray(factors / factors.sum())
+        return second
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
@@ -224,7 +190,7 @@ class TiltedObjective:
             losses, slopes = w * loss.value(y, z), w * loss.gradient(y, z)
             sums = _LogSum(tilt * losses)
             factors = sums.factors
-            parts: list[Any] = [(factors * slopes) @ block, float(factors @ losses)]
+            parts: list[Array | float] = [(factors * slopes) @ block, float(factors @ losses)]
             if with_hessian:
                 curvature = np.maximum(w * loss.curvature(y, z), 0.0) + tilt * slopes**2
                 half = block * np.sqrt(factors * curvature)[:, None]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
+
+from dpconvex.losses.interface import Kind, Loss
 
 __all__ = ["WidenedLoss"]
 
-Array = npt.NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -21,40 +22,40 @@ class WidenedLoss:
     is never what is certified.
     """
 
-    loss: Any
+    loss: Loss
     width: float
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """That of the loss."""
-        return str(self.loss.kind)
+        return self.loss.kind
 
     @property
     def lipschitz(self) -> float:
         """That of the loss."""
-        return float(self.loss.lipschitz)
+        return self.loss.lipschitz
 
     @property
     def smoothness(self) -> float:
         """``min(smoothness, lipschitz / width)`` of the loss."""
         return float(min(self.loss.smoothness, self.loss.lipschitz / self.width))
 
-    def value(self, y: Array, z: Array) -> Array:
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Simpson's rule; the value only guides line searches."""
-        return (
-            self.loss.value(y, z - self.width)
-            + 4 * self.loss.value(y, z)
-            + self.loss.value(y, z + self.width)
-        ) / 6
+        low, high = self._ends(z)
+        loss = self.loss
+        return (loss.value(y, low) + 4 * loss.value(y, z) + loss.value(y, high)) / 6
 
-    def gradient(self, y: Array, z: Array) -> Array:
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
         """(loss(z + width) - loss(z - width)) / (2 width)."""
-        return (self.loss.value(y, z + self.width) - self.loss.value(y, z - self.width)) / (
-            2 * self.width
-        )
+        low, high = self._ends(z)
+        return (self.loss.value(y, high) - self.loss.value(y, low)) / (2 * self.width)
 
-    def curvature(self, y: Array, z: Array) -> Array:
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """(slope(z + width) - slope(z - width)) / (2 width)."""
-        return (self.loss.gradient(y, z + self.width) - self.loss.gradient(y, z - self.width)) / (
-            2 * self.width
-        )
+        low, high = self._ends(z)
+        return (self.loss.gradient(y, high) - self.loss.gradient(y, low)) / (2 * self.width)
+
+    def _ends(self, z: ArrayLike) -> tuple[Array, Array]:
+        z = np.asarray(z)
+        return z - self.width, z + self.width

@@ -14,13 +14,15 @@ Imported lazily: numba takes a while to load.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 __all__ = ["expected_max"]
+
+Array = NDArray[np.float64]
 
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1.0 / math.sqrt(2.0 * math.pi)
@@ -64,21 +66,21 @@ def _both(x: float) -> tuple[float, float]:
 
 @numba.njit(nogil=True, cache=True)
 def expected_max(
-    t: Any,
-    floor: Any,
-    rise: Any,
-    high: Any,
-    fall: Any,
-    low: Any,
+    t: Array,
+    floor: Array,
+    rise: Array,
+    high: Array,
+    fall: Array,
+    low: Array,
     bandwidth: float,
     reach: float,
     panel: float,
-    nodes: Any,
-    weights: Any,
+    nodes: Array,
+    weights: Array,
     order: int,
-    value: Any,
-    gradient: Any,
-    hessian: Any,
+    value: Array,
+    gradient: Array,
+    hessian: Array,
 ) -> None:
     """Fill value, and for ``order`` 1 and 2 gradient and Hessian in ``t``, of every record.
 

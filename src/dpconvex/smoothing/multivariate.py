@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +58,7 @@ class _Smoothed(VectorLoss):
         return self.loss.outputs
 
     @property
-    def link(self) -> Any:
+    def link(self) -> PointwiseLoss | None:
         """That of the loss."""
         return self.loss.link
 
@@ -125,21 +124,21 @@ class SmoothedL1(_Smoothed):
         """``sup (g_h - g) = m h E|v_1|``, attained at 0."""
         return self.loss.size * self.bandwidth * self._law.mean_abs
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``g_h(u)`` of every row."""
         x = u[:, : self.loss.size]
         smooth = np.abs(x) + self.bandwidth * self._law.gap(x / self.bandwidth)
         value = smooth.sum(axis=1)
         return value if self.link is None else value + link_parts(self.link, u[:, -1])[0]
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``2 cdf(u_j / h) - 1``, and the slope of the link."""
         slopes = 2.0 * self._law.cdf(u / self.bandwidth) - 1.0
         if self.link is not None:
             slopes[:, -1] = link_parts(self.link, u[:, -1])[1]
         return slopes
 
-    def hessian(self, u: Array, level: Any = None) -> Array:
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
         """Diagonal, ``2 pdf(u_j / h) / h``."""
         bends = (2.0 / self.bandwidth) * self._law.pdf(u / self.bandwidth)
         if self.link is not None:
@@ -186,16 +185,16 @@ class SmoothedProfile(_Smoothed):
     def _position(self, u: Array) -> Array:
         return u @ self.loss.profile_axis[0]
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``<a_1, u> + c_h(<d, u>)`` of every row."""
         return u @ self.loss.profile_axis[1] + self._curve.value_at(self._position(u))
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``a_1 + c_h' d``."""
         axis, shared = self.loss.profile_axis
         return shared + np.multiply.outer(self._curve.slope_at(self._position(u)), axis)
 
-    def hessian(self, u: Array, level: Any = None) -> Array:
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``c_h'' d d^T``."""
         axis = self.loss.profile_axis[0]
         bends = self._curve.curvature_at(self._position(u))
@@ -278,7 +277,7 @@ class SmoothedMax(_Smoothed):
         rise, high, fall, low = np.array(columns).T.copy()
         return rise, high, fall, low
 
-    def _integrals(self, u: Array, level: Any, order: int) -> tuple[Array, Array, Array]:
+    def _integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
         from dpconvex.engine.threads import available_cores, worker_pool
         from dpconvex.smoothing.max_integrals import expected_max
 
@@ -304,29 +303,29 @@ class SmoothedMax(_Smoothed):
             part(0)
         return value, gradient, hessian
 
-    def _levels(self, u: Array, level: Any) -> Any:
+    def _levels(self, u: Array, level: Array | None) -> Array | None:
         if not self.uses_level:
             return None
         # A level below 0 is never reached by the norm: the bowl is then the norm, shifted.
         return np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``g_h(u)`` of every row."""
         value = self._integrals(u, self._levels(u, level), 0)[0] + u @ np.array(
             self.loss.pieces.centre
         )
         return value if level is None else value - level
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``c + D^T`` times the gradient of the expected maximum."""
         slopes = self._integrals(u, self._levels(u, level), 1)[1]
         return np.array(self.loss.pieces.centre) + slopes @ self.loss.pieces.directions
 
-    def hessian(self, u: Array, level: Any = None) -> Array:
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``D^T`` times the Hessian of the expected maximum times ``D``."""
         return self.derivatives(u, level)[1]
 
-    def derivatives(self, u: Array, level: Any = None) -> tuple[Array, Array]:
+    def derivatives(self, u: Array, level: Array | None = None) -> tuple[Array, Array]:
         """Gradient and Hessian from one pass of the same rule."""
         directions = self.loss.pieces.directions
         _, slopes, bends = self._integrals(u, self._levels(u, level), 2)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,14 +75,6 @@ class VectorMoreau(VectorLoss):
         """``b / w``."""
         return self.curvature / self.width
 
-    @property
-    def gap_range(self) -> tuple[float, float]:
-        """Interval that holds ``e - ||.||_1``."""
-        if self.potential == "hellinger":
-            lowest = math.sqrt(max(self.curvature**2 - self.loss.size, 0.0))
-            return self.width * lowest, self.width * self.curvature
-        return -self.width * self.loss.size / (2 * self.curvature), 0.0
-
     def _scaling(self, u: Array) -> tuple[Array, Array]:
         """Return ``s`` with ``y = clip(s u, -1, 1)``, and which coordinates are clipped.
 
@@ -97,14 +88,14 @@ class VectorMoreau(VectorLoss):
             clipped = clipped | (s[:, None] * np.abs(u) >= 1)
         return s, clipped
 
-    def gradient(self, u: Array, level: Any = None) -> Array:
+    def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The dual maximiser y."""
         if self.potential != "hellinger":
             return np.clip(u * self.smoothness, -1.0, 1.0)
         s, clipped = self._scaling(u)
         return np.where(clipped, np.sign(u), s[:, None] * u)
 
-    def value(self, u: Array, level: Any = None) -> Array:
+    def value(self, u: Array, level: Array | None = None) -> Array:
         """``<u, y> - w phi*(y)``."""
         y = self.gradient(u)
         square = np.square(y).sum(axis=1)
@@ -113,7 +104,7 @@ class VectorMoreau(VectorLoss):
         root = np.sqrt(np.maximum(self.curvature**2 - square, 0.0))
         return (u * y).sum(axis=1) + self.width * root
 
-    def hessian(self, u: Array, level: Any = None) -> Array:
+    def hessian(self, u: Array, level: Array | None = None) -> Array:
         """Derivative of y where it exists: the identity on free coordinates, less a rank-one part for Hellinger."""
         eye = np.eye(u.shape[1])
         if self.potential != "hellinger":

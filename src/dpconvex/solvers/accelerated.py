@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.descent import Certified, Descent, check_start, require
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
@@ -45,7 +45,7 @@ class AcceleratedGradient:
     restart: bool = True
     max_iterations: int = 200_000
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise `objective` until the certified gradient norm is at most `tolerance`.
 
         Parameters
@@ -126,16 +126,17 @@ class AcceleratedGradient:
             raise Certified(Solution(point, norm, descent.iterations))
 
 
-def curvature_bound(objective: Any) -> float:
+def curvature_bound(objective: Objective) -> float:
     """Return an upper bound of the curvature of F that is tight for the data.
 
     ``loss.smoothness`` times the largest eigenvalue of ``(1/N) sum_i w_i x~_i x~_i^T``, plus
     alpha, for a mean of losses; the objective's own public bound otherwise, where a tilt or an adversary
     adds curvature. A private number.
     """
-    public = float(objective.smoothness)
-    mean = isinstance(objective, EmpiricalObjective)
-    if not mean or objective.dim > EXACT_DIM or not math.isfinite(public):
+    public = float(getattr(objective, "smoothness"))  # noqa: B009
+    if not isinstance(objective, EmpiricalObjective):
+        return public
+    if objective.dim > EXACT_DIM or not math.isfinite(public):
         return public
     (moment,) = objective.rows.sum(lambda block, y, w: ((block * w[:, None]).T @ block,))
     largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])

@@ -7,26 +7,31 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.descent import Certified, Descent, check_start
 from dpconvex.solvers.gap import Envelope, certified_gap
 from dpconvex.solvers.lbfgs import LBFGS, default_solver
 from dpconvex.solvers.newton import Newton
-from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
 
 __all__ = ["BlackBox", "certified_point", "certify_point", "check_solver"]
 
 Array = npt.NDArray[np.float64]
 
+#: What a user may give: a certified or uncertified solver, a function, or the name of a method of scipy.
+Method = Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str
+
 # Methods of scipy.optimize.minimize that work with values and gradients.
 _SCIPY = ("BFGS", "CG", "L-BFGS-B", "Newton-CG", "SLSQP", "TNC", "trust-constr")
 
 
-def check_solver(solver: Any, owner: str) -> None:
+def check_solver(solver: object, owner: str) -> None:
     """Raise unless a mechanism can run this solver; what it is is public, what it does is not.
 
     Parameters
@@ -48,7 +53,9 @@ def check_solver(solver: Any, owner: str) -> None:
     )
 
 
-def certified_point(solver: Any, objective: Any, start: npt.ArrayLike, tolerance: float) -> Array:
+def certified_point(
+    solver: Method | None, objective: Objective, start: npt.ArrayLike, tolerance: float
+) -> Array:
     """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
 
     Whether and how a solver complains depends on the data, so it must not be seen.
@@ -68,7 +75,7 @@ def certified_point(solver: Any, objective: Any, start: npt.ArrayLike, tolerance
         return BlackBox().solve(objective, start, tolerance).point
 
 
-def certify_point(objective: Any, point: npt.ArrayLike, tolerance: float) -> Solution | None:
+def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> Solution | None:
     """Return a certificate for `point`, or None if it is not good enough.
 
     Smooth objectives: the gradient norm at the point plus its rounding allowance is at most
@@ -91,7 +98,7 @@ def certify_point(objective: Any, point: npt.ArrayLike, tolerance: float) -> Sol
         return _certify(objective, theta, tolerance)
 
 
-def _certify(objective: Any, theta: Array, tolerance: float) -> Solution | None:
+def _certify(objective: Objective, theta: Array, tolerance: float) -> Solution | None:
     if not _kinked(objective):
         try:
             Descent(objective, tolerance).evaluate(theta)
@@ -108,7 +115,7 @@ def _certify(objective: Any, theta: Array, tolerance: float) -> Solution | None:
     return None
 
 
-def _kinked(objective: Any) -> bool:
+def _kinked(objective: Objective) -> TypeGuard[EmpiricalObjective]:
     loss = getattr(objective, "loss", None)
     return loss is not None and not math.isfinite(loss.smoothness)
 
@@ -131,9 +138,9 @@ class BlackBox:
     BlackBox(method='L-BFGS-B')
     """
 
-    method: Any = None
+    method: Method | None = None
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Return a certified minimiser; the method's own claim is never believed.
 
         Parameters
@@ -159,13 +166,14 @@ class BlackBox:
             point = _sane(objective, answer, point)
         return polish(objective, point, tolerance)
 
-    def run(self, objective: Any, start: Array, tolerance: float) -> Array:
+    def run(self, objective: Objective, start: Array, tolerance: float) -> Array:
         """Return the method's own answer, uncertified."""
         if isinstance(self.method, str):
             return _scipy(self.method, objective, start, tolerance)
-        if hasattr(self.method, "solve"):
-            return np.asarray(self.method.solve(objective, start, tolerance).point)
-        if isinstance(self.method, Callable):  # type: ignore[arg-type]
+        solve = getattr(self.method, "solve", None)
+        if solve is not None:
+            return np.asarray(solve(objective, start, tolerance).point)
+        if callable(self.method):
             return np.asarray(self.method(objective, start, tolerance), dtype=np.float64)
         raise TypeError(
             "The 'method' parameter of BlackBox must be a solver, a callable or the name of a scipy method. "
@@ -173,7 +181,7 @@ class BlackBox:
         )
 
 
-def polish(objective: Any, point: Array, tolerance: float) -> Solution:
+def polish(objective: Objective, point: Array, tolerance: float) -> Solution:
     """Minimise from `point` with a solver that certifies: Newton or L-BFGS, or `Envelope` for kinked losses."""
     if _kinked(objective):
         return Envelope().solve(objective, point, tolerance)
@@ -186,10 +194,10 @@ def polish(objective: Any, point: Array, tolerance: float) -> Solution:
         return LBFGS(newton=False).solve(objective, point, tolerance)
 
 
-def _scipy(method: str, objective: Any, start: Array, tolerance: float) -> Array:
+def _scipy(method: str, objective: Objective, start: Array, tolerance: float) -> Array:
     from scipy.optimize import minimize
 
-    options: dict[str, Any] = {"maxiter": 10_000}
+    options: dict[str, float] = {"maxiter": 10_000}
     if method.upper() == "L-BFGS-B":
         options |= {"gtol": tolerance / math.sqrt(start.size), "ftol": 0.0, "maxcor": 20}
     result = minimize(
@@ -203,7 +211,7 @@ def _scipy(method: str, objective: Any, start: Array, tolerance: float) -> Array
     return np.asarray(result.x, dtype=np.float64)
 
 
-def _sane(objective: Any, answer: Array, start: Array) -> Array:
+def _sane(objective: Objective, answer: Array, start: Array) -> Array:
     """Return the answer shortened to where the minimiser can lie, or the start if it is no point at all."""
     answer = np.asarray(answer, dtype=np.float64)
     if answer.shape != start.shape or not np.isfinite(answer).all():

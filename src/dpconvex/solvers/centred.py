@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dpconvex.objectives.centred import CentredObjective
-from dpconvex.objectives.empirical import UNIT
+from dpconvex.objectives.objective import UNIT, Objective, can_refine
 from dpconvex.solvers.descent import Descent
-from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
 
 __all__ = ["solve_around_best"]
 
 
-def solve_around_best(solver: Any, descent: Descent) -> Solution:
+def solve_around_best(solver: Solver[Objective], descent: Descent) -> Solution:
     """Go on from the best point of a search that ended without a certificate.
 
     The minimiser is sought as ``centre + v`` with a centre that stays: gradients are then exact
@@ -34,7 +32,7 @@ def solve_around_best(solver: Any, descent: Descent) -> Solution:
         If the objective has no such gradients, or if they do not suffice either.
     """
     objective, best = descent.objective, descent.best
-    if best is None or not hasattr(objective, "refined_gradient"):
+    if best is None or not can_refine(objective):
         raise descent.failure()
     alpha, tolerance = objective.strong_convexity, descent.tolerance
     around = CentredObjective(objective, best.point)

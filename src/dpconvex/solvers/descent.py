@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.objectives.objective import Objective, can_refine
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
 __all__ = ["Certified", "Descent", "State", "check_start", "require"]
@@ -53,7 +53,7 @@ class Descent:
         Certified gradient norm to reach.
     """
 
-    def __init__(self, objective: Any, tolerance: float) -> None:
+    def __init__(self, objective: Objective, tolerance: float) -> None:
         self.objective = objective
         self.tolerance = tolerance
         self.iterations = 0
@@ -89,8 +89,8 @@ class Descent:
         allowance = self.objective.rounding_allowance(state.point)
         state = State(state.point, state.gradient, state.value, allowance)
         bound = self._bound(state, allowance)
-        refinable = hasattr(self.objective, "refined_gradient")
-        if bound > self.tolerance and refinable:
+        refinable = can_refine(self.objective)
+        if bound > self.tolerance and can_refine(self.objective):
             gradient, allowance = self.objective.refined_gradient(state.point)
             state = State(state.point, gradient, state.value, allowance)
             bound = self._bound(state, allowance)
@@ -181,7 +181,7 @@ class Descent:
         )
 
 
-def require(objective: Any, solver: str, names: tuple[str, ...]) -> None:
+def require(objective: Objective, solver: str, names: tuple[str, ...]) -> None:
     """Raise if the objective lacks a method the solver needs, naming it."""
     missing = [name for name in names if not hasattr(objective, name)]
     if missing:
@@ -201,7 +201,7 @@ def require(objective: Any, solver: str, names: tuple[str, ...]) -> None:
         )
 
 
-def check_start(objective: Any, start: npt.ArrayLike, tolerance: float, solver: str) -> Array:
+def check_start(objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str) -> Array:
     """Return the start as a new float64 array of the right shape."""
     point = np.array(start, dtype=np.float64)
     if point.shape != (objective.dim,):

@@ -13,27 +13,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.engine.rows import Sums
+from dpconvex.losses.interface import Loss, PointwiseLoss
 from dpconvex.losses.kinks import Kinks
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.clamped import ClampedTarget
-from dpconvex.objectives.empirical import UNIT
+from dpconvex.objectives.objective import UNIT, Objective
 from dpconvex.smoothing import moreau
 from dpconvex.solvers.descent import check_start
 from dpconvex.solvers.lbfgs import default_solver
-from dpconvex.solvers.solution import Solution
+from dpconvex.solvers.solution import Solution, Solver
 
 __all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "young_excess"]
 
 Array = npt.NDArray[np.float64]
 
 
-def kinks_of(objective: Any, owner: str) -> Kinks:
+def kinks_of(objective: EmpiricalObjective, owner: str) -> Kinks:
     """Return the piecewise-linear shape of the objective's loss, or raise."""
     kinks = getattr(objective.loss, "kinks", None)
     if kinks is None:
@@ -49,10 +51,13 @@ def envelope_of(objective: EmpiricalObjective, smoothness: float) -> EmpiricalOb
     return objective.with_loss(_envelope(objective.loss, smoothness))
 
 
-def _envelope(loss: Any, smoothness: float) -> Any:
-    if isinstance(loss, ClampedTarget):
-        return ClampedTarget(moreau(loss.loss, smoothness), loss.limit)
-    return moreau(loss, smoothness)
+def _envelope(loss: Loss, smoothness: float) -> Loss:
+    smooth = moreau(_unclamped(loss), smoothness)
+    return ClampedTarget(smooth, loss.limit) if isinstance(loss, ClampedTarget) else smooth
+
+
+def _unclamped(loss: Loss) -> PointwiseLoss:
+    return cast(PointwiseLoss, loss.loss if isinstance(loss, ClampedTarget) else loss)
 
 
 def young_excess(kinks: Kinks, u: Array, slope: Array) -> Array:
@@ -72,7 +77,7 @@ def young_excess(kinks: Kinks, u: Array, slope: Array) -> Array:
     return excess
 
 
-def certified_gap(objective: Any, point: npt.ArrayLike, smoothness: float) -> float:
+def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothness: float) -> float:
     """Bound ``F(point) - min F`` with the slopes of the Moreau envelope as the dual point.
 
     Any `smoothness` gives a valid bound; at the minimiser of the envelope it is at most
@@ -94,13 +99,13 @@ def certified_gap(objective: Any, point: npt.ArrayLike, smoothness: float) -> fl
     kinks = kinks_of(objective, "certified_gap")
     loss = objective.loss
     clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
-    envelope = moreau(loss.loss if clamp else loss, smoothness)
+    envelope = moreau(_unclamped(loss), smoothness)
     size = float(np.linalg.norm(theta))
     tail = (4 * objective.dim * UNIT) ** 2
     reach = max(abs(knot) for knot in kinks.knots)
     residual = loss.kind == "residual"
 
-    def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+    def part(block: Array, y: Array, w: Array) -> Sums:
         y = clamp(y) if clamp else y
         z, correction = np.empty(len(block)), np.empty(len(block))
         margins_with_error(block, theta, z, correction)
@@ -142,9 +147,11 @@ class Envelope:
         Certified minimiser of the smooth envelope; `default_solver` by default.
     """
 
-    solver: Any = None
+    solver: Solver[Objective] | None = None
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(
+        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
+    ) -> Solution:
         """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
 
         Parameters

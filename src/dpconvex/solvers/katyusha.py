@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers.descent import Certified, Descent, check_start, require
 from dpconvex.solvers.materialised import Records, materialise
 from dpconvex.solvers.solution import ConvergenceError, Solution
@@ -43,7 +43,9 @@ class Katyusha:
     max_epochs: int = 2000
     seed: int = 0
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(
+        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
+    ) -> Solution:
         """Minimise `objective` until the certified gradient norm is at most `tolerance`.
 
         Parameters

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.centred import solve_around_best
 from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
 from dpconvex.solvers.newton import Newton, newton_steps
@@ -47,7 +47,7 @@ class LBFGS:
     max_iterations: int = 20_000
     newton: bool = True
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise `objective` until the certified gradient norm is at most `tolerance`.
 
         Parameters
@@ -113,7 +113,7 @@ def _divide(metric: Array, vector: Array) -> Array:
     return vector / metric
 
 
-def _diagonal(objective: Any, point: Array) -> Array:
+def _diagonal(objective: Objective, point: Array) -> Array:
     """Diagonal of the Hessian, floored: a column without curvature here may find some later."""
     if not hasattr(objective, "hessian_diagonal"):
         return np.ones(objective.dim)
@@ -121,7 +121,7 @@ def _diagonal(objective: Any, point: Array) -> Array:
     return np.asarray(np.maximum(diagonal, 1e-6 * diagonal.max()))
 
 
-def default_solver(dim: int) -> Solver:
+def default_solver(dim: int) -> Solver[Objective]:
     """Return `Newton` for up to 500 coefficients, `LBFGS` beyond.
 
     Examples

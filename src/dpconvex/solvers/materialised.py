@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.losses.interface import Loss
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.clamped import ClampedTarget
 
 __all__ = ["Records", "materialise"]
@@ -25,7 +26,7 @@ class Records:
     rows: Array
     targets: Array
     weights: Array
-    loss: Any
+    loss: Loss
     alpha: float
     linear: Array
 
@@ -34,14 +35,14 @@ class Records:
         """Number of records."""
         return len(self.targets)
 
-    def slopes(self, theta: Array, chosen: Any = slice(None)) -> Array:
+    def slopes(self, theta: Array, chosen: slice | npt.NDArray[np.int64] = slice(None)) -> Array:
         """Weighted slopes ``weights_i loss'(y_i, rows_i . theta)`` of the chosen records."""
         margins = self.rows[chosen] @ theta
         slopes = self.loss.gradient(self.targets[chosen], margins)
         return np.asarray(self.weights[chosen] * slopes)
 
 
-def materialise(objective: Any, solver: str) -> Records:
+def materialise(objective: EmpiricalObjective, solver: str) -> Records:
     """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
     mapped = getattr(getattr(objective, "rows", None), "mapped", None)
     if mapped is None:

@@ -6,8 +6,8 @@ r"""Saddle points: accelerated proximal point outside, accelerated ascent inside
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -165,7 +165,12 @@ class _Run:
         return previous
 
     def _ascend(
-        self, slope: Any, v: Array, curvature: float, concavity: float, target: float
+        self,
+        slope: Callable[[Array], Array],
+        v: Array,
+        curvature: float,
+        concavity: float,
+        target: float,
     ) -> Array:
         root = math.sqrt(curvature / concavity)
         momentum = (root - 1) / (root + 1)

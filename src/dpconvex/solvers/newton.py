@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
 from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.objectives.objective import (
+    Curved,
+    Objective,
+    Sampled,
+    Widened,
+    can_sample,
+    can_widen,
+)
 from dpconvex.solvers.centred import solve_around_best
 from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
 from dpconvex.solvers.pairs import Pairs
@@ -47,7 +55,7 @@ class Newton:
     sample_rows: int = 20_000
     max_iterations: int = 2000
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise `objective` until the certified gradient norm is at most `tolerance`.
 
         Parameters
@@ -87,11 +95,11 @@ class Newton:
     def _run(self, descent: Descent, point: Array) -> None:
         objective = descent.objective
         metric = None
-        if hasattr(objective, "subsample") and objective.n_rows >= 4 * self.sample_rows:
+        if can_sample(objective) and objective.n_rows >= 4 * self.sample_rows:
             point, metric = self._warm_start(objective, point)
         newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
 
-    def _warm_start(self, objective: Any, point: Array) -> tuple[Array, Metric]:
+    def _warm_start(self, objective: Sampled, point: Array) -> tuple[Array, Metric]:
         """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""
         small = objective.subsample(self.sample_rows)
         sampling_error = 0.03 * objective.gradient_bound / math.sqrt(self.sample_rows)
@@ -112,11 +120,10 @@ def newton_steps(
 
     Ends by `Certified`; returns only if `max_iterations` enforced steps were not enough.
     """
-    objective = descent.objective
     state = _iterate(descent, state, 30, metric)
-    if hasattr(objective, "widened"):
+    if can_widen(descent.objective):
         for ratio in (0.2, 0.6):
-            state = _follow_widths(descent, _best(descent, state), ratio)
+            state = _follow_widths(descent, descent.objective, _best(descent, state), ratio)
             state = _iterate(descent, state, 30)
     state = descent.evaluate(_best(descent, state).point, with_value=True)
     _iterate(descent, state, max_iterations, with_value=True)
@@ -141,7 +148,7 @@ def _iterate(
         descent.iterations += 1
         fresh = metric is None
         if metric is None:
-            metric = _factor(descent.objective.hessian(state.point))
+            metric = _factor(cast(Curved, descent.objective).hessian(state.point))
             pairs.clear()
         direction = pairs.direction(state.gradient, metric)
         new, step = descent.search(state, direction, with_value)
@@ -158,9 +165,8 @@ def _iterate(
     return state
 
 
-def _follow_widths(descent: Descent, state: State, ratio: float) -> State:
+def _follow_widths(descent: Descent, objective: Widened, state: State, ratio: float) -> State:
     """Follow the minimisers of the widened loss, from wide to the loss's own width."""
-    objective = descent.objective
     point = state.point
     width = objective.margin_size(point)
     while width > 0.5 * objective.kink_width:

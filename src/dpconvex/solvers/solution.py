@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +42,13 @@ class Solution:
     gap: float | None = None
 
 
-class Solver(Protocol):
-    """A certified minimiser of strongly convex objectives."""
+Asked = TypeVar("Asked", contravariant=True)
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+
+class Solver(Protocol[Asked]):
+    """A certified minimiser of strongly convex objectives; what it asks of them is its parameter."""
+
+    def solve(self, objective: Asked, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Return a point whose certified gradient norm is at most `tolerance`.
 
         Kinked objectives: a point whose certified gap is at most

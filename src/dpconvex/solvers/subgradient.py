@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.rows import Sums
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.objectives.empirical import UNIT
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.objective import UNIT
 from dpconvex.solvers.black_box import certify_point
 from dpconvex.solvers.descent import check_start
 from dpconvex.solvers.gap import Envelope, kinks_of, young_excess
@@ -42,7 +43,9 @@ class Subgradient:
 
     max_iterations: int = 200_000
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(
+        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
+    ) -> Solution:
         """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
 
         Parameters
@@ -89,7 +92,7 @@ class Subgradient:
 
 
 def _certify(
-    objective: Any,
+    objective: EmpiricalObjective,
     records: Records,
     average: Array,
     slopes: Array,
@@ -106,7 +109,9 @@ def _certify(
     return Solution(average, math.sqrt(2 * objective.alpha * gap), iterations, gap)
 
 
-def averaged_gap(objective: Any, records: Records, point: Array, slopes: Array) -> float:
+def averaged_gap(
+    objective: EmpiricalObjective, records: Records, point: Array, slopes: Array
+) -> float:
     """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
     kinks = kinks_of(objective, "Subgradient")
     margins = records.rows @ point
@@ -152,7 +157,9 @@ class StochasticSubgradient:
     max_iterations: int = 1_000_000
     seed: int = 0
 
-    def solve(self, objective: Any, start: npt.ArrayLike, tolerance: float) -> Solution:
+    def solve(
+        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
+    ) -> Solution:
         """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
 
         Parameters
@@ -209,7 +216,7 @@ class StochasticSubgradient:
         raise _failure(owner, wanted)
 
 
-def _lower_bound(objective: Any, tolerance: float) -> float:
+def _lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:
     """Certify ``min F`` from below to a hundredth of the gap wanted, rounding included."""
     reference = Envelope().solve(objective, np.zeros(objective.dim), 0.1 * tolerance)
     assert reference.gap is not None, "Envelope certifies a gap"
@@ -217,11 +224,11 @@ def _lower_bound(objective: Any, tolerance: float) -> float:
     return value - reference.gap - error
 
 
-def _value(objective: Any, theta: Array) -> tuple[float, float]:
+def _value(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
     """Return F(theta) and a bound on its rounding error, as in `EmpiricalObjective.rounding_allowance`."""
     loss, row_map = objective.loss, objective.rows.row_map
 
-    def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+    def part(block: Array, y: Array, w: Array) -> Sums:
         return (w @ np.abs(loss.value(y, block @ theta)),)
 
     size = float(np.linalg.norm(theta))
@@ -234,7 +241,7 @@ def _value(objective: Any, theta: Array) -> tuple[float, float]:
     return objective.value(theta), 1.01 * UNIT * (roundings + (objective.dim + 4) * rest)
 
 
-def _strong_convexity(objective: Any, solver: str) -> float:
+def _strong_convexity(objective: EmpiricalObjective, solver: str) -> float:
     if not objective.strong_convexity > 0:
         raise ValueError(f"{solver} needs a strongly convex objective. Use alpha > 0.")
     return float(objective.strong_convexity)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.defaults import plan
 from dpconvex.engine import RowMap
+from dpconvex.inputs.model import Fitted
 from dpconvex.losses import Logistic
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -84,7 +84,7 @@ class Uncertainty:
     exact: bool
 
 
-def uncertainty(model: Any) -> Uncertainty | None:
+def uncertainty(model: Fitted) -> Uncertainty | None:
     r"""Return what the noise of the certificate does to the coefficients, or None where the data decide.
 
     Output perturbation adds noise of known law to the mapped coefficients, and the map to the user's units is linear:
@@ -115,7 +115,7 @@ def uncertainty(model: Any) -> Uncertainty | None:
     return Uncertainty(intercept, coef, exact)
 
 
-def _row_map(model: Any) -> RowMap | None:
+def _row_map(model: Fitted) -> RowMap | None:
     certificate: Certificate = model.certificate_
     bounds, parameters = certificate.bounds, certificate.parameters
     if not hasattr(bounds, "row_norm") or "feature_bounds" not in parameters:
@@ -125,13 +125,13 @@ def _row_map(model: Any) -> RowMap | None:
     return RowMap.from_bounds(width, parameters["feature_bounds"], bounds.row_norm, intercept)
 
 
-def feature_names(model: Any) -> list[str]:
+def feature_names(model: Fitted) -> list[str]:
     """Return the names of the columns, or x0, x1, ..."""
     names = [str(name) for name in getattr(model, "feature_names_in_", [])]
     return names or [f"x{number}" for number in range(np.atleast_2d(model.coef_).shape[1])]
 
 
-def column_bounds(model: Any) -> tuple[Array, Array] | None:
+def column_bounds(model: Fitted) -> tuple[Array, Array] | None:
     """Return the public bounds of the columns."""
     pair = model.certificate_.parameters.get("feature_bounds")
     if pair is None:
@@ -141,7 +141,7 @@ def column_bounds(model: Any) -> tuple[Array, Array] | None:
     return low, high
 
 
-def problem_names(model: Any) -> list[str]:
+def problem_names(model: Fitted) -> list[str]:
     """Return one heading per vector of coefficients."""
     rows = len(np.atleast_2d(model.coef_))
     if rows == 1:
@@ -194,7 +194,7 @@ class Outlook:
     relative: bool
 
 
-def outlook(model: Any) -> Outlook | None:
+def outlook(model: Fitted) -> Outlook | None:
     """Return the planner's predictions for the model's public facts, or None where it has none.
 
     The planner speaks about quantiles, the newsvendor and logistic regression with two classes; see

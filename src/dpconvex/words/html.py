@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from dpconvex.inputs.model import Fitted
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.version import __version__
 from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
 from dpconvex.words.content import (
@@ -36,7 +37,7 @@ _MOST_BARS = 40
 _AFTERWARDS = ("coef_bound", "release_radius", "threshold")
 
 
-def render_report(model: Any, ledger: Any = None) -> str:
+def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
     """Return the report of a fitted model as HTML.
 
     Parameters
@@ -112,7 +113,7 @@ def render_report(model: Any, ledger: Any = None) -> str:
     )
 
 
-def write_report(model: Any, path: str | os.PathLike[str], ledger: Any = None) -> Path:
+def write_report(model: Fitted, path: str | os.PathLike[str], ledger: Ledger | None = None) -> Path:
     """Write the report of a fitted model: what was released, what it reveals at most, and why.
 
     Parameters
@@ -229,7 +230,7 @@ def _accuracy_rows(ahead: Outlook) -> list[tuple[str, str]]:
     return [*rows, ("without privacy", form(ahead.without_privacy))]
 
 
-def _effect_plot(model: Any, spread: Uncertainty | None) -> str | None:
+def _effect_plot(model: Fitted, spread: Uncertainty | None) -> str | None:
     """Return bars of what each column does to the prediction between its two bounds."""
     bounds, coef = column_bounds(model), np.atleast_2d(model.coef_)
     if bounds is None or len(coef) > 1 or coef.shape[1] > _MOST_BARS:
@@ -254,10 +255,10 @@ def _effect_plot(model: Any, spread: Uncertainty | None) -> str | None:
     )
 
 
-def _coefficient_rows(model: Any, spread: Uncertainty | None) -> list[dict[str, Any]]:
+def _coefficient_rows(model: Fitted, spread: Uncertainty | None) -> list[dict[str, object]]:
     coef = np.atleast_2d(model.coef_)
     bounds = column_bounds(model)
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     if hasattr(model, "intercept_"):
         values = [f"{value:.6g}" for value in np.atleast_1d(model.intercept_)]
         known = spread is not None and spread.intercept is not None
@@ -277,7 +278,7 @@ def _coefficient_rows(model: Any, spread: Uncertainty | None) -> list[dict[str, 
     return rows
 
 
-def _facts(certificate: Any) -> list[tuple[str, str]]:
+def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     words = {
         "n_samples": "rows",
         "n_features": "columns",
@@ -297,7 +298,7 @@ def _facts(certificate: Any) -> list[tuple[str, str]]:
     return facts
 
 
-def _settings(certificate: Any) -> list[tuple[str, str]]:
+def _settings(certificate: Certificate) -> list[tuple[str, str]]:
     skipped = {"feature_bounds", "label_set"}
     return [
         (name.replace("_", " "), _plain(value))
@@ -306,7 +307,7 @@ def _settings(certificate: Any) -> list[tuple[str, str]]:
     ]
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -316,14 +317,14 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _released(model: Any) -> list[tuple[str, str]]:
+def _released(model: Fitted) -> list[tuple[str, str]]:
     released = getattr(model, "released_", None) or {}
     return [
         (str(name).replace("_", " "), _shortened(value)) for name, value in sorted(released.items())
     ]
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     """Return a released quantity in a few words: numbers as they are, large tables by their shape."""
     if isinstance(value, dict):
         return "; ".join(f"{name}: {_shortened(part)}" for name, part in value.items())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
+from dpconvex.inputs.model import Fitted
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
@@ -23,7 +23,7 @@ __all__ = [
 WIDTH = 48  # of a name
 
 
-def shown(name: Any) -> str:
+def shown(name: object) -> str:
     """Return a name on one line; signs that cannot be seen, like line breaks, are escaped."""
     text = str(name)
     return text if text.isprintable() and text[:1] not in ("'", '"') else repr(text)
@@ -37,7 +37,7 @@ def cut(text: str, width: int, number: int) -> str:
     return text[: width - len(end)] + end
 
 
-def shown_names(names: Iterable[Any], width: int) -> list[str]:
+def shown_names(names: Iterable[object], width: int) -> list[str]:
     """Return the names of columns as they are shown, at most this wide and all different."""
     return [cut(shown(name), width, number) for number, name in enumerate(names)]
 
@@ -67,7 +67,7 @@ def describe_sampler(certificate: Certificate) -> str:
     return f"{certificate.sampler}; on public grids, to the last bit but for a probability of {failure:.0e}"
 
 
-def summary_text(model: Any) -> str:
+def summary_text(model: Fitted) -> str:
     """Return the summary of a fitted model."""
     certificate = model.certificate_
     matrices = getattr(model, "takes_matrices", False)

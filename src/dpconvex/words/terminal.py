@@ -1,51 +1,26 @@
-"""What people read: certificates in words, tables of coefficients, progress."""
+"""What people read on a terminal: certificates in words, tables of coefficients."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import cast
 
 import numpy as np
-import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dpconvex.inputs.model import Classifier, Fitted
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.words.summary import describe_noise, describe_sampler, shown, shown_names
 
-NARROWEST = 100
 MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
 _CHANGES = {
     "replace_one": "is replaced",
     "add_or_remove_one": "joins or leaves",
     "replace_one_keeping_label": "is replaced by one with the same label",
 }
-
-
-def console() -> Console:
-    """Return the console for results; wide enough for a table when nobody watches."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, width=NARROWEST)
-
-
-@contextlib.contextmanager
-def progress(message: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is under way, on stderr and only to people; public facts only.
-
-    Gives a function that changes the message.
-    """
-    with Console(stderr=True).status(escape(message)) as status:
-        yield lambda changed: status.update(escape(changed))
-
-
-def print_json(content: Any) -> None:
-    """Print a machine-readable result."""
-    typer.echo(json.dumps(content, indent=2, sort_keys=True, allow_nan=False))
 
 
 def guarantee_in_words(guarantee: Guarantee) -> str:
@@ -96,7 +71,7 @@ def certificate_table(certificate: Certificate) -> Table:
     return table
 
 
-def _facts(bounds: Any) -> str:
+def _facts(bounds: Bounds) -> str:
     facts = f"{bounds.n_samples:,} rows"
     if hasattr(bounds, "n_features"):
         facts += f", {bounds.n_features} features"
@@ -105,7 +80,7 @@ def _facts(bounds: Any) -> str:
     return facts + f", penalty alpha {bounds.alpha:.4g}"
 
 
-def coefficient_table(model: Any) -> Table:
+def coefficient_table(model: Fitted) -> Table:
     """Return intercept and coefficients in the user's units, of at most MOST_CLASSES classes."""
     coef = np.atleast_2d(model.coef_)
     intercept = np.atleast_1d(model.intercept_)
@@ -117,7 +92,7 @@ def coefficient_table(model: Any) -> Table:
     table.add_column("coefficient")
     heads = ["value"]
     if len(coef) > 1:
-        heads = shown_names(model.classes_[:MOST_CLASSES], LONGEST_LABEL)
+        heads = shown_names(cast(Classifier, model).classes_[:MOST_CLASSES], LONGEST_LABEL)
     for head in heads:
         table.add_column(escape(head), justify="right")
     table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
@@ -126,7 +101,7 @@ def coefficient_table(model: Any) -> Table:
     return table
 
 
-def coefficients(model: Any) -> dict[str, Any]:
+def coefficients(model: Fitted) -> dict[str, list[float] | float]:
     """Return intercept and coefficients as plain data."""
     return {
         "coef": np.asarray(model.coef_).tolist(),

@@ -24,7 +24,7 @@ from dpconvex.experiments.quantile_sco.presets import (
     sgd_preset,
 )
 from dpconvex.experiments.quantile_sco.rivals import contractive_envelope, minibatch_plan
-from dpconvex.losses import Pinball
+from dpconvex.losses import Loss, Pinball
 from dpconvex.mechanisms import NoisySGD, ObjectivePerturbation, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.objective import RELEASE_SHARE
 from dpconvex.objectives import EmpiricalObjective
@@ -165,5 +165,6 @@ def run_sound(plan: SoundPlan, X: Array, y: Array, seed: int) -> Array:
     bounds = plan.certificate.bounds
     assert isinstance(bounds, LinearBounds)
     rows = MemoryRows(X, y, RowMap(X.shape[1], bounds.row_norm), threads=1)
+    assert isinstance(bounds.loss, Loss)
     objective = EmpiricalObjective(rows, bounds.loss, bounds.alpha)
     return np.asarray(plan.mechanism.release(objective, plan.certificate, seed))

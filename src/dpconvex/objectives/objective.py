@@ -1,0 +1,241 @@
+"""What an objective is: what solvers ask of it, and ridge and linear term, written once."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Protocol, Self, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.rows import Rows
+from dpconvex.losses.interface import Loss
+
+__all__ = [
+    "LOSS_ULPS",
+    "UNIT",
+    "Curved",
+    "Objective",
+    "OverRows",
+    "Refinable",
+    "Ridged",
+    "Sampled",
+    "Widened",
+    "WithLinear",
+    "can_refine",
+    "can_sample",
+    "can_widen",
+]
+
+Array = npt.NDArray[np.float64]
+
+UNIT = 2.0**-53  # relative error of one rounding
+LOSS_ULPS = 16  # a loss's slope is taken to be computed within this many roundings of its bound
+
+
+class Objective(Protocol):
+    """A smooth, strongly convex function of theta, as solvers see it."""
+
+    @property
+    def dim(self) -> int:
+        """Number of coefficients."""
+
+    @property
+    def strong_convexity(self) -> float:
+        """Lower bound of the curvature."""
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient at theta."""
+
+    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+        """Value and gradient at theta."""
+
+    def rounding_allowance(self, theta: Array) -> float:
+        """Bound of the norm of the floating-point error of `gradient`."""
+
+
+class Curved(Objective, Protocol):
+    """An objective with a Hessian."""
+
+    def hessian(self, theta: Array) -> Array:
+        """Hessian at theta; its accuracy decides about speed only."""
+
+
+class Refinable(Curved, Protocol):
+    """An objective whose gradient can be had with twice the digits."""
+
+    def value(self, theta: Array) -> float:
+        """Value at theta."""
+
+    def refined_gradient(self, theta: Array, offset: Array | None = None) -> tuple[Array, float]:
+        """Gradient at ``theta + offset``, and a bound of the norm of its error."""
+
+
+class Sampled(Curved, Protocol):
+    """An objective that part of the rows can stand for."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def gradient_bound(self) -> float:
+        """Bound of the gradient norm of the mean of losses."""
+
+    def subsample(self, rows: int) -> Curved:
+        """Return the objective of about so many rows."""
+
+
+class Widened(Curved, Protocol):
+    """An objective whose loss can be made smoother, to find a place to start from."""
+
+    @property
+    def kink_width(self) -> float:
+        """Margin over which the loss turns."""
+
+    @property
+    def gradient_bound(self) -> float:
+        """Bound of the gradient norm of the mean of losses."""
+
+    def margin_size(self, theta: Array) -> float:
+        """Scale on which the data term varies."""
+
+    def widened(self, width: float) -> Curved:
+        """Return the objective with a loss that turns over at least this width."""
+
+
+def can_refine(objective: Objective) -> TypeGuard[Refinable]:
+    """Return whether the objective offers ``refined_gradient``."""
+    return hasattr(objective, "refined_gradient")
+
+
+def can_sample(objective: Objective) -> TypeGuard[Sampled]:
+    """Return whether the objective offers ``subsample``."""
+    return hasattr(objective, "subsample")
+
+
+def can_widen(objective: Objective) -> TypeGuard[Widened]:
+    """Return whether the objective offers ``widened``."""
+    return hasattr(objective, "widened")
+
+
+class Ridged:
+    """A data term plus ``(alpha/2) ||theta||^2``.
+
+    Subclasses give the data term: ``value_and_gradient``, ``hessian`` and ``rounding_allowance``.
+    """
+
+    def __init__(self, dim: int, alpha: float) -> None:
+        if not alpha >= 0 or not math.isfinite(alpha):
+            raise ValueError(
+                f"The 'alpha' parameter of {type(self).__name__} must be a finite number >= 0. Got {alpha!r} instead."
+            )
+        self.dim = int(dim)
+        self.alpha = float(alpha)
+
+    @property
+    def strong_convexity(self) -> float:
+        """Lower bound of the curvature of F, from the ridge alone."""
+        return self.alpha
+
+    def value(self, theta: npt.ArrayLike) -> float:
+        """F(theta)."""
+        return self.value_and_gradient(theta)[0]
+
+    def gradient(self, theta: npt.ArrayLike) -> Array:
+        """Gradient of F."""
+        return self.value_and_gradient(theta)[1]
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient."""
+        raise AttributeError(f"{type(self).__name__} has no data term.")
+
+    def _penalty(self, theta: Array) -> float:
+        return float(0.5 * self.alpha * (theta @ theta))
+
+    def _value(self, data: float, theta: Array) -> float:
+        """Return F from the value of the data term."""
+        return float(data) + self._penalty(theta)
+
+    def _gradient(self, data: Array, theta: Array) -> Array:
+        """Return the gradient of F from that of the data term."""
+        return np.asarray(data + self.alpha * theta)
+
+    def _hessian(self, data: Array) -> Array:
+        """Return the Hessian of F from that of the data term, in its place."""
+        data[np.diag_indices_from(data)] += self.alpha
+        return data
+
+
+class WithLinear(Ridged):
+    """A ridged objective plus ``<b, theta>`` with ``b = linear``, in mean form (divided by N)."""
+
+    linear: Array
+
+    def _set_linear(self, linear: npt.ArrayLike | None) -> None:
+        self.linear = self._vector(np.zeros(self.dim) if linear is None else linear)
+
+    def _vector(self, vector: npt.ArrayLike) -> Array:
+        checked = np.array(vector, dtype=np.float64)
+        if checked.shape != (self.dim,):
+            raise ValueError(
+                f"The 'linear' parameter of {type(self).__name__} must have shape ({self.dim},). "
+                f"Got shape {checked.shape} instead."
+            )
+        return checked
+
+    def with_linear(self, linear: npt.ArrayLike) -> Self:
+        """Return the objective with ``<linear, theta>`` added (mean form: divided by N)."""
+        other = copy.copy(self)
+        other.linear = self.linear + self._vector(linear)
+        return other
+
+    def _penalty(self, theta: Array) -> float:
+        return super()._penalty(theta) + float(self.linear @ theta)
+
+    def _gradient(self, data: Array, theta: Array) -> Array:
+        return super()._gradient(data, theta) + self.linear
+
+
+class OverRows(Ridged):
+    """A ridged objective whose data term is made of losses of mapped rows, divided by ``divisor``.
+
+    Labels of margin losses are clipped to [-1, 1]: by construction, because an error would depend on the data.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        loss: Loss,
+        alpha: float,
+        divisor: float | None = None,
+    ) -> None:
+        super().__init__(rows.dim, alpha)
+        if divisor is not None and not divisor > 0:
+            raise ValueError(
+                f"The 'divisor' parameter of {type(self).__name__} must be positive. Got {divisor!r} instead."
+            )
+        self.rows = rows.with_labels() if loss.kind == "margin" else rows
+        self.loss = loss
+        self.divisor = float(rows.n_rows if divisor is None else divisor)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows summed over."""
+        return self.rows.n_rows
+
+    @property
+    def _share(self) -> float:
+        return self.n_rows / self.divisor
+
+    def _facts(self, objective: str) -> dict[str, object]:
+        """Return what the certificate of a release must say about any objective over rows."""
+        return {
+            "objective": objective,
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "divisor": self.divisor,
+            **self.rows.row_map.public_facts,
+            "own_weights": bool(self.rows.own_weights),
+        }
