@@ -157,8 +157,22 @@ class _PieceLoss:
         return self.pieces.curvature(np.asarray(t, dtype=np.float64))
 
 
+class _SquareLoss(_PieceLoss):
+    """What losses that grow like a square share."""
+
+    @property
+    def lipschitz(self) -> float:
+        """Unbounded; bounded on the ball that holds the minimisers."""
+        return math.inf
+
+    @property
+    def smoothness(self) -> float:
+        """``sup curvature``."""
+        return 2.0
+
+
 @dataclass(frozen=True)
-class PairSquared(_PieceLoss):
+class PairSquared(_SquareLoss):
     """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments."""
 
     @property
@@ -167,39 +181,19 @@ class PairSquared(_PieceLoss):
         return Pieces((), ((1.0, -2.0, 1.0),))
 
     @property
-    def lipschitz(self) -> float:
-        """Unbounded; bounded on the ball that holds the minimisers."""
-        return math.inf
-
-    @property
-    def smoothness(self) -> float:
-        """``sup curvature``."""
-        return 2.0
-
-    @property
     def monotone(self) -> bool:
         """Increasing beyond 1."""
         return False
 
 
 @dataclass(frozen=True)
-class PairSquaredHinge(_PieceLoss):
+class PairSquaredHinge(_SquareLoss):
     """``max(0, 1 - t)^2``."""
 
     @property
     def pieces(self) -> Pieces:
         """Two pieces."""
         return Pieces((1.0,), ((1.0, -2.0, 1.0), (0.0, 0.0, 0.0)))
-
-    @property
-    def lipschitz(self) -> float:
-        """Unbounded; bounded on the ball that holds the minimisers."""
-        return math.inf
-
-    @property
-    def smoothness(self) -> float:
-        """``sup curvature``."""
-        return 2.0
 
     @property
     def monotone(self) -> bool:
