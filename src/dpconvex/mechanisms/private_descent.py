@@ -27,17 +27,18 @@ from dpconvex.smoothing import Kernel, convolve
 from .calibrated_margin import calibration
 from .geometry import Coordinates, private_coordinates
 from .gradient_plan import (
-    CENTRE_STEPS,
     MARGIN_BINS,
     RANGE_STEPS,
-    SCALE_STEPS,
-    SHIFT_STEPS,
+    RESIDUAL_STEPS,
     TARGET_BINS,
+    TARGET_STEPS,
     Course,
     GradientPlan,
     level_of,
     normal_height,
+    normal_scale,
 )
+from .location import Belief, private_location
 from .search import private_quantile
 
 Array = NDArray[np.float64]
@@ -192,26 +193,13 @@ class PrivateDescent:
     def _target(self) -> tuple[float, float]:
         """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
         low, high = self._target_range()
-        centre, width = (low + high) / 2, (high - low) / 2
-        total, counting = self.rows.sum_targets, (self.terms["targets"]["std"], self.n, self.noise)
-        median = private_quantile(
-            total,
-            _target_of,
-            self._first_level,
-            centre,
-            1.2 * width,
-            width,
-            CENTRE_STEPS,
-            0.82,
-            *counting,
+        width, level = high - low, self._first_level
+        belief = Belief(low, high, 2.0**-18 * width, width / 4)
+        counting = (self.terms["targets"]["std"], self.n, self.noise)
+        middle, scale = private_location(
+            self.rows.sum_targets, _target_of, level, belief, TARGET_STEPS, *counting
         )
-
-        def size(y: Array, w: Array) -> Array:
-            return np.log2(np.abs(y - median) + 1e-300)
-
-        start = math.log2(width / 4)
-        octave = private_quantile(total, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting)
-        return median, min(_MEDIAN_TO_STD * 2.0**octave, width / 2)
+        return middle, min(scale * normal_scale(level), width / 2)
 
     @property
     def _first_level(self) -> float:
@@ -233,29 +221,26 @@ class PrivateDescent:
         sure = np.flatnonzero(counts > 4 * std)
         if not sure.size or counts[sure].sum() < 0.5 * self.n:
             self.bracket = (-1.0, 1.0)
-            return self.bracket
-        low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
-        self.bracket = (2 * low - high, 2 * high - low)  # rare targets lie beyond
-        return low, high
+        else:
+            low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
+            self.bracket = (2 * low - high, 2 * high - low)  # rare targets lie beyond
+        return self.bracket
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
-        theta = self.frame.to_rows(phi)
-        total = self.rows.predicted(theta).sum_targets
+        total = self.rows.predicted(self.frame.to_rows(phi)).sum_targets
         counting = (self.terms["residuals"]["std"], self.n, self.noise)
-
-        def size(y: Array, z: Array) -> Array:
-            return np.log2(np.abs(y - z) + 1e-300)
-
-        start = math.log2(scale / _MEDIAN_TO_STD)
-        octave = private_quantile(total, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting)
-        found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
-        guess = found * float(ndtri(level) - ndtri(self._first_level))
-        step = 2.5 * found * (1 - self.plan.few)
-        shift = private_quantile(
-            total, lambda y, z: y - z, level, guess, step, 4 * found, SHIFT_STEPS, 0.85, *counting
+        # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
+        guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
+        reach = 2 * scale * (1 - self.plan.few)
+        wider = normal_scale(level)
+        belief = Belief(
+            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 3 * scale / wider
         )
-        return found, shift
+        shift, found = private_location(
+            total, _residual_of, level, belief, RESIDUAL_STEPS, *counting
+        )
+        return found * wider, shift
 
     def _margins(self, rows: Any) -> Array:
         """Descend with clipped slopes from the released share of positives, then calibrate."""
@@ -390,6 +375,10 @@ def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array
 
 def _target_of(y: Array, w: Array) -> Array:
     return y
+
+
+def _residual_of(y: Array, z: Array) -> Array:
+    return y - z
 
 
 def _count_positive(y: Array, w: Array) -> tuple[Array]:
