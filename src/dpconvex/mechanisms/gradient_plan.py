@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import ndtri
-
 from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.guarantees import check_number
@@ -38,7 +36,10 @@ _LOOK = 2e5  # about as many rows are looked at for their geometry, however many
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
 _EDGE = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
-_NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
+MIDDLE_HEIGHT = 1 / math.sqrt(2 * math.pi)  # density of a standard normal law at its middle
+NORMAL_SCALE = (
+    4 * MIDDLE_HEIGHT
+)  # of the normal law that is as dense in its middle as a logistic law of scale 1
 
 
 @dataclass(frozen=True)
@@ -156,16 +157,6 @@ def level_of(loss: Any) -> float:
         return 0.5
     low, high = loss.slope_range
     return float(min(max(high / (high - low), _EDGE), 1 - _EDGE))
-
-
-def normal_height(level: float) -> float:
-    """Return the density of a standard normal law at its quantile."""
-    return _NORMAL_PEAK * math.exp(-(float(ndtri(level)) ** 2) / 2)
-
-
-def normal_scale(level: float) -> float:
-    """Return the standard deviation of the normal law that is as dense at its quantile as a logistic law of scale 1."""
-    return normal_height(level) / (level * (1 - level))
 
 
 def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:

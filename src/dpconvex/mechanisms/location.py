@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 _POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
 _DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
 _MIDDLE, _COARSE = 4.0, 0.2  # how much likelier the middle of a bracket is, and coarse scales
+_CLOSEST = 0.01  # shares that a grid cannot tell apart
 _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
 _ASIDE = 1.1  # in units of the scale: where counts tell it
@@ -125,6 +126,6 @@ def _likelihood(
     found = np.zeros((grid.size, scales.size))
     for place, share in zip(places, shares, strict=True):
         expected = expit((place - grid)[:, None] / scales + float(logit(level)))
-        variance = std**2 + (_DOUBT * (expected - level)) ** 2 + 1e-12
+        variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
         found -= ((share - expected) ** 2 / variance + np.log(variance)) / 2
     return found

@@ -28,6 +28,8 @@ from .calibrated_margin import calibration
 from .geometry import Coordinates, private_coordinates
 from .gradient_plan import (
     MARGIN_BINS,
+    MIDDLE_HEIGHT,
+    NORMAL_SCALE,
     RANGE_STEPS,
     RESIDUAL_STEPS,
     TARGET_BINS,
@@ -35,17 +37,16 @@ from .gradient_plan import (
     Course,
     GradientPlan,
     level_of,
-    normal_height,
-    normal_scale,
 )
 from .location import Belief, private_location
 from .search import private_quantile
 
 Array = NDArray[np.float64]
 
-BANDWIDTH_SHARE = 0.1  # of the residual scale
+# Bandwidths in units of the scale: a fit that explains nearly all may leave far less than the first one.
+_ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
 _MEDIAN_TO_STD = 1.4826  # of a normal law
-_ROUGH_RATE, _RATE = 0.8, 0.5  # in units of the inverse curvature
+_ROUGH_RATE, _RATE = 1.6, 0.4  # in units of the inverse curvature
 _HINGE_BANDWIDTH = 0.5
 _PROGRESS, _FASTEST = (
     300.0,
@@ -58,6 +59,7 @@ _MARGIN_CURVATURE = 0.1
 # where progress is slowed down, and where what was found is given up.
 _SLOWED, _HOPELESS = 2.0, 16.0
 _MARGIN_SLOWED, _MARGIN_HOPELESS = 10.0, 100.0
+_CERTAIN_NOISE = 0.25  # of the expected noise, which ways are shortened for: most of it lies where it matters little
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
@@ -141,20 +143,20 @@ class PrivateDescent:
         start = np.zeros(self.frame.matrix.shape[0])
         middle, scale = self._target()
         start[:lead] = middle
-        curvature = (high - low) * normal_height(0.5) / scale
-        slope = WeightedSlope(self._smoothed(scale), (low + high) / 2)
+        curvature = (high - low) * MIDDLE_HEIGHT / scale
+        slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
         found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
         start = found.copy()
         start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
-        curvature = (high - low) * normal_height(level) / scale
-        slope = WeightedSlope(self._smoothed(scale))
+        # As steep as in the middle of a law, whatever the level: where some rows lie denser steps must not overshoot.
+        curvature = (high - low) * MIDDLE_HEIGHT / scale
+        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
         return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
 
-    def _smoothed(self, scale: float) -> Any:
-        width = BANDWIDTH_SHARE * scale if self.bandwidth is None else self.bandwidth
-        return convolve(self.loss, self.kernel, width)
+    def _smoothed(self, width: float) -> Any:
+        return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _gone(
         self,
@@ -188,7 +190,13 @@ class PrivateDescent:
         gains = noise_gain(rates, curvature * self.frame.moments)
         noise = self.frame.typical * self.terms[phase]["std"] / self.n
         expected = float(self.frame.moments @ gains) * noise**2
-        return max(0.0, 1 - expected / max(float(self.frame.moments @ way**2), 1e-300))
+        return max(
+            0.0,
+            1
+            - (_CERTAIN_NOISE + self.plan.few)
+            * expected
+            / max(float(self.frame.moments @ way**2), 1e-300),
+        )
 
     def _target(self) -> tuple[float, float]:
         """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
@@ -199,7 +207,7 @@ class PrivateDescent:
         middle, scale = private_location(
             self.rows.sum_targets, _target_of, level, belief, TARGET_STEPS, *counting
         )
-        return middle, min(scale * normal_scale(level), width / 2)
+        return middle, min(NORMAL_SCALE * scale, width / 2)
 
     @property
     def _first_level(self) -> float:
@@ -233,14 +241,13 @@ class PrivateDescent:
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         reach = 2 * scale * (1 - self.plan.few)
-        wider = normal_scale(level)
         belief = Belief(
-            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 3 * scale / wider
+            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
         )
         shift, found = private_location(
             total, _residual_of, level, belief, RESIDUAL_STEPS, *counting
         )
-        return found * wider, shift
+        return NORMAL_SCALE * found, shift
 
     def _margins(self, rows: Any) -> Array:
         """Descend with clipped slopes from the released share of positives, then calibrate."""
@@ -360,7 +367,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
     progress = margin_progress(phase.releases, plan.course.records)
     if not margin:
         low, high = bounds.loss.slope_range
-        progress = _ROUGH_RATE * phase.releases / ((high - low) * normal_height(0.5))
+        progress = _ROUGH_RATE * phase.releases / ((high - low) * MIDDLE_HEIGHT)
     usual = 1 + bounds.n_features
     noise = progress * phase.std(mu) / bounds.n_samples
     found = bounds.dimension * usual * noise**2 / (3 * phase.releases)
