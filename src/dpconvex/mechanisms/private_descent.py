@@ -24,7 +24,7 @@ from dpconvex.privacy.bounds import LinearBounds
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, convolve
 
-from .calibrated_margin import calibration
+from .calibrated_margin import calibration, expected_share
 from .geometry import Coordinates, private_coordinates
 from .gradient_plan import (
     MARGIN_BINS,
@@ -174,7 +174,10 @@ class PrivateDescent:
         wander = self._wander(phase, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
         way = self._descend(rows, start, phase, slope, rates) - start
-        factor = self._signal(way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip))
+        certain = _CERTAIN_NOISE + self.plan.few
+        factor = self._signal(
+            way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip), certain
+        )
         factor /= 1 + (wander / _HOPELESS) ** 2
         self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
         return start + factor * way
@@ -185,8 +188,10 @@ class PrivateDescent:
         noise = progress * self.frame.typical * term["std"] / self.n
         return float(self.frame.moments.sum()) * noise**2 / (3 * term["releases"])
 
-    def _signal(self, way: Array, phase: str, rates: Array, curvature: float) -> float:
-        """Return which share of the squared length of a way is not noise, as far as is known."""
+    def _signal(
+        self, way: Array, phase: str, rates: Array, curvature: float, certain: float
+    ) -> float:
+        """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
         gains = noise_gain(rates, curvature * self.frame.moments)
         noise = self.frame.typical * self.terms[phase]["std"] / self.n
         expected = float(self.frame.moments @ gains) * noise**2
@@ -266,19 +271,20 @@ class PrivateDescent:
         way = phi - start
         way[:lead] = 0.0
         hope = 1 / (1 + (wander / _MARGIN_HOPELESS) ** 2)
-        signal = hope * self._signal(way, "gradients", rates, _MARGIN_CURVATURE)
+        # Rare labels bend the loss less, and noise goes further.
+        bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
+        signal = hope * self._signal(way, "gradients", rates, bend, 1.0)
         calibrated = self._calibrated(phi, share, signal, hope)
         # Clips that do not bind leave nothing to be put right.
         blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
         return phi + blend * (calibrated - phi)
 
     def _positive_share(self) -> float:
-        """Return the private share of positive labels, kept from 0 and 1 by half its noise."""
+        """Return what is to be expected of the share of positive labels, given its noisy count."""
         (positive,) = self.rows.sum_targets(_count_positive)
         std = self.terms["labels"]["std"]
-        share = float(self.noise.add_gaussian(np.asarray(positive), std)[0]) / self.n
-        unsure = min(max(0.5 * std, 0.5) / self.n, 0.5)
-        share = float(np.clip(share, unsure, 1 - unsure))
+        count = float(self.noise.add_gaussian(np.asarray(positive), std)[0])
+        share = expected_share(count / self.n, std / self.n, self.n)
         self.released["positive_share"] = share
         return share
 
