@@ -247,7 +247,7 @@ def _margin_phases(
     bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
 ) -> dict[str, Phase]:
     """Plan the share of positives, the descent, and the calibration of its margin."""
-    labels, margins = 0.02 + 0.7 * few, 0.08 + 0.04 * few
+    labels, margins = 0.02 + 0.6 * few, 0.08 + 0.15 * few
     number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
     count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins

@@ -60,6 +60,9 @@ _MARGIN_CURVATURE = 0.1
 _SLOWED, _HOPELESS = 2.0, 16.0
 _MARGIN_SLOWED, _MARGIN_HOPELESS = 10.0, 100.0
 _CERTAIN_NOISE = 0.25  # of the expected noise, which ways are shortened for: most of it lies where it matters little
+_MARGIN_CAUTION = (
+    8.0  # how much more of it where records are few: probabilities that are too sure cost much
+)
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
@@ -195,13 +198,8 @@ class PrivateDescent:
         gains = noise_gain(rates, curvature * self.frame.moments)
         noise = self.frame.typical * self.terms[phase]["std"] / self.n
         expected = float(self.frame.moments @ gains) * noise**2
-        return max(
-            0.0,
-            1
-            - (_CERTAIN_NOISE + self.plan.few)
-            * expected
-            / max(float(self.frame.moments @ way**2), 1e-300),
-        )
+        length = float(self.frame.moments @ way**2)
+        return max(0.0, 1 - certain * expected / max(length, 1e-300))
 
     def _target(self) -> tuple[float, float]:
         """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
@@ -273,7 +271,8 @@ class PrivateDescent:
         hope = 1 / (1 + (wander / _MARGIN_HOPELESS) ** 2)
         # Rare labels bend the loss less, and noise goes further.
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
-        signal = hope * self._signal(way, "gradients", rates, bend, 1.0)
+        certain = _CERTAIN_NOISE + _MARGIN_CAUTION * self.plan.few
+        signal = hope * self._signal(way, "gradients", rates, bend, certain)
         calibrated = self._calibrated(phi, share, signal, hope)
         # Clips that do not bind leave nothing to be put right.
         blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
