@@ -29,7 +29,7 @@ TARGET_BINS, MARGIN_BINS = 64, 16
 TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
-_GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.02, 0.008
+_GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
 _LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
