@@ -10,7 +10,7 @@ from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
+from dpconvex.losses import Hinge, Huber, Logistic, Pinball, ReLU, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
@@ -248,3 +248,14 @@ def test_private_median_brackets_the_median(middle):
     found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, term, 501, noise)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert noise.calls == SEARCH_STEPS
+
+
+def test_one_sided_losses_are_planned_and_fitted():
+    """A loss without a finite quantile: the plan divides by nothing that can be 0."""
+    row_map, bounds = facts(ReLU(), 300, d=2)
+    certificate = NoisyGradientDescent().certify(bounds, GaussianDP(1.0))
+    certificate.verify()
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (300, 2)), rng.uniform(-1, 1, 300)
+    found = NoisyGradientDescent().release(objective_of(X, y, row_map, bounds), certificate, 0)
+    assert np.isfinite(found).all()

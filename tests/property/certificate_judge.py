@@ -353,9 +353,9 @@ class Judge:
             rough = self.records * (loss.high - loss.low) / 2 * clip
             released |= {
                 "octaves": (pair, 64, 1),
-                "targets": (1.0, 1, 36),
+                "targets": (1.0, 1, 16),
                 "rough gradients": (rough, self.size, None),
-                "residuals": (1.0, 1, 28),
+                "residuals": (1.0, 1, 20),
             }
         self.only(*released)
         return self.composed(

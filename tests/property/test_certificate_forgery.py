@@ -358,6 +358,10 @@ def unpaid(phase: str) -> Any:
     return tree
 
 
+def smoothed_by(kernel: Any) -> Any:
+    return put(issued(NoisyGradientDescent(), LINEAR), ("parameters.gradient.kernel", kernel))
+
+
 FORGERIES = {
     "a millionth of a problem": lambda: several(1e-6),
     "one problem for ten classes": lambda: several(1),
@@ -373,6 +377,16 @@ FORGERIES = {
     ),
     "a huge clip": lambda: put(
         issued(NoisyGradientDescent(), LINEAR), ("parameters.course.clip", 1e9)
+    ),
+    "a loss for a kernel": lambda: smoothed_by({"class": "Logistic", "base": "e"}),
+    "no kernel": lambda: smoothed_by(None),
+    "a kernel of two variables": lambda: smoothed_by({"class": "GaussianKernel", "dim": 2}),
+    "a kernel with a field of its own": lambda: smoothed_by({"class": "LogisticKernel", "x": 1}),
+    "a negative bandwidth of a descent": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR), ("parameters.gradient.bandwidth", -1.0)
+    ),
+    "a setting that no descent has": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR), ("parameters.gradient.noise", 0.0)
     ),
     "a negative slope": lambda: declared(lipschitz=-1),
     "a slope that is true": lambda: declared(lipschitz=True),

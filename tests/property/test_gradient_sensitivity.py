@@ -325,6 +325,35 @@ def sabotage_count(monkeypatch):
     monkeypatch.setattr(LinearBounds, "count_sensitivity", lambda self: 0.5)
 
 
+def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
+    """Geometry of rows that depend on all of them: replacing one exchanges many."""
+    monkeypatch.setattr(gradient_plan, "_LOOK", 4)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
+    other_X = X.copy()
+    other_X[3] = 0.0
+    row_map, bounds, certificate = facts(
+        Pinball(0.9), 12, 2, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        how="private",
+    )  # fmt: skip
+
+    def largest_ratio():
+        try:
+            ratios, _ = differences((X, y), (other_X, y), bounds, row_map, certificate)
+        except AssertionError:
+            return math.inf
+        return max(ratios.values())
+
+    assert largest_ratio() <= 1 + 1e-9
+
+    def by_content(self, count):
+        draw = np.random.default_rng(int(1e6 * np.abs(self._raw).sum()))
+        return self.take(np.sort(draw.permutation(self.n_rows)[:count]))
+
+    monkeypatch.setattr(MemoryRows, "subsample", by_content)
+    assert largest_ratio() > 1 + 1e-9
+
+
 def sabotage_release(monkeypatch):
     """Use the residual scale without noise."""
     honest = private_descent.PrivateDescent._residuals

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
-__all__ = ["calibration"]
+__all__ = ["calibration", "expected_share"]
 
 Array = NDArray[np.float64]
 
 _STEEPEST = (
     3.0  # largest slope on a margin of unit spread that a descent is believed without evidence
 )
+_ANGLES = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
 
 
@@ -64,6 +65,26 @@ def calibration(
         if abs(move) < 1e-7:
             break
     return _intercept(sizes, middles, share, slope), slope
+
+
+def expected_share(noisy: float, std: float, n_samples: int) -> float:
+    """Return the posterior mean of a share, of all constants the best in log loss: ``noisy`` is it plus normal noise.
+
+    Small and large shares are likelier than others beforehand, by the law with density ``1 / sqrt(p (1 - p))``; the
+    answer is kept from 0 and 1 by half a record.
+    """
+    angles = (np.arange(_ANGLES) + 0.5) * math.pi / _ANGLES  # of equal probability beforehand
+    shares = (1 - np.cos(angles)) / 2
+    noisy = min(max(noisy, -10 * std), 1 + 10 * std)
+    # No finer than the grid: an answer between its points is the noisy share itself.
+    width = max(std, math.pi / _ANGLES)
+    logs = -(((noisy - shares) / width) ** 2) / 2
+    weights = np.exp(logs - logs.max())
+    believed = float(weights @ shares / weights.sum())
+    if std < width:
+        believed = noisy
+    nearest = 0.5 / max(n_samples, 1)
+    return min(max(believed, nearest), 1 - nearest)
 
 
 def _intercept(sizes: Array, middles: Array, share: float, slope: float) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.mechanisms.search import private_quantile
@@ -34,6 +35,7 @@ _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multi
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _POWERS = 20  # that bound a spectral norm
+_MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,13 @@ def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: Nois
 
     (counts,) = rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
-    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small.
+    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
+    # flag would be stretched beyond all others.
     enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * n_samples)
+    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of a thousand.
+    surely = -float(ndtri(1e-3 / (OCTAVES * columns)))
+    pairs = counts[:, :-2] + counts[:, 1:-1]
+    enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * n_samples)
     octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
     return 2.0 ** -octave.astype(np.float64)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.checks import check_number
 from dpconvex.mechanisms.geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.mechanism import check_objective
@@ -34,7 +35,7 @@ from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee, together
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.smoothing import LogisticKernel, convolve
+from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 
 Array = NDArray[np.float64]
 Schedule = Callable[[int], Any]
@@ -82,6 +83,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
     certificate.check_bounds(LinearBounds, several=True)
     bounds, course = certificate.bounds, Course(**certificate.parameters["course"])
     settings = certificate.parameters["gradient"]
+    _check_smoothing(settings)
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
     if course.looked_at is not None:
@@ -109,6 +111,18 @@ def prove_gradient(certificate: Certificate) -> Proof:
     relation = bounds.neighbors.replace("_", "-")
     theorem = f"Gaussian DP composition of released sums, {relation}"
     return Proof(together(gaussian_total(terms), certificate.problems), theorem)
+
+
+def _check_smoothing(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
+    if set(settings) != {"steps", "geometry", "bandwidth", "kernel"}:
+        raise CertificateError("The certificate's settings are not those of a noisy descent.")
+    kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
+    if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
+        raise CertificateError("The certificate's kernel is not a density of one variable.")
+    if width is not None:
+        allowed = "None or a finite number above 0"
+        check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
 
 
 @dataclass(frozen=True)

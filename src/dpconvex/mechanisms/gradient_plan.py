@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import ndtri
-
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.geometry import LENGTH_STEPS, OCTAVES
 from dpconvex.mechanisms.symmetric import entries
@@ -26,17 +24,21 @@ from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
 TARGET_BINS, MARGIN_BINS = 64, 16
-# Noisy counts: for the middle of the target, for a scale, for the shift to a level, for the range of margins.
-CENTRE_STEPS, SCALE_STEPS, SHIFT_STEPS, RANGE_STEPS = 24, 12, 16, 8
+# Noisy counts: for middle and scale of the target, of the residuals, for the range of margins.
+TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
-_GEOMETRY, _SCALES = 0.12, 0.02
+_GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
 _LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
-_NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
+_EDGE = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
+MIDDLE_HEIGHT = 1 / math.sqrt(2 * math.pi)  # density of a standard normal law at its middle
+NORMAL_SCALE = (
+    4 * MIDDLE_HEIGHT
+)  # of the normal law that is as dense in its middle as a logistic law of scale 1
 
 
 @dataclass(frozen=True)
@@ -146,16 +148,14 @@ def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
 
 
 def level_of(loss: Any) -> float:
-    """Return the quantile level that a loss's slopes stand for: ``high / (high - low)``; 1/2 for margin losses."""
+    """Return the quantile level that a loss's slopes stand for: ``high / (high - low)``; 1/2 for margin losses.
+
+    One-sided losses, which only a bound on the coefficients keeps finite, stand for a quantile near the end.
+    """
     if loss.kind == "margin":
         return 0.5
     low, high = loss.slope_range
-    return float(high / (high - low))
-
-
-def normal_height(level: float) -> float:
-    """Return the density of a standard normal law at its quantile."""
-    return _NORMAL_PEAK * math.exp(-(float(ndtri(level)) ** 2) / 2)
+    return float(min(max(high / (high - low), _EDGE), 1 - _EDGE))
 
 
 def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
@@ -229,15 +229,15 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.6 * few, 0.04 + 0.1 * few
-    left -= targets + residuals
+    targets, residuals = 0.04 + 0.85 * few, 0.04 * (1 - few) + 0.01
+    left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     number = _steps(bounds.n_samples, 20, 8) if steps is None else steps
     return {
-        "octaves": Phase(1, 0.2 * targets, bounds.histogram_sensitivity(), TARGET_BINS),
-        "targets": Phase(CENTRE_STEPS + SCALE_STEPS, 0.8 * targets, count, 1),
+        "octaves": Phase(1, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
+        "targets": Phase(TARGET_STEPS, targets, count, 1),
         "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
-        "residuals": Phase(SCALE_STEPS + SHIFT_STEPS, residuals, count, 1),
+        "residuals": Phase(RESIDUAL_STEPS, residuals, count, 1),
         "gradients": _gradients(bounds, number, left - rough, clip, bounds.loss.lipschitz),
     }
 
@@ -246,7 +246,7 @@ def _margin_phases(
     bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
 ) -> dict[str, Phase]:
     """Plan the share of positives, the descent, and the calibration of its margin."""
-    labels, margins = 0.02 + 0.5 * few, 0.08 + 0.1 * few
+    labels, margins = 0.02 + 0.6 * few, 0.08 + 0.15 * few
     number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
     count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins
@@ -293,10 +293,10 @@ def release_facts(bounds: LinearBounds, course: Course) -> dict[str, tuple[float
     elif not math.isfinite(bounds.loss.smoothness):
         low, high = bounds.loss.slope_range
         facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, 1)
-        facts["targets"] = (count, 1, CENTRE_STEPS + SCALE_STEPS)
+        facts["targets"] = (count, 1, TARGET_STEPS)
         rough = bounds.gradient_sensitivity(course.clip, (high - low) / 2)
         facts["rough gradients"] = (rough, size, None)
-        facts["residuals"] = (count, 1, SCALE_STEPS + SHIFT_STEPS)
+        facts["residuals"] = (count, 1, RESIDUAL_STEPS)
     return facts
 
 

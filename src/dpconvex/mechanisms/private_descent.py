@@ -20,20 +20,21 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from dpconvex.losses import PointwiseLoss
-from dpconvex.mechanisms.calibrated_margin import calibration
+from dpconvex.mechanisms.calibrated_margin import calibration, expected_share
 from dpconvex.mechanisms.geometry import Coordinates, private_coordinates
 from dpconvex.mechanisms.gradient_plan import (
-    CENTRE_STEPS,
     MARGIN_BINS,
+    MIDDLE_HEIGHT,
+    NORMAL_SCALE,
     RANGE_STEPS,
-    SCALE_STEPS,
-    SHIFT_STEPS,
+    RESIDUAL_STEPS,
     TARGET_BINS,
+    TARGET_STEPS,
     Course,
     GradientPlan,
     level_of,
-    normal_height,
 )
+from dpconvex.mechanisms.location import Belief, private_location
 from dpconvex.mechanisms.search import private_quantile
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -42,9 +43,10 @@ from dpconvex.smoothing import Kernel, convolve
 
 Array = NDArray[np.float64]
 
-BANDWIDTH_SHARE = 0.1  # of the residual scale
+# Bandwidths in units of the scale: a fit that explains nearly all may leave far less than the first one.
+_ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
 _MEDIAN_TO_STD = 1.4826  # of a normal law
-_ROUGH_RATE, _RATE = 0.8, 0.5  # in units of the inverse curvature
+_ROUGH_RATE, _RATE = 1.6, 0.4  # in units of the inverse curvature
 _HINGE_BANDWIDTH = 0.5
 _PROGRESS, _FASTEST = (
     300.0,
@@ -57,6 +59,10 @@ _MARGIN_CURVATURE = 0.1
 # where progress is slowed down, and where what was found is given up.
 _SLOWED, _HOPELESS = 2.0, 16.0
 _MARGIN_SLOWED, _MARGIN_HOPELESS = 10.0, 100.0
+_CERTAIN_NOISE = 0.25  # of the expected noise, which ways are shortened for: most of it lies where it matters little
+_MARGIN_CAUTION = (
+    8.0  # how much more of it where records are few: probabilities that are too sure cost much
+)
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
@@ -141,20 +147,20 @@ class PrivateDescent:
         start = np.zeros(self.frame.matrix.shape[0])
         middle, scale = self._target()
         start[:lead] = middle
-        curvature = (high - low) * normal_height(0.5) / scale
-        slope = WeightedSlope(self._smoothed(scale), (low + high) / 2)
+        curvature = (high - low) * MIDDLE_HEIGHT / scale
+        slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
         found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
         start = found.copy()
         start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
-        curvature = (high - low) * normal_height(level) / scale
-        slope = WeightedSlope(self._smoothed(scale))
+        # As steep as in the middle of a law, whatever the level: where some rows lie denser steps must not overshoot.
+        curvature = (high - low) * MIDDLE_HEIGHT / scale
+        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
         return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
 
-    def _smoothed(self, scale: float) -> Any:
-        width = BANDWIDTH_SHARE * scale if self.bandwidth is None else self.bandwidth
-        return convolve(self.loss, self.kernel, width)
+    def _smoothed(self, width: float) -> Any:
+        return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _gone(
         self,
@@ -172,7 +178,10 @@ class PrivateDescent:
         wander = self._wander(phase, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
         way = self._descend(rows, start, phase, slope, rates) - start
-        factor = self._signal(way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip))
+        certain = _CERTAIN_NOISE + self.plan.few
+        factor = self._signal(
+            way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip), certain
+        )
         factor /= 1 + (wander / _HOPELESS) ** 2
         self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
         return start + factor * way
@@ -183,38 +192,26 @@ class PrivateDescent:
         noise = progress * self.frame.typical * term["std"] / self.n
         return float(self.frame.moments.sum()) * noise**2 / (3 * term["releases"])
 
-    def _signal(self, way: Array, phase: str, rates: Array, curvature: float) -> float:
-        """Return which share of the squared length of a way is not noise, as far as is known."""
+    def _signal(
+        self, way: Array, phase: str, rates: Array, curvature: float, certain: float
+    ) -> float:
+        """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
         gains = noise_gain(rates, curvature * self.frame.moments)
         noise = self.frame.typical * self.terms[phase]["std"] / self.n
         expected = float(self.frame.moments @ gains) * noise**2
-        return max(0.0, 1 - expected / max(float(self.frame.moments @ way**2), 1e-300))
+        length = float(self.frame.moments @ way**2)
+        return max(0.0, 1 - certain * expected / max(length, 1e-300))
 
     def _target(self) -> tuple[float, float]:
         """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
         low, high = self._target_range()
-        centre, width = (low + high) / 2, (high - low) / 2
+        width, level = high - low, self._first_level
+        belief = Belief(low, high, 2.0**-18 * width, width / 4)
         counting = (self.terms["targets"]["std"], self.n, self.noise)
-        median = private_quantile(
-            self.rows,
-            _target_of,
-            self._first_level,
-            centre,
-            1.2 * width,
-            width,
-            CENTRE_STEPS,
-            0.82,
-            *counting,
+        middle, scale = private_location(
+            self.rows.counter(_target_of), level, belief, TARGET_STEPS, *counting
         )
-
-        def size(y: Array, w: Array) -> Array:
-            return np.log2(np.abs(y - median) + 1e-300)
-
-        start = math.log2(width / 4)
-        octave = private_quantile(
-            self.rows, size, 0.5, start, 5.0, 16.0, SCALE_STEPS, 0.8, *counting
-        )
-        return median, min(_MEDIAN_TO_STD * 2.0**octave, width / 2)
+        return middle, min(NORMAL_SCALE * scale, width / 2)
 
     @property
     def _first_level(self) -> float:
@@ -236,32 +233,23 @@ class PrivateDescent:
         sure = np.flatnonzero(counts > 4 * std)
         if not sure.size or counts[sure].sum() < 0.5 * self.n:
             self.bracket = (-1.0, 1.0)
-            return self.bracket
-        low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
-        self.bracket = (2 * low - high, 2 * high - low)  # rare targets lie beyond
-        return low, high
+        else:
+            low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
+            self.bracket = (2 * low - high, 2 * high - low)  # rare targets lie beyond
+        return self.bracket
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
-        theta = self.frame.to_rows(phi)
-        predicted = self.rows.predicted(theta)
+        below = self.rows.predicted(self.frame.to_rows(phi)).counter(_residual_of)
         counting = (self.terms["residuals"]["std"], self.n, self.noise)
-
-        def size(y: Array, z: Array) -> Array:
-            return np.log2(np.abs(y - z) + 1e-300)
-
-        start = math.log2(scale / _MEDIAN_TO_STD)
-        octave = private_quantile(
-            predicted, size, 0.5, start, 4.0, 10.0, SCALE_STEPS, 0.8, *counting
+        # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
+        guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
+        reach = 2 * scale * (1 - self.plan.few)
+        belief = Belief(
+            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
         )
-        found = min(_MEDIAN_TO_STD * 2.0**octave, 1.5 * scale)
-        guess = found * float(ndtri(level) - ndtri(self._first_level))
-        step = 2.5 * found * (1 - self.plan.few)
-        shift = private_quantile(
-            predicted, lambda y, z: y - z, level, guess, step, 4 * found, SHIFT_STEPS, 0.85,
-            *counting,
-        )  # fmt: skip
-        return found, shift
+        shift, found = private_location(below, level, belief, RESIDUAL_STEPS, *counting)
+        return NORMAL_SCALE * found, shift
 
     def _margins(self, rows: Any) -> Array:
         """Descend with clipped slopes from the released share of positives, then calibrate."""
@@ -280,19 +268,21 @@ class PrivateDescent:
         way = phi - start
         way[:lead] = 0.0
         hope = 1 / (1 + (wander / _MARGIN_HOPELESS) ** 2)
-        signal = hope * self._signal(way, "gradients", rates, _MARGIN_CURVATURE)
+        # Rare labels bend the loss less, and noise goes further.
+        bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
+        certain = _CERTAIN_NOISE + _MARGIN_CAUTION * self.plan.few
+        signal = hope * self._signal(way, "gradients", rates, bend, certain)
         calibrated = self._calibrated(phi, share, signal, hope)
         # Clips that do not bind leave nothing to be put right.
         blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
         return phi + blend * (calibrated - phi)
 
     def _positive_share(self) -> float:
-        """Return the private share of positive labels, kept from 0 and 1 by half its noise."""
+        """Return what is to be expected of the share of positive labels, given its noisy count."""
         (positive,) = self.rows.sum_targets(_count_positive)
         std = self.terms["labels"]["std"]
-        share = float(self.noise.add_gaussian(np.asarray(positive), std)[0]) / self.n
-        unsure = min(max(0.5 * std, 0.5) / self.n, 0.5)
-        share = float(np.clip(share, unsure, 1 - unsure))
+        count = float(self.noise.add_gaussian(np.asarray(positive), std)[0])
+        share = expected_share(count / self.n, std / self.n, self.n)
         self.released["positive_share"] = share
         return share
 
@@ -381,7 +371,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
     progress = margin_progress(phase.releases, plan.course.records)
     if not margin:
         low, high = bounds.loss.slope_range
-        progress = _ROUGH_RATE * phase.releases / ((high - low) * normal_height(0.5))
+        progress = _ROUGH_RATE * phase.releases / ((high - low) * MIDDLE_HEIGHT)
     usual = 1 + bounds.n_features
     noise = progress * phase.std(mu) / bounds.n_samples
     found = bounds.dimension * usual * noise**2 / (3 * phase.releases)
@@ -396,6 +386,10 @@ def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array
 
 def _target_of(y: Array, w: Array) -> Array:
     return y
+
+
+def _residual_of(y: Array, z: Array) -> Array:
+    return y - z
 
 
 def _count_positive(y: Array, w: Array) -> tuple[Array]:

@@ -1,0 +1,121 @@
+"""A private quantile and the scale around it: noisy counts at points that a posterior law of both chooses.
+
+Counts below a point are all that is released. What is believed about the quantile and the scale after each of them,
+under a logistic law, says where to count next. The law is believed near the quantile and doubted far from it, so other
+shapes mislead the first counts only, and where noise hides everything the answer is the middle of what is possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from dpconvex.privacy.noise import NoiseSource
+
+Array = NDArray[np.float64]
+
+_POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
+_DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
+_MIDDLE, _COARSE = 4.0, 0.2  # how much likelier the middle of a bracket is, and coarse scales
+_CLOSEST = 0.01  # shares that a grid cannot tell apart
+_DROWNED = 1e6  # noise beyond which shares of records say nothing
+_OUTER = 0.002  # posterior share on either side that the next grid may lose
+_ASIDE = 1.1  # in units of the scale: where counts tell it
+_FIRST = 4  # counts at the middle of what is believed, before some are made aside
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is known before anything is counted.
+
+    Attributes
+    ----------
+    low, high : float
+        Bracket of the quantile, five times as likely in the middle as at the ends.
+    finest, widest : float
+        Scales of a logistic law that are possible, the finer the less likely.
+    """
+
+    low: float
+    high: float
+    finest: float
+    widest: float
+
+    def prior(self, grid: Array, logs: Array) -> Array:
+        """Return the log density of quantiles and of logarithms of scales, up to a constant."""
+        place = (2 * grid - self.low - self.high) / max(self.high - self.low, 1e-300)
+        fineness = math.log(self.widest) - logs
+        return np.asarray(-np.log1p(_MIDDLE * place**2)[:, None] - _COARSE * fineness)
+
+
+def private_location(
+    below: Callable[[float], int],
+    level: float,
+    belief: Belief,
+    steps: int,
+    count_std: float,
+    n_samples: int,
+    noise: NoiseSource,
+) -> tuple[float, float]:
+    """Return a quantile of a statistic and the scale ``level (1 - level) / density`` of its law there.
+
+    Parameters
+    ----------
+    below : callable
+        Number of records whose statistic is below a point, as ``rows.counter(statistic)`` gives it.
+    level : float
+        Which quantile.
+    belief : Belief
+        Public or released facts.
+    steps : int
+        Number of counts.
+    count_std : float
+        Noise on each count; a count changes by at most 1 between neighbours.
+    n_samples : int
+        Public number of records.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    octaves = max(2, math.ceil(math.log2(belief.widest / belief.finest)) + 1)
+    logs = np.linspace(math.log(belief.finest), math.log(belief.widest), octaves)
+    std = min(count_std / n_samples, _DROWNED)
+    places, shares = np.empty(steps), np.empty(steps)
+    low, high = belief.low, belief.high
+    for step in range(steps + 1):
+        grid = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
+        law = belief.prior(grid, logs) + _likelihood(
+            grid, np.exp(logs), places[:step], shares[:step], level, std
+        )
+        law = np.exp(law - law.max())
+        law /= law.sum()
+        reached = np.cumsum(law.sum(axis=1))
+        point = float(np.interp(0.5, reached, grid))
+        scale = math.exp(float(law.sum(axis=0) @ logs))
+        if step == steps:
+            break
+        aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
+        places[step] = point = min(max(point + aside * scale, belief.low), belief.high)
+        count = np.array([float(below(point))])
+        share = float(noise.add_gaussian(count, count_std)[0]) / n_samples
+        shares[step] = min(max(share, -10 * std), 1 + 10 * std)
+        ends = np.interp([_OUTER, 1 - _OUTER], reached, grid)
+        more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS
+        low, high = max(belief.low, ends[0] - more), min(belief.high, ends[1] + more)
+    return point, scale
+
+
+def _likelihood(
+    grid: Array, scales: Array, places: Array, shares: Array, level: float, std: float
+) -> Array:
+    """Return the log likelihood of each pair of quantile and scale, given noisy shares below some places."""
+    found = np.zeros((grid.size, scales.size))
+    for place, share in zip(places, shares, strict=True):
+        expected = expit((place - grid)[:, None] / scales + float(logit(level)))
+        variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
+        found -= ((share - expected) ** 2 / variance + np.log(variance)) / 2
+    return found

@@ -1,0 +1,59 @@
+"""A private quantile and scale from noisy counts: near the truth, never outside of what is possible."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpconvex.mechanisms.location import Belief, private_location
+from dpconvex.privacy import NoiseSource
+
+LAWS = {
+    "normal": stats.norm(3.0, 0.02),
+    "skew": stats.gamma(1.5),
+    "heavy tails": stats.t(2.0, 5.0, 0.5),
+    "far in a wide range": stats.norm(-900.0, 0.5),
+}
+
+
+def search(values, level, std, seed=0, steps=20):
+    belief = Belief(-1000.0, 1000.0, 2000 * 2.0**-18, 500.0)
+    return private_location(
+        lambda point: np.count_nonzero(values < point), level, belief, steps, std, len(values),
+        NoiseSource(seed),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("law", LAWS)
+def test_it_finds_quantile_and_density(law, level):
+    values = LAWS[law].ppf((np.arange(4000) + 0.5) / 4000)
+    truth = LAWS[law].ppf(level)
+    scale = level * (1 - level) / LAWS[law].pdf(truth)
+    point, found = search(values, level, 1e-3)
+    assert abs(point - truth) < 0.25 * scale
+    assert 0.3 < found / scale < 3
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_noise_costs_little(level):
+    """Counts with a noise of a tenth of the records each: the share below what is found is right on the whole."""
+    values = LAWS["normal"].ppf((np.arange(1000) + 0.5) / 1000)
+    found = [LAWS["normal"].cdf(search(values, level, 100.0, seed)[0]) for seed in range(20)]
+    # Shares within 0.1 of the level at least 16 times in 20: more than 19 out of 20 are in longer trials.
+    assert np.sum(np.abs(np.array(found) - level) < 0.1) >= 16
+
+
+@pytest.mark.parametrize("std", [1e5, 1e280])
+def test_drowned_it_stays_within_the_bracket(std):
+    for seed in range(5):
+        point, scale = search(np.full(100, 7.0), 0.9, std, seed)
+        assert -1000 <= point <= 1000
+        assert 0 < scale <= 500 * (1 + 1e-9)
+
+
+def test_one_value_is_found():
+    point, scale = search(np.full(5000, 7.0), 0.5, 1.0)
+    assert abs(point - 7) < 2
+    assert math.isfinite(scale)
