@@ -311,6 +311,8 @@ class Judge:
         private, loss = course["private"], self.loss
         require(type(private) is bool, "private")
         require(settings["geometry"] == ("private" if private else "given"), "geometry")
+        ranking = course.get("ranking", False)
+        require(ranking is settings.get("ranking", False), "ranking")
         steps = settings["steps"]
         require(steps is None or count(steps) > 0, "steps")
         names = {"gradients"}
@@ -343,9 +345,9 @@ class Judge:
         if loss.kind == "margin":
             released |= {
                 "labels": (1.0, 1, 1),
-                "margin range": (1.0, 1, 16),
-                "margins": (pair, 32, 1),
             }
+            if not ranking:
+                released |= {"margin range": (1.0, 1, 16), "margins": (pair, 32, 1)}
         elif not math.isfinite(loss.curvature):
             rough = self.records * (loss.high - loss.low) / 2 * clip
             released |= {

@@ -36,7 +36,7 @@ _CERTAIN = 5.0  # in units of the noise
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Rows ``(1, u)`` with ``(1, u) = matrix @ (1, x)``.
+    """Rows ``(h, u) = matrix @ (1, x)``, with ``h = 1`` but for rankings.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Coordinates:
     moments: Array
 
     def lengths(self, block: Array) -> Array:
-        """Return ``sqrt(1 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
         return _lengths(block @ self.matrix.T, self.lead)
 
     def store_lengths(self, block: Array, w: Array) -> Array:
@@ -64,14 +64,15 @@ class Coordinates:
         return np.where(w == 0, np.inf, self.lengths(block))
 
     def to_rows(self, phi: Array) -> Array:
-        """Return the coefficients of mapped rows that give the margins ``(1, u) . phi``."""
+        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
         return self.matrix.T @ phi
 
 
 def _lengths(placed: Array, lead: int) -> Array:
     u = placed[:, lead:]
     round_up = 1 + 8 * placed.shape[1] * 2.0**-52
-    return np.sqrt(1.0 + np.einsum("ij,ij->i", u, u)) * round_up
+    constant = placed[:, 0] ** 2 if lead else 1.0
+    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * round_up)
 
 
 def private_coordinates(
@@ -86,6 +87,7 @@ def private_coordinates(
     most_cancellation: float,
     terms: Mapping[str, NoiseTerm],
     noise: NoiseSource,
+    ranking: bool = False,
 ) -> tuple[Coordinates, Any]:
     """Return whitening coordinates, and the rows with their lengths in them in place of weights.
 
@@ -113,6 +115,9 @@ def private_coordinates(
         Noise of "scales", "lengths", "moments" and "finer moments".
     noise : NoiseSource
         Where noise comes from.
+    ranking : bool
+        Whether the constant is made as short as a usual coordinate is: a ranking has no use for it, and rows that
+        could hardly be seen would drown in its noise.
     """
     lead, dimension, everyone = int(fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
@@ -130,7 +135,8 @@ def private_coordinates(
             measured.sum_targets, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
             terms["lengths"].scale, n_samples, noise,
         )  # fmt: skip
-        return measured, min(max(2.0**octave, 1.0), most)
+        constant = float(current.matrix[0, 0]) if lead else 1.0
+        return measured, min(max(2.0**octave, constant), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
@@ -154,7 +160,14 @@ def private_coordinates(
             if cancellation(matrix) <= most_cancellation:
                 current = Coordinates(matrix, lead, 1.0, moments)
                 break
-    measured, typical = length_at(0.5, usual, 4 * usual)
+    guess = usual
+    if ranking and lead:
+        height = math.sqrt(min(1.0, float(current.moments[lead:].mean())))
+        lighter = current.matrix * np.where(np.arange(dimension) < lead, height, 1.0)[:, None]
+        if cancellation(lighter) <= most_cancellation:
+            moments = np.concatenate([[height**2], current.moments[lead:]])
+            current, guess = Coordinates(lighter, lead, 1.0, moments), height * usual
+    measured, typical = length_at(0.5, guess, 4 * usual)
     if rows is not everyone:
         measured = everyone.reweighted(current.store_lengths)
     return replace(current, typical=typical), measured

@@ -85,12 +85,12 @@ def prove_gradient(certificate: Certificate) -> Proof:
     settings = certificate.parameters["gradient"]
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
+    if settings.get("ranking", False) is not course.ranking:
+        raise CertificateError("The certificate's course is not that of its settings: see ranking.")
     facts = release_facts(bounds, course)
     certificate.check_terms(*facts)
-    if (
-        settings["steps"] is not None
-        and settings["steps"] != certificate.noise["gradients"].releases
-    ):
+    steps, found = settings["steps"], certificate.noise["gradients"].releases
+    if steps is not None and (type(steps) is not int or steps != found):
         raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [
         certificate.term(
