@@ -87,7 +87,7 @@ def private_coordinates(
     most_cancellation: float,
     terms: Mapping[str, NoiseTerm],
     noise: NoiseSource,
-    ranking: bool = False,
+    lighter: float = 0.0,
 ) -> tuple[Coordinates, Any]:
     """Return whitening coordinates, and the rows with their lengths in them in place of weights.
 
@@ -115,9 +115,9 @@ def private_coordinates(
         Noise of "scales", "lengths", "moments" and "finer moments".
     noise : NoiseSource
         Where noise comes from.
-    ranking : bool
-        Whether the constant is made as short as a usual coordinate is: a ranking has no use for it, and rows that
-        could hardly be seen would drown in its noise.
+    lighter : float
+        Exponent between 0 and 1: at 1 the constant is made as short as a usual coordinate is. A ranking has no use for
+        it, and rows that could hardly be seen would drown in its noise.
     """
     lead, dimension, everyone = int(fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
@@ -161,12 +161,12 @@ def private_coordinates(
                 current = Coordinates(matrix, lead, 1.0, moments)
                 break
     guess = usual
-    if ranking and lead:
-        height = math.sqrt(min(1.0, float(current.moments[lead:].mean())))
-        lighter = current.matrix * np.where(np.arange(dimension) < lead, height, 1.0)[:, None]
-        if cancellation(lighter) <= most_cancellation:
+    if lighter and lead:
+        height = min(1.0, float(current.moments[lead:].mean())) ** (lighter / 2)
+        lowered = current.matrix * np.where(np.arange(dimension) < lead, height, 1.0)[:, None]
+        if cancellation(lowered) <= most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
-            current, guess = Coordinates(lighter, lead, 1.0, moments), height * usual
+            current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
     measured, typical = length_at(0.5, guess, 4 * usual)
     if rows is not everyone:
         measured = everyone.reweighted(current.store_lengths)

@@ -59,6 +59,9 @@ _MARGIN_CURVATURE = 0.1
 _SLOWED, _HOPELESS = 2.0, 16.0
 _MARGIN_SLOWED, _MARGIN_HOPELESS = 10.0, 100.0
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
+_CONSTANT_PAYS = (
+    40.0  # records from which on a ranking gains more by a free intercept than it costs
+)
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
@@ -123,7 +126,7 @@ class PrivateDescent:
         self.frame, measured = private_coordinates(
             self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.reach,
             self.plan.floor, self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
-            self.plan.ranking,
+            self.plan.ranking / (1 + (self.plan.records / _CONSTANT_PAYS) ** 2),
         )  # fmt: skip
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
