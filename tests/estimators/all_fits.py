@@ -16,7 +16,7 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
-from dpconvex.mechanisms import NoisySGD
+from dpconvex.mechanisms import NoisySGD, PairwiseGradientDescent
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
@@ -84,6 +84,8 @@ AUCS = _classification(
         "output": {"mechanism": "output", "loss": "hinge"},
         "squared": {"mechanism": "output", "loss": "squared"},
         "gradient": {"mechanism": "gradient"},
+        "plain gradient": SUMS["plain gradient"],
+        "pairwise gradient": {"mechanism": PairwiseGradientDescent()},
     },
 )
 MATRICES = {**_matrices(DPMedian), **_matrices(DPPiecewiseLinear)}

@@ -62,8 +62,9 @@ def assert_same(fitted, expected):
 @pytest.mark.parametrize(
     ("settings", "mechanism"),
     [
-        ({}, "moments"),  # the default
-        (COUNTS, "auc-gradient"),  # with many records of both classes
+        ({}, "gradient"),  # the default
+        ({"mechanism": "moments"}, "moments"),
+        ({"mechanism": PairwiseGradientDescent(), **COUNTS}, "auc-gradient"),
         ({"delta": 0.0, **COUNTS}, "auc-objective"),  # pure, the row length found first
         ({"mechanism": "objective", "row_norm": 2.0, "alpha": 0.5, **COUNTS}, "auc-objective"),
         ({"delta": 0.0, "loss": "squared", **COUNTS}, "output"),

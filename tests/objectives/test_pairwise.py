@@ -189,7 +189,9 @@ def test_budget_of_moments_and_gradients_adds_up():
         assert math.sqrt(spent) <= 0.5
 
 
-@pytest.mark.parametrize("mechanism", ["output", "objective", "gradient", "moments"])
+@pytest.mark.parametrize(
+    "mechanism", ["output", "objective", PairwiseGradientDescent(3), "moments"], ids=str
+)
 def test_public_labels_are_a_weaker_promise_and_say_so(mechanism, tmp_path):
     from dpconvex import DPAUCClassifier, DPLogisticRegression
     from dpconvex.privacy import Certificate, Ledger, LedgerError

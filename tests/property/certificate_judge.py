@@ -314,6 +314,8 @@ class Judge:
         part = course["looked_at"]
         if part is not None:
             require(self.neighbors == "replace_one" and count(part) <= self.n, "a part of the rows")
+        ranking = course.get("ranking", False)
+        require(ranking is settings.get("ranking", False), "ranking")
         steps = settings["steps"]
         require(steps is None or count(steps) > 0, "steps")
         names = {"gradients"}
@@ -346,16 +348,16 @@ class Judge:
         if loss.kind == "margin":
             released |= {
                 "labels": (1.0, 1, 1),
-                "margin range": (1.0, 1, 16),
-                "margins": (pair, 32, 1),
             }
+            if not ranking:
+                released |= {"margin range": (1.0, 1, 16), "margins": (pair, 32, 1)}
         elif not math.isfinite(loss.curvature):
             rough = self.records * (loss.high - loss.low) / 2 * clip
             released |= {
                 "octaves": (pair, 64, 1),
-                "targets": (1.0, 1, 16),
+                "targets": (1.0, 1, 36 if self.revision == 2 else 16),
                 "rough gradients": (rough, self.size, None),
-                "residuals": (1.0, 1, 20),
+                "residuals": (1.0, 1, 28 if self.revision == 2 else 20),
             }
         self.only(*released)
         return self.composed(

@@ -220,6 +220,8 @@ def gradient(draw: Draw) -> Certificate:
         draw(st.sampled_from([None, 1, 35])), draw(st.sampled_from(["private", "given"]))
     )
     settings = mechanism.settings(draw(st.sampled_from([None, 0.2])))
+    if draw(st.booleans()):
+        settings["ranking"] = True
     claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
     return mechanism.certify(bounds, claim, {**parameters, "gradient": settings})
 

@@ -92,13 +92,15 @@ def differences(first, second, bounds, row_map, certificate):
     return ratios, math.sqrt(spent)
 
 
-def facts(loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0):
+def facts(
+    loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0, ranking=False
+):
     row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm, fit_intercept=intercept)
     bounds = LinearBounds(
         n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors
     )
     mechanism = NoisyGradientDescent(steps=steps, geometry=how)
-    parameters = {"gradient": mechanism.settings()}
+    parameters = {"gradient": mechanism.settings() | ({"ranking": True} if ranking else {})}
     return row_map, bounds, mechanism.certify(bounds, GaussianDP(mu), parameters)
 
 
@@ -117,6 +119,7 @@ def problems(draw):
         "neighbors": draw(st.sampled_from(["replace_one", "add_or_remove_one"])),
         "how": draw(st.sampled_from(["private", "given"])),
         "alpha": draw(st.sampled_from([0.0, 0.1])),
+        "ranking": loss.kind == "margin" and draw(st.booleans()),
     }
     # With a large budget even a handful of rows affords private coordinates and scale.
     return loss, X, y, draw(st.sampled_from([0.5, 20.0, 1e4])), public

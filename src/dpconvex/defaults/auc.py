@@ -15,12 +15,19 @@ from dpconvex.mechanisms import (
     PairwiseGradientDescent,
     PairwiseObjectivePerturbation,
 )
+from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.guarantees import GaussianDP
 
-__all__ = ["PAIR_LOSSES", "choose_auc_mechanism", "default_penalty", "resolve_pair_loss"]
+__all__ = [
+    "PAIR_LOSSES",
+    "choose_auc_mechanism",
+    "default_penalty",
+    "resolve_pair_loss",
+]
 
 PAIR_LOSSES = ("logistic", "natural-logistic", "hinge", "squared", "squared-hinge")
 _MECHANISMS = ("auto", "moments", "objective", "output", "gradient")
@@ -29,7 +36,8 @@ _SCORE_NOISE = (
     0.05  # scores of rows at the bound may be off by this much, in units of the loss's argument
 )
 _COUNTABLE = 600  # rows times epsilon from which on a count of half the rows is telling
-_STEPS_PAY = 0.05  # relative noise of the mean gradient below which steps improve on the moments
+# Records per coefficient that noise leaves, n mu / (d + 1), from which on a descent outdoes the moments.
+_RECORDS = 4.0
 
 
 def resolve_pair_loss(loss: Any, bandwidth: float | None, owner: str) -> Any:
@@ -93,19 +101,22 @@ def default_penalty(bounds: PairwiseBounds, guarantee: Any) -> float:
 def choose_auc_mechanism(
     mechanism: Any,
     bounds: PairwiseBounds,
+    single: LinearBounds,
     guarantee: Any,
     alpha: float | None,
     find_length: bool,
     owner: str,
-) -> tuple[Any, PairwiseBounds, dict[str, Any]]:
+) -> tuple[Any, PairwiseBounds | LinearBounds, dict[str, Any]]:
     """Return the mechanism, the facts it certifies, and parameters of its own.
+
+    ``bounds`` are the facts of pairs and ``single`` those of single records, along whose logistic loss noisy gradient
+    descent goes: a ranking by the odds of a label has the largest AUC.
 
     With ``find_length`` and no alpha given, objective perturbation first finds a typical length of rows, if the budget
     suffices to count half of the rows; bounds and alpha are then in units of that length.
 
     ``"auto"``: with pure epsilon objective perturbation (output perturbation if the loss has no bounded slope);
-    otherwise the moments, followed by steps on the pairwise loss where the class counts are known to be so large that
-    a step's noise is below a twentieth of its gradient.
+    otherwise noisy gradient descent, or the moments for least squares and where noise leaves few records.
     """
     pure = not isinstance(guarantee, GaussianDP) and _delta(guarantee) == 0
     steep = not math.isfinite(float(bounds.loss.lipschitz))
@@ -113,22 +124,22 @@ def choose_auc_mechanism(
         if pure:
             mechanism = "output" if steep else "objective"
         else:
-            mechanism = "gradient" if not steep and _steps_pay(bounds, guarantee) else "moments"
+            records = single.n_samples * total_mu(guarantee, owner) / single.dimension
+            mechanism = "moments" if steep or records < _RECORDS else "gradient"
     if isinstance(mechanism, str):
         named: dict[str, Any] = {
             "moments": Moments(),
             "objective": PairwiseObjectivePerturbation(),
             "output": OutputPerturbation(),
-            "gradient": PairwiseGradientDescent(),
+            "gradient": NoisyGradientDescent(),
         }
         found = named.get(mechanism)
     elif isinstance(mechanism, ObjectivePerturbation):
         found = PairwiseObjectivePerturbation(mechanism.solver)
-    elif isinstance(mechanism, NoisyGradientDescent):
-        found = PairwiseGradientDescent(mechanism.steps)
     else:
         ours = (
             Moments,
+            NoisyGradientDescent,
             OutputPerturbation,
             PairwiseGradientDescent,
             PairwiseObjectivePerturbation,
@@ -139,6 +150,9 @@ def choose_auc_mechanism(
             f"The 'mechanism' parameter of {owner} must be one of {list(_MECHANISMS)} or a mechanism object of these "
             f"kinds. Got {mechanism!r} instead."
         )
+    if isinstance(found, NoisyGradientDescent):
+        settings = {**found.settings(), "ranking": True}
+        return found, replace(single, alpha=alpha or 0.0), {"gradient": settings}
     own: dict[str, Any] = {}
     if isinstance(found, PairwiseObjectivePerturbation) and find_length and alpha is None:
         epsilon = float(getattr(guarantee, "epsilon_bound", 0.0))
@@ -149,11 +163,3 @@ def choose_auc_mechanism(
     if alpha is None:
         alpha = default_penalty(bounds, guarantee) if penalised else 0.0
     return found, replace(bounds, alpha=alpha), own
-
-
-def _steps_pay(bounds: PairwiseBounds, guarantee: Any) -> bool:
-    if isinstance(guarantee, GaussianDP):
-        mu = guarantee.mu
-    else:
-        mu = gaussian_mu(guarantee.epsilon_bound, _delta(guarantee))
-    return 3.2 * bounds.pair_factor * bounds.dimension / mu < _STEPS_PAY

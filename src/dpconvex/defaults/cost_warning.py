@@ -29,7 +29,7 @@ def warn_of_cost(certificate: Certificate) -> None:
     certificate : Certificate
         Of a fit that is about to run; nothing else is looked at.
     """
-    if certificate.mechanism != "gradient":
+    if certificate.mechanism != "gradient" or certificate.parameters["gradient"].get("ranking"):
         return
     bounds, guarantee = certificate.bounds, certificate.guarantee
     mu = total_mu(guarantee, "NoisyGradientDescent")

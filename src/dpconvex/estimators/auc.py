@@ -10,14 +10,16 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
 from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
+from dpconvex.engine import RowMap
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import optional_positive
-from dpconvex.losses import PairHinge
+from dpconvex.losses import Logistic, PairHinge
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 
@@ -29,26 +31,28 @@ class DPAUCClassifier(PrivateLinearClassifier):
     r"""Linear scores that maximise the area under the ROC curve, under differential privacy.
 
     Minimises ``F(w) = (1 / (max(n+, m+) max(n-, m-))) sum_{i in +, j in -} loss(w . (x_i - x_j)) + (alpha/2) ||w||^2``
-    over all pairs of a positive and a negative record, in near-linear time. A constant column cancels in every
-    difference, so no intercept is fitted.
+    over all pairs of a positive and a negative record, in near-linear time (objective and output perturbation), or the
+    loss of single records that leads to the same ranking with less noise (the default where delta is above 0).
 
     Parameters
     ----------
     loss : str or pairwise loss, default="logistic"
-        "logistic" (base 2), "natural-logistic", "hinge" (smoothed), "squared" or "squared-hinge". The moments
-        mechanism always solves least squares.
+        Of objective and output perturbation: "logistic" (base 2), "natural-logistic", "hinge" (smoothed), "squared"
+        or "squared-hinge". The moments always solve least squares, gradient descent the logistic loss of records.
     min_positive, min_negative : int, default=1
-        Public lower bounds on the class counts. Noise of every mechanism but moments shrinks with them; the guarantee
-        holds even if the data have fewer.
+        Public lower bounds on the class counts. Noise of objective and output perturbation shrinks with them; the
+        guarantee holds even if the data have fewer.
     label_private : bool, default=True
-        Whether a replaced record may change its label. False declares all labels public.
+        Whether a replaced record may change its label. False declares all labels public; gradient descent protects
+        them all the same.
     neighbors : {"replace_one"}
         There is no bound for adding or removing a record; anything else is refused.
     nominal_samples : None
         Takes part in other estimators' add-or-remove-one relation only.
     row_norm : float, optional
         Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
-        bounds). If it is None, objective perturbation finds a typical length privately where n allows.
+        bounds). If it is None, objective perturbation finds a typical length privately where n allows. Gradient
+        descent always does.
     alpha : float, optional
         Penalty; by default from public facts (0 for moments and gradient descent).
     bandwidth : float, optional
@@ -56,41 +60,42 @@ class DPAUCClassifier(PrivateLinearClassifier):
     classes : sequence of two labels, optional
         The label set, if it is not to be read from y; the larger label is the positive one.
     mechanism : str or Mechanism, default="auto"
-        "moments", "objective", "output", "gradient" (moments followed by noisy steps) or a mechanism object. "auto"
-        takes objective perturbation for pure epsilon, else moments, followed by steps where class counts allow.
+        "gradient" (on the logistic loss of single records), "moments", "objective", "output" or a mechanism object.
+        "auto" takes objective perturbation for pure epsilon (output for squared losses), else "gradient", or "moments"
+        for squared losses and where ``n mu < 4 (n_features + 1)``.
 
     Attributes
     ----------
     coef_ : array of shape (1, n_features)
         Coefficients in the user's units.
     intercept_ : array of shape (1,)
-        Minus the threshold of `predict`, which the AUC leaves open: halfway between the released class means with
-        moments and gradient descent, else at the public centre of the mapped rows.
+        Minus the threshold of `predict`, which the AUC leaves open: where classes of equal weight would be equally
+        likely with gradient descent, halfway between the released class means with moments, else at the public centre
+        of the mapped rows.
     classes_ : array of two labels
         The label set.
     certificate_ : Certificate
         What is guaranteed, and why.
     released_ : dict
-        ``midpoint`` of the classes (in the user's units), ``prevalence`` and ``row_length`` (in mapped units), where
-        they were released.
+        ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``, ``coordinates`` and
+        ``row_length`` (in mapped units), where they were released.
 
     Notes
     -----
     With ``invalid_rows="ignore"`` an invalid row belongs to no class and counts nowhere but in n.
 
     Privacy: replace-one, the label included unless ``label_private=False``. Public are the shape of X, column names,
-    the label set and all parameters; the class counts are not. The pointwise rival of pairwise learning is
-    :class:`DPLogisticRegression` with ``mechanism="objective"``.
+    the label set and all parameters; the class counts are not.
 
     Examples
     --------
     >>> from dpconvex import DPAUCClassifier
     >>> model = DPAUCClassifier(epsilon=0.5, feature_bounds=(0, 1))
     >>> model.certify(n_samples=30_000, n_features=20).mechanism
-    'moments'
+    'gradient'
     """
 
-    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference
+    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # of pairs: a constant cancels in every difference
 
     loss: Any = "logistic"
     _: KW_ONLY
@@ -101,6 +106,16 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
         owner, bounds = type(self).__name__, certificate.bounds
+        if certificate.mechanism == "gradient":
+            row_map, single = single_records(facts)
+            return {
+                "kind of bounds": (type(bounds), LinearBounds),
+                "loss": (bounds.loss, Logistic()),
+                "fit_intercept": (bounds.fit_intercept, True),
+                "row_norm": (bounds.row_norm, row_map.row_norm),
+                "max_norm": (bounds.max_norm, single.max_norm),
+                "ranking": (certificate.parameters["gradient"].get("ranking"), True),
+            }
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
         loss = resolve_pair_loss(self.loss, bandwidth, owner)
         row_map = replace(facts.row_map, influence="shorten")
@@ -150,8 +165,9 @@ class DPAUCClassifier(PrivateLinearClassifier):
             label_private=self._label_private(),
         )
         find_length = self.row_norm is None and row_map.low is not None
-        mechanism, bounds, own = choose_auc_mechanism(
-            self.mechanism, bounds, facts.guarantee, alpha, find_length, owner
+        weighted, single = single_records(facts)
+        mechanism, chosen, own = choose_auc_mechanism(
+            self.mechanism, bounds, single, facts.guarantee, alpha, find_length, owner
         )
         parameters = {
             **facts.parameters,
@@ -161,8 +177,9 @@ class DPAUCClassifier(PrivateLinearClassifier):
             **own,
         }
         certificate = mechanism.certify(
-            bounds, facts.guarantee, parameters, seeded=self.random_state is not None
+            chosen, facts.guarantee, parameters, seeded=self.random_state is not None
         )
+        row_map = weighted if isinstance(chosen, LinearBounds) else row_map
         return Plan(mechanism, certificate, row_map, 0.0, 1.0)
 
     def _count(self, name: str, n_samples: int) -> int:
@@ -183,8 +200,10 @@ class DPAUCClassifier(PrivateLinearClassifier):
             )
         return bool(self.label_private)
 
-    def _objective(self, rows: Any, certificate: Certificate) -> PairwiseObjective:
+    def _objective(self, rows: Any, certificate: Certificate) -> Any:
         bounds = certificate.bounds
+        if isinstance(bounds, LinearBounds):
+            return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
         if hasattr(rows, "mapped"):
@@ -235,6 +254,8 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds
+        if isinstance(bounds, LinearBounds):
+            return [*super()._summary_facts(), ("labels", "private")]
         labels = "private" if bounds.label_private else "public"
         return [
             *super()._summary_facts(),
@@ -246,3 +267,9 @@ class DPAUCClassifier(PrivateLinearClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def single_records(facts: PublicFacts) -> tuple[RowMap, LinearBounds]:
+    """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
+    row_map = replace(facts.row_map, fit_intercept=True).weighted()
+    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), 0.0, "replace_one")

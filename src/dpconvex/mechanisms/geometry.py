@@ -40,7 +40,7 @@ _MUCH = 0.4  # share of the records in two octaves that may tell a scale with le
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Rows ``(1, u)`` with ``(1, u) = matrix @ (1, x)``.
+    """Rows ``(h, u) = matrix @ (1, x)``, with ``h = 1`` but for rankings.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Coordinates:
         return np.multiply(block, self.stretches, out=placed)
 
     def lengths(self, block: Array) -> Array:
-        """Return ``sqrt(1 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
         return _lengths(self.place(block), self.lead)
 
     def store_lengths(self, block: Array, w: Array) -> Array:
@@ -81,14 +81,15 @@ class Coordinates:
         return np.where(w == 0, np.inf, self.lengths(block))
 
     def to_rows(self, phi: Array) -> Array:
-        """Return the coefficients of mapped rows that give the margins ``(1, u) . phi``."""
+        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
         return self.matrix.T @ phi
 
 
 def _lengths(placed: Array, lead: int) -> Array:
     u = placed[:, lead:]
     round_up = 1 + 8 * placed.shape[1] * 2.0**-52
-    return np.sqrt(1.0 + np.einsum("ij,ij->i", u, u)) * round_up
+    constant = placed[:, 0] ** 2 if lead else 1.0
+    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * round_up)
 
 
 def private_coordinates(
@@ -103,6 +104,7 @@ def private_coordinates(
     most_cancellation: float,
     terms: Mapping[str, NoiseTerm],
     noise: NoiseSource,
+    lighter: float = 0.0,
 ) -> tuple[Coordinates, Any]:
     """Return whitening coordinates, and the rows with their lengths in them in place of weights.
 
@@ -130,6 +132,9 @@ def private_coordinates(
         Noise of "scales", "lengths", "moments" and "finer moments".
     noise : NoiseSource
         Where noise comes from.
+    lighter : float
+        Exponent between 0 and 1: at 1 the constant is made as short as a usual coordinate is. A ranking has no use for
+        it, and rows that could hardly be seen would drown in its noise.
     """
     lead, dimension, everyone = int(fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
@@ -146,7 +151,8 @@ def private_coordinates(
             measured, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
             terms["lengths"].scale, n_samples, noise,
         )  # fmt: skip
-        return min(max(2.0**octave, 1.0), most)
+        constant = float(current.matrix[0, 0]) if lead else 1.0
+        return min(max(2.0**octave, constant), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
@@ -170,9 +176,16 @@ def private_coordinates(
                 if cancellation(matrix) <= most_cancellation:
                     current = Coordinates(matrix, lead, 1.0, moments)
                     break
+    guess = usual
+    if lighter and lead:
+        height = min(1.0, float(current.moments[lead:].mean())) ** (lighter / 2)
+        lowered = current.matrix * np.where(np.arange(dimension) < lead, height, 1.0)[:, None]
+        if cancellation(lowered) <= most_cancellation:
+            moments = np.concatenate([[height**2], current.moments[lead:]])
+            current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
     measured = everyone.reweighted(current.store_lengths)
     part = measured if looked_at is None else measured.part(looked_at)
-    return replace(current, typical=length_at(part, 0.5, usual, 4 * usual)), measured
+    return replace(current, typical=length_at(part, 0.5, guess, 4 * usual)), measured
 
 
 def cancellation(matrix: Array) -> float:

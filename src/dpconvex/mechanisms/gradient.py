@@ -95,12 +95,12 @@ def prove_gradient(certificate: Certificate) -> Proof:
             raise CertificateError(
                 "Withdrawn: fits of revision 2 that looked at a part of the rows could count a record twice. Fit again."
             )
-    facts = release_facts(bounds, course)
+    if settings.get("ranking", False) is not course.ranking:
+        raise CertificateError("The certificate's course is not that of its settings: see ranking.")
+    facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
-    if (
-        settings["steps"] is not None
-        and settings["steps"] != certificate.noise["gradients"].releases
-    ):
+    steps, found = settings["steps"], certificate.noise["gradients"].releases
+    if steps is not None and (type(steps) is not int or steps != found):
         raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [
         certificate.term(
@@ -115,7 +115,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
 
 def _check_smoothing(settings: Mapping[str, Any]) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
-    if set(settings) != {"steps", "geometry", "bandwidth", "kernel"}:
+    if {*settings, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
         raise CertificateError("The certificate's settings are not those of a noisy descent.")
     kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
     if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:

@@ -21,6 +21,7 @@ from dpconvex.mechanisms.geometry import LENGTH_STEPS, OCTAVES
 from dpconvex.mechanisms.symmetric import entries
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificates.certificate import REVISION
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
 TARGET_BINS, MARGIN_BINS = 64, 16
@@ -29,6 +30,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_LABELS = 0.02  # share of a count of positive labels in a ranking
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
 _LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
@@ -95,6 +97,8 @@ class Course:
         How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
     reach : float
         Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
+    ranking : bool
+        Whether only the order of margins matters, so that neither their size nor an intercept is paid for.
     """
 
     private: bool
@@ -105,10 +109,12 @@ class Course:
     trust: float = 1.0
     few: float = 0.0
     reach: float = 1.1
+    ranking: bool = False
 
     def __post_init__(self) -> None:
-        if type(self.private) is not bool:
-            raise ValueError("Whether coordinates are released must be True or False.")
+        for name in ("private", "ranking"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"A course's '{name}' must be True or False.")
         if self.looked_at is not None and (type(self.looked_at) is not int or self.looked_at < 1):
             raise ValueError("The number of rows looked at must be None or a positive integer.")
         check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
@@ -168,14 +174,17 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     mu : float
         Total Gaussian DP budget.
     settings : mapping
-        ``steps`` (None or int), ``geometry`` ("private" or "given") and ``bandwidth`` (mapped, or None).
+        ``steps`` (None or int), ``geometry`` ("private" or "given"), ``bandwidth`` (mapped, or None) and, where only
+        the order of margins matters, ``ranking=True``.
     """
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
+    ranking = settings.get("ranking", False)
     if settings["geometry"] == "given":
-        return GradientPlan(_given_phases(bounds, settings["steps"]), Course(False, records))
-    few = 1 / (1 + (size / _FEW) ** 1.5)
+        course = Course(False, records, ranking=ranking)
+        return GradientPlan(_given_phases(bounds, settings["steps"]), course)
+    few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY * (1 - 0.8 * few)
     phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
@@ -184,7 +193,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
         clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
         floor = 0.5 * math.sqrt(1 + 40 / records)
-        phases |= _margin_phases(bounds, left, few, clip, settings["steps"])
+        margins = _ranking_phases if ranking else _margin_phases
+        phases |= margins(bounds, left, few, clip, settings["steps"])
     else:
         clip = _CLIP * math.sqrt(1 + records / 100)
         floor = 0.5 * math.sqrt(1 + 5 / records)
@@ -196,7 +206,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
     part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
     whole = bounds.neighbors != "replace_one" or part > 0.98
     looked_at = None if whole else round(bounds.n_samples * part)
-    return GradientPlan(phases, Course(True, records, looked_at, clip, floor, trust, few, reach))
+    course = Course(True, records, looked_at, clip, floor, trust, few, reach, ranking)
+    return GradientPlan(phases, course)
 
 
 def _geometry_phases(
@@ -258,6 +269,17 @@ def _margin_phases(
     }
 
 
+def _ranking_phases(
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+) -> dict[str, Phase]:
+    """Plan the share of positives, and a descent along margins that need neither size nor intercept."""
+    number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
+    return {
+        "labels": Phase(1, _LABELS, bounds.count_sensitivity(), 1),
+        "gradients": _gradients(bounds, number, left - _LABELS, clip, bounds.loss.lipschitz),
+    }
+
+
 def _smooth_phases(
     bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
 ) -> dict[str, Phase]:
@@ -271,8 +293,11 @@ def _steps(n_samples: int, most: int, least: int) -> int:
     return round(least + (most - least) / (1 + (n_samples / 2e5) ** 2))
 
 
-def release_facts(bounds: LinearBounds, course: Course) -> dict[str, tuple[float, int, int | None]]:
+def release_facts(
+    bounds: LinearBounds, course: Course, revision: int = REVISION
+) -> dict[str, tuple[float, int, int | None]]:
     """Return the sensitivity, dimension and number of every release of a course; None for steps of a descent."""
+    targets, residuals = (36, 28) if revision == 2 else (TARGET_STEPS, RESIDUAL_STEPS)
     count, size, columns = bounds.count_sensitivity(), bounds.dimension, bounds.n_features
     if not course.private:
         moving, constant = bounds.given_sensitivities()
@@ -288,15 +313,16 @@ def release_facts(bounds: LinearBounds, course: Course) -> dict[str, tuple[float
     }
     if bounds.loss.kind == "margin":
         facts["labels"] = (count, 1, 1)
-        facts["margin range"] = (count, 1, 2 * RANGE_STEPS)
-        facts["margins"] = (bounds.histogram_sensitivity(), 2 * MARGIN_BINS, 1)
+        if not course.ranking:
+            facts["margin range"] = (count, 1, 2 * RANGE_STEPS)
+            facts["margins"] = (bounds.histogram_sensitivity(), 2 * MARGIN_BINS, 1)
     elif not math.isfinite(bounds.loss.smoothness):
         low, high = bounds.loss.slope_range
         facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, 1)
-        facts["targets"] = (count, 1, TARGET_STEPS)
+        facts["targets"] = (count, 1, targets)
         rough = bounds.gradient_sensitivity(course.clip, (high - low) / 2)
         facts["rough gradients"] = (rough, size, None)
-        facts["residuals"] = (count, 1, RESIDUAL_STEPS)
+        facts["residuals"] = (count, 1, residuals)
     return facts
 
 

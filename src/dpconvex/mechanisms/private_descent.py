@@ -6,7 +6,8 @@ level itself. Each descent keeps of its way what noise alone would not have gone
 nothing where noise is expected to exceed what there is to gain: what is left is the private constant it started from.
 
 Margins: gradients are clipped record by record, so slopes of records far on the wrong side saturate; a noisy histogram
-of margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit.
+of margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit. Where only the
+order of margins matters, that is left out, and its budget goes to the descent.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ _MARGIN_CAUTION = (
     8.0  # how much more of it where records are few: probabilities that are too sure cost much
 )
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
+_CONSTANT_PAYS = (
+    40.0  # records from which on a ranking gains more by a free intercept than it costs
+)
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
@@ -129,6 +133,7 @@ class PrivateDescent:
         self.frame, measured = private_coordinates(
             self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.reach,
             self.plan.floor, self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
+            self.plan.ranking / (1 + (self.plan.records / _CONSTANT_PAYS) ** 2),
         )  # fmt: skip
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
@@ -262,9 +267,13 @@ class PrivateDescent:
         wander = self._wander("gradients", progress)
         progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
         start = np.zeros(self.frame.matrix.shape[0])
-        start[:lead] = float(np.clip(logit(share), -5.0, 5.0))
+        if lead:
+            start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.matrix[0, 0]
         rates = progress / steps * decaying(steps)
         phi = self._descend(rows, start, "gradients", ClippedSlope(loss), rates)
+        if self.plan.ranking:  # 0 is then the threshold for classes of equal weight
+            phi[:lead] -= start[:lead]
+            return phi
         way = phi - start
         way[:lead] = 0.0
         hope = 1 / (1 + (wander / _MARGIN_HOPELESS) ** 2)

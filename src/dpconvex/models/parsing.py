@@ -223,10 +223,6 @@ def _stated_facts(
     if mechanism != "auto":
         named = certificate.mechanism.removeprefix("auc-").removeprefix("structured-")
         pairs["mechanism"] = (named, mechanism)
-    pairs.update(model._stated(certificate, facts))
-    if "kernel" in data["omitted"]:
-        # One of the library's own would stand in the file, and no other can stand in a certificate.
-        pairs["kernel"] = (_uses_kernel(certificate), False)
     if hasattr(facts, "row_map"):
         pairs["fit_intercept"] = (
             getattr(bounds, "fit_intercept", False),
@@ -238,6 +234,10 @@ def _stated_facts(
         weighted = certificate.mechanism == "gradient"
         longest = facts.row_map.weighted().max_norm if weighted else facts.max_norm
         pairs["max_norm"] = (bounds.max_norm, longest)
+    pairs.update(model._stated(certificate, facts))
+    if "kernel" in data["omitted"]:
+        # One of the library's own would stand in the file, and no other can stand in a certificate.
+        pairs["kernel"] = (_uses_kernel(certificate), False)
     return pairs
 
 
