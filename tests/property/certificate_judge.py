@@ -38,6 +38,7 @@ class Judge:
         self.tree, self.facts = tree, tree["bounds"]
         self.kind, self.mechanism = self.facts["kind"], tree["mechanism"]
         self.parameters, self.noise = tree["parameters"], tree["noise"]
+        self.revision = tree["revision"]
         self.n, self.d = count(self.facts["n_samples"]), count(self.facts["n_features"])
         self.alpha = number(self.facts["alpha"], closed=True)
         self.neighbors = self.facts["neighbors"]
