@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
+from dpconvex.privacy.certificate import CertificateError
 from dpconvex.privacy.terms import NoiseTerm
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge()]
@@ -248,3 +250,15 @@ def test_private_median_brackets_the_median(middle):
     found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, term, 501, noise)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert noise.calls == SEARCH_STEPS
+
+
+@pytest.mark.parametrize("name", ["looked_at", "stepped_on"])
+def test_parts_of_the_rows_need_a_public_number_of_rows(name):
+    """Where records may be added, which rows are a part of them would depend on their private number."""
+    facts = LinearBounds(10_000, 3, Pinball(0.5), 1.0, 1.0, neighbors="add_or_remove_one")
+    certificate = NoisyGradientDescent().certify(facts, GaussianDP(1.0))
+    certificate.verify()
+    course = {**certificate.parameters["course"], name: 100}
+    forged = replace(certificate, parameters={**certificate.parameters, "course": course})
+    with pytest.raises(CertificateError, match="public only where"):
+        forged.verify()

@@ -85,6 +85,11 @@ def prove_gradient(certificate: Certificate) -> Proof:
     settings = certificate.parameters["gradient"]
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
+    partly = course.looked_at is not None or course.stepped_on is not None
+    if partly and bounds.neighbors != "replace_one":
+        raise CertificateError(
+            "Which rows are a part of them is public only where their number is."
+        )
     facts = release_facts(bounds, course)
     certificate.check_terms(*facts)
     if (
