@@ -114,13 +114,14 @@ class MemoryRows:
         self._weights: Array | None = weights
         self._keep = keep
         self.survey: passes.Survey | None = None
+        self._surveys: list[passes.Survey] = []  # of the same rows, whatever their weights
         self._starts: npt.NDArray[np.int64] | None = None  # of stretches, in a part of the rows
         self._stretch = 0
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
-        return {**vars(self), "_kept": None, "survey": None, "_keeping": None}
+        return {**vars(self), "_kept": None, "survey": None, "_surveys": [], "_keeping": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _keeping=threading.Lock())
@@ -271,10 +272,13 @@ class MemoryRows:
             return passes.combine_blocks(self, theta, function, found, given)
         return passes.combine_sigmoids(self, theta, sigmoid, found.plain, given, found.factors)
 
-    def _survey(self) -> passes.Survey:
+    def _survey(self, weights: bool = True) -> passes.Survey:
         """Return what the rows need beyond scale and shift; found out once."""
+        if self.survey is None and self._surveys and not weights:
+            return self._surveys[0]
         if self.survey is None:
             self.survey = passes.survey(self, self._keep)
+            self._surveys.append(self.survey)
         return self.survey
 
     def sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
@@ -308,7 +312,7 @@ class MemoryRows:
         if self._small or self._starts is not None:
             return self.reweighted(lambda block, w: block @ theta)
         other = copy.copy(self)
-        other._weights = passes.margins(self, theta, self._survey())
+        other._weights = passes.margins(self, theta, self._survey(weights=False))
         if self._void is not None:  # of features 0, whatever they hold
             other._weights[self._void] = passes.split(self, theta)[0]
         return other
@@ -404,7 +408,8 @@ class MemoryRows:
         other._small = other._blocks == 1 or (
             self._keep and 8 * rows * self.dim <= min(CACHE_BYTES, self._raw.nbytes // 8)
         )
-        other._kept, other.survey, other._keeping = None, None, threading.Lock()
+        other._kept, other.survey, other._surveys = None, None, []
+        other._keeping = threading.Lock()
         places = other._places()
         other._targets = self._targets[places]
         other._void = None if self._void is None else self._void[places]
