@@ -292,13 +292,18 @@ class MemoryRows:
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> MemoryRows:
         """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
+        found = np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> list[Any]:
-            return [[function(block, w) for block, _, w in self._mapped(*span)]]
+            first = span[0] * self.block_rows
+            for block, _, w in self._mapped(*span):
+                found[first : first + w.size] = function(block, w)
+                first += w.size
+            return []
 
-        (parts,) = self.sum_runs(run)
+        self.sum_runs(run)
         other = copy.copy(self)
-        other._weights = np.concatenate(parts)
+        other._weights = found
         return other
 
     def rescaled(self, function: Callable[[Array], Array]) -> MemoryRows:

@@ -215,6 +215,7 @@ class PrivateLinearModel(BaseEstimator):
             )
         warn_of_cost(certificate)
         released: list[dict[str, Any]] = [{} for _ in targets]
+        del targets  # the rows have their own, mapped
         coefficients = []
         for objective, record in zip(objectives, released, strict=True):
             with unwarned():

@@ -146,9 +146,12 @@ class PrivateDescent:
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
         if self.loss.kind == "margin":
-            phi = self._margins(measured.rescaled(lambda lengths: clip / lengths))
+            weighted = measured.rescaled(lambda lengths: clip / lengths)
+            del measured  # a number per row that is not needed any more
+            phi = self._margins(weighted)
         else:
             weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
+            del measured
             kinked = not math.isfinite(self.loss.smoothness)
             phi = self._quantile(weighted) if kinked else self._smooth(weighted)
         return self.frame.to_rows(phi)
