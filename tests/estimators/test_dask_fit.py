@@ -24,6 +24,7 @@ from dpconvex import (  # noqa: E402
     DPTiltedRegressor,
 )
 from dpconvex.inputs.tables import map_rows, read_training  # noqa: E402
+from dpconvex.mechanisms import gradient_plan  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
 CHUNKS = (900, 0, 1, 1600, 499)
@@ -63,6 +64,23 @@ def test_same_coefficients_as_in_memory(mechanism, spill_limit):
     X, y = make_table(np.float32)
     model = DPQuantileRegressor(0.7, **SETTINGS, target_bounds=(-9, 9), mechanism=mechanism)
     expected = model.fit(X, y)
+    again = clone(model)
+    with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
+        assert_same(again.fit(in_chunks(X), in_chunks(y)), expected)
+
+
+@pytest.mark.parametrize("spill_limit", [None, 0])
+@pytest.mark.parametrize("estimator", [DPQuantileRegressor, DPLogisticRegression])
+def test_parts_of_the_rows_are_the_same_in_partitions(estimator, spill_limit, monkeypatch):
+    """Geometry and early steps on a public part of the rows."""
+    monkeypatch.setattr(gradient_plan, "_LOOK", 500)
+    X, y = make_table()
+    extra = {"target_bounds": (-9, 9)} if estimator is DPQuantileRegressor else {}
+    y = y if extra else (y > 0).astype(int)
+    model = estimator(**{**SETTINGS, "epsilon": 100.0}, **extra)
+    expected = model.fit(X, y)
+    course = expected.certificate_.parameters["course"]
+    assert course["looked_at"] < course["stepped_on"] < 1500
     again = clone(model)
     with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
         assert_same(again.fit(in_chunks(X), in_chunks(y)), expected)

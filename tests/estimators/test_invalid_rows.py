@@ -26,7 +26,7 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.defaults.cost_warning import PrivacyCostWarning
-from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.engine import MemoryRows, RowMap, addition, memory
 from dpconvex.estimators import linear as private_linear
 from dpconvex.objectives.slopes import WeightedSlope
 
@@ -331,7 +331,7 @@ def test_every_way_to_sum_leaves_void_rows_out(order, influence, monkeypatch):
     expected = gradients(MemoryRows(X[~void], y[~void], row_map))[2]
     for kept in (memory.CACHE_BYTES, 0):
         monkeypatch.setattr(memory, "CACHE_BYTES", kept)
-        monkeypatch.setattr(memory, "BLOCK_BYTES", 1 << 12)
+        monkeypatch.setattr(addition, "BLOCK_BYTES", 1 << 12)
         rows = MemoryRows(spoilt, marked, row_map)
         assert rows.n_rows == 500
         for found in (*gradients(rows), *gradients(rows.reweighted(lambda x, w: w))):

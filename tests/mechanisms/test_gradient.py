@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Huber(0.5), Logistic(), Hinge()]
@@ -259,3 +261,15 @@ def test_one_sided_losses_are_planned_and_fitted():
     X, y = rng.uniform(-1, 1, (300, 2)), rng.uniform(-1, 1, 300)
     found = NoisyGradientDescent().release(objective_of(X, y, row_map, bounds), certificate, 0)
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("name", ["looked_at", "stepped_on"])
+def test_parts_of_the_rows_need_a_public_number_of_rows(name):
+    """Where records may be added, which rows are a part of them would depend on their private number."""
+    facts = LinearBounds(10_000, 3, Pinball(0.5), 1.0, 1.0, neighbors="add_or_remove_one")
+    certificate = NoisyGradientDescent().certify(facts, GaussianDP(1.0))
+    certificate.verify()
+    course = {**certificate.parameters["course"], name: 100}
+    forged = replace(certificate, parameters={**certificate.parameters, "course": course})
+    with pytest.raises(CertificateError, match="public only where"):
+        forged.verify()

@@ -130,11 +130,23 @@ def _spends_at_most_the_budget(
 @pytest.mark.parametrize("n", [41_000, 50_000, 200_000, 1_000_000])
 def test_no_row_is_looked_at_twice(n):
     """A record that is summed twice moves counts, histograms and moments twice as far as is paid for."""
-    looked_at = gradient_plan.plan_gradient(
-        LinearBounds(n, 3, Pinball(0.5), 1.0, 1.0), 0.25, NoisyGradientDescent().settings()
-    ).course.looked_at
-    rows = MemoryRows.spread(n, looked_at)
-    assert np.unique(rows).size == rows.size == looked_at
+    course = gradient_plan.plan_gradient(
+        LinearBounds(n, 3, Pinball(0.5), 1.0, 1.0), 1.0, NoisyGradientDescent().settings()
+    ).course
+    rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
+    for size in {course.looked_at, course.stepped_on} - {None}:
+        for places in (rows.part(size)._places(), rows.spread(n, size)):
+            assert np.unique(places).size == places.size == size
+            assert 0 <= places.min() <= places.max() < n
+
+
+def test_parts_of_every_size_have_different_rows():
+    for n in (*range(1, 60), 4096, 4159, 5000):
+        rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
+        for size in range(1, n + 1) if n < 60 else range(1, n + 1, 37):
+            for places in (rows.part(size)._places() if size < n else None, rows.spread(n, size)):
+                assert places is None or np.unique(places).size == size
+                assert places is None or 0 <= places.min() <= places.max() < n
 
 
 @pytest.mark.parametrize("n", [19, 29])

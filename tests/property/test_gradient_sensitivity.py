@@ -353,7 +353,7 @@ def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
         draw = np.random.default_rng(int(1e6 * np.abs(self._raw).sum()))
         return self.take(np.sort(draw.permutation(self.n_rows)[:count]))
 
-    monkeypatch.setattr(MemoryRows, "subsample", by_content)
+    monkeypatch.setattr(MemoryRows, "part", by_content)
     assert largest_ratio() > 1 + 1e-9
 
 

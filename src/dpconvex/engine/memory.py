@@ -114,13 +114,14 @@ class MemoryRows:
         self._weights: Array | None = weights
         self._keep = keep
         self.survey: passes.Survey | None = None
+        self._surveys: list[passes.Survey] = []  # of the same rows, whatever their weights
         self._starts: npt.NDArray[np.int64] | None = None  # of stretches, in a part of the rows
         self._stretch = 0
         self._keeping = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
-        return {**vars(self), "_kept": None, "survey": None, "_keeping": None}
+        return {**vars(self), "_kept": None, "survey": None, "_surveys": [], "_keeping": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _keeping=threading.Lock())
@@ -271,10 +272,13 @@ class MemoryRows:
             return passes.combine_blocks(self, theta, function, found, given)
         return passes.combine_sigmoids(self, theta, sigmoid, found.plain, given, found.factors)
 
-    def _survey(self) -> passes.Survey:
+    def _survey(self, weights: bool = True) -> passes.Survey:
         """Return what the rows need beyond scale and shift; found out once."""
+        if self.survey is None and self._surveys and not weights:
+            return self._surveys[0]
         if self.survey is None:
             self.survey = passes.survey(self, self._keep)
+            self._surveys.append(self.survey)
         return self.survey
 
     def sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
@@ -288,13 +292,18 @@ class MemoryRows:
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> MemoryRows:
         """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
+        found = np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> list[Any]:
-            return [[function(block, w) for block, _, w in self._mapped(*span)]]
+            first = span[0] * self.block_rows
+            for block, _, w in self._mapped(*span):
+                found[first : first + w.size] = function(block, w)
+                first += w.size
+            return []
 
-        (parts,) = self.sum_runs(run)
+        self.sum_runs(run)
         other = copy.copy(self)
-        other._weights = np.concatenate(parts)
+        other._weights = found
         return other
 
     def rescaled(self, function: Callable[[Array], Array]) -> MemoryRows:
@@ -308,7 +317,7 @@ class MemoryRows:
         if self._small or self._starts is not None:
             return self.reweighted(lambda block, w: block @ theta)
         other = copy.copy(self)
-        other._weights = passes.margins(self, theta, self._survey())
+        other._weights = passes.margins(self, theta, self._survey(weights=False))
         if self._void is not None:  # of features 0, whatever they hold
             other._weights[self._void] = passes.split(self, theta)[0]
         return other
@@ -404,7 +413,8 @@ class MemoryRows:
         other._small = other._blocks == 1 or (
             self._keep and 8 * rows * self.dim <= min(CACHE_BYTES, self._raw.nbytes // 8)
         )
-        other._kept, other.survey, other._keeping = None, None, threading.Lock()
+        other._kept, other.survey, other._surveys = None, None, []
+        other._keeping = threading.Lock()
         places = other._places()
         other._targets = self._targets[places]
         other._void = None if self._void is None else self._void[places]
@@ -420,8 +430,10 @@ class MemoryRows:
         size = max(1, min(STRETCH, rows // STRETCH))
         if n_rows // -(-rows // size) < size:
             size = 1
-        edges = np.linspace(0, n_rows, -(-rows // size) + 1).astype(np.int64)
-        room = np.maximum(np.diff(edges) - size, 0) + 1
+        count = -(-rows // size)
+        # Ends are whole and each part holds its stretch: no row is taken twice, or a record would count twice.
+        edges = np.arange(count + 1, dtype=np.int64) * n_rows // max(1, count)
+        room = np.diff(edges) - size + 1
         drawn = np.random.default_rng(0).random(room.size) * room
         return edges[:-1] + drawn.astype(np.int64), size
 

@@ -113,6 +113,7 @@ class PrivateModel(BaseEstimator):
         plan = self._plan(max(1, n_samples), *shape)  # the number counts where it is public
         with unwarned():
             objectives = self._objectives(X, targets, plan)
+        del targets  # the rows have their own, mapped
         coefficients, self.released_ = release(plan, objectives, self)
         self.certificate_ = plan.certificate
         self._store(coefficients, plan)

@@ -143,8 +143,9 @@ def _distinct(y: Any, owner: str) -> np.ndarray:
     with warnings.catch_warnings():
         # Whether scikit-learn finds many labels odd depends on the data.
         warnings.simplefilter("ignore", UserWarning)
-        check_classification_targets(y)
-    return np.unique(y)
+        found = np.unique(y)
+        check_classification_targets(found)
+    return found
 
 
 def _several_kinds(owner: str) -> str:

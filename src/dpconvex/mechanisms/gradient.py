@@ -86,10 +86,11 @@ def prove_gradient(certificate: Certificate) -> Proof:
     _check_smoothing(settings)
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
-    if course.looked_at is not None:
-        if bounds.neighbors != "replace_one" or course.looked_at > bounds.n_samples:
+    if course.looked_at is not None or course.stepped_on is not None:
+        parts = max(course.looked_at or 0, course.stepped_on or 0)
+        if bounds.neighbors != "replace_one" or parts > bounds.n_samples:
             raise CertificateError(
-                "A part of the rows can be looked at where their number is public."
+                "Which rows are a part of them is public only where their number is."
             )
         if certificate.revision == 2:
             raise CertificateError(

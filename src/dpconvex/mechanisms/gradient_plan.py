@@ -34,6 +34,7 @@ _LABELS = 0.02  # share of a count of positive labels in a ranking
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
 _LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
+_AMPLE = 100.0  # n mu^2 per coefficient at which early steps on part of the rows begin to pay
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
 _EDGE = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
@@ -87,6 +88,8 @@ class Course:
         ``n mu / dimension``: records per coefficient that noise leaves.
     looked_at : int or None
         How many rows geometry is taken of, where that is not all of them.
+    stepped_on : int or None
+        How many rows give the gradients of steps that are not averaged, where that is not all of them.
     clip : float
         Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
     floor : float
@@ -104,6 +107,7 @@ class Course:
     private: bool
     records: float
     looked_at: int | None = None
+    stepped_on: int | None = None
     clip: float = 1.0
     floor: float = 0.5
     trust: float = 1.0
@@ -115,8 +119,9 @@ class Course:
         for name in ("private", "ranking"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
-        if self.looked_at is not None and (type(self.looked_at) is not int or self.looked_at < 1):
-            raise ValueError("The number of rows looked at must be None or a positive integer.")
+        for rows in (self.looked_at, self.stepped_on):
+            if rows is not None and (type(rows) is not int or rows < 1):
+                raise ValueError("A number of rows must be None or a positive integer.")
         check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
         for name in ("records", "clip", "floor", "trust", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
@@ -202,12 +207,26 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) 
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"])
     reach = 1.1 * math.sqrt(1 + records / 2000)
-    # A part of the rows is a public choice only where their number is public. Small tables are looked at whole.
-    part = 1 / math.hypot(1, bounds.n_samples / _LOOK)
-    whole = bounds.neighbors != "replace_one" or part > 0.98
-    looked_at = None if whole else round(bounds.n_samples * part)
-    course = Course(True, records, looked_at, clip, floor, trust, few, reach, ranking)
+    parts = _parts(bounds, mu)
+    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking)
     return GradientPlan(phases, course)
+
+
+def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
+    """Return how many rows to look at, and how many to take early steps on; None for all of them.
+
+    A part of the rows is a public choice only where their number is public, and small tables are used whole. Noise is
+    for sums, so on fewer rows there is more of it per row: early steps use a part where it still is far below what
+    chance does to a fit of these rows, that is with many ``n mu^2`` per coefficient.
+    """
+    n = bounds.n_samples
+    part = 1 / math.hypot(1, n / _LOOK)
+    if bounds.neighbors != "replace_one" or part > 0.98:
+        return None, None
+    looked_at = round(n * part)
+    signal = n * mu**2 / bounds.dimension
+    stepped_on = round(looked_at + (n - looked_at) / (1 + signal / _AMPLE))
+    return looked_at, stepped_on if stepped_on < min(2 * looked_at, 0.5 * n) else None
 
 
 def _geometry_phases(

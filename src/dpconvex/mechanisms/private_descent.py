@@ -77,10 +77,15 @@ def decaying(steps: int) -> Array:
     return np.asarray(factors / factors.mean())
 
 
-def noise_gain(rates: Array, curvature: Array) -> Array:
-    """Return the variance of the mean of later iterates of ``x <- x - rate (curvature x + noise)`` for unit noise."""
+def averaged(steps: int) -> int:
+    """Return how many of the last iterates are averaged."""
+    return max(1, round(_KEPT * steps))
+
+
+def noise_gain(rates: Array, curvature: Array, noise: Array) -> Array:
+    """Return the variance of the mean of later iterates of ``x <- x - rate (curvature x + noise)``, by its std."""
     steps = rates.size
-    count = max(1, round(_KEPT * steps))
+    count = averaged(steps)
     total = np.zeros(curvature.size)
     for step in range(steps):
         moved, weight = np.full(curvature.size, rates[step]), np.zeros(curvature.size)
@@ -89,8 +94,23 @@ def noise_gain(rates: Array, curvature: Array) -> Array:
                 moved = moved * np.clip(1 - rates[later] * curvature, 0.0, 1.0)
             if later >= steps - count:
                 weight += moved / count
-        total += weight**2
+        total += (weight * noise[step]) ** 2
     return total
+
+
+def rows_of_steps(steps: int, bounds: LinearBounds, course: Course, phase: str) -> Array:
+    """Return how many rows each step of a descent is on.
+
+    Part of them in the rough descent of a quantile, which the other one corrects, and else in steps that are not
+    averaged.
+    """
+    early = steps - averaged(steps)
+    if not math.isfinite(bounds.loss.smoothness) and bounds.loss.kind == "residual":
+        early = steps if phase == "rough gradients" else 0
+    rows = np.full(steps, float(bounds.n_samples))
+    if course.stepped_on is not None:
+        rows[:early] = course.stepped_on
+    return rows
 
 
 class PrivateDescent:
@@ -138,9 +158,12 @@ class PrivateDescent:
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
         if self.loss.kind == "margin":
-            phi = self._margins(measured.rescaled(lambda lengths: clip / lengths))
+            weighted = measured.rescaled(lambda lengths: clip / lengths)
+            del measured  # a number per row that is not needed any more
+            phi = self._margins(weighted)
         else:
             weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
+            del measured
             kinked = not math.isfinite(self.loss.smoothness)
             phi = self._quantile(weighted) if kinked else self._smooth(weighted)
         return self.frame.to_rows(phi)
@@ -193,17 +216,25 @@ class PrivateDescent:
 
     def _wander(self, phase: str, progress: float) -> float:
         """Return the variance of predictions at the end if nothing but noise moved them."""
+        steps = self._step_noise(phase)
+        variance = float((progress * steps) @ (progress * steps)) / steps.size
+        return float(self.frame.moments.sum()) * variance / (3 * steps.size)
+
+    def _step_noise(self, phase: str) -> Array:
+        """Return the noise of each step's mean gradient, per coordinate."""
         term = self.terms[phase]
-        noise = progress * self.frame.typical * term["std"] / self.n
-        return float(self.frame.moments.sum()) * noise**2 / (3 * term["releases"])
+        return self.frame.typical * term["std"] / self._rows_of_steps(phase)
+
+    def _rows_of_steps(self, phase: str) -> Array:
+        steps = self.terms[phase]["releases"]
+        return rows_of_steps(steps, self.bounds, self.plan, phase)
 
     def _signal(
         self, way: Array, phase: str, rates: Array, curvature: float, certain: float
     ) -> float:
         """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
-        gains = noise_gain(rates, curvature * self.frame.moments)
-        noise = self.frame.typical * self.terms[phase]["std"] / self.n
-        expected = float(self.frame.moments @ gains) * noise**2
+        gains = noise_gain(rates, curvature * self.frame.moments, self._step_noise(phase))
+        expected = float(self.frame.moments @ gains)
         length = float(self.frame.moments @ way**2)
         return max(0.0, 1 - certain * expected / max(length, 1e-300))
 
@@ -347,12 +378,14 @@ class PrivateDescent:
     def _descend(self, rows: Any, start: Array, phase: str, slope: Any, rates: Array) -> Array:
         """Return the mean of the later iterates of noisy descent."""
         std, frame = self.terms[phase]["std"], self.frame
-        first_kept = rates.size - max(1, round(_KEPT * rates.size))
+        first_kept = rates.size - averaged(rates.size)
+        sizes = self._rows_of_steps(phase)
+        early = rows if sizes[0] == self.n else rows.part(int(sizes[0]))
         phi, kept = start.copy(), np.zeros_like(start)
         penalty = self.alpha * (frame.matrix @ frame.matrix.T)
         for step, rate in enumerate(rates):
-            exact = gradient_sum(rows, frame, phi, slope)
-            gradient = self.noise.add_gaussian(exact, std) * frame.typical / self.n
+            exact = gradient_sum(early if sizes[step] < self.n else rows, frame, phi, slope)
+            gradient = self.noise.add_gaussian(exact, std) * frame.typical / sizes[step]
             phi = phi - rate * gradient
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
                 phi = np.linalg.solve(np.eye(phi.size) + rate * penalty, phi)
@@ -376,13 +409,15 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
     if not plan.course.private or smooth_residual:
         return 0.0
     margin = bounds.loss.kind == "margin"
-    phase = plan.phases["gradients" if margin else "rough gradients"]
+    name = "gradients" if margin else "rough gradients"
+    phase = plan.phases[name]
     progress = margin_progress(phase.releases, plan.course.records)
     if not margin:
         low, high = bounds.loss.slope_range
         progress = _ROUGH_RATE * phase.releases / ((high - low) * MIDDLE_HEIGHT)
     usual = 1 + bounds.n_features
-    noise = progress * phase.std(mu) / bounds.n_samples
+    sizes = rows_of_steps(phase.releases, bounds, plan.course, name)
+    noise = progress * phase.std(mu) * math.sqrt(float(np.mean(sizes**-2.0)))
     found = bounds.dimension * usual * noise**2 / (3 * phase.releases)
     return found / (_MARGIN_HOPELESS if margin else _HOPELESS)
 
