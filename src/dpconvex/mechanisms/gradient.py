@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.private_descent import PrivateDescent
+from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
@@ -32,7 +34,7 @@ from dpconvex.privacy.certificates.rules import (
     proves,
 )
 from dpconvex.privacy.certificates.terms import gaussian_total
-from dpconvex.privacy.description import describe, rebuild
+from dpconvex.privacy.description import Facts, describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee, together
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
@@ -127,7 +129,7 @@ def _check_smoothing(settings: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class NoisyGradientDescent:
+class NoisyGradientDescent(PrivateMechanism):
     r"""Descend along noisy sums of gradients and average the later iterates.
 
     Parameters
@@ -167,31 +169,21 @@ class NoisyGradientDescent:
             "kernel": describe(kernel or LogisticKernel()),
         }
 
-    def certify(
-        self,
-        bounds: LinearBounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
-        given = dict(parameters or {})
-        given.setdefault("gradient", self.settings())
-        return Certificate.issue(self.name, bounds, guarantee, given, seeded)
+    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+        parameters.setdefault("gradient", self.settings())
+        return parameters
 
-    def release(
+    def _run(
         self,
-        objective: Any,
+        objective: OverRows,
         certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+        noise: NoiseSource,
+        record: Facts,
     ) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
-        check_objective(objective, certificate)
-        descent = _Descent(objective, certificate, NoiseSource.of(rng))
+        descent = _Descent(objective, certificate, noise)
         theta = descent.run()
-        if record is not None:
-            record.update(descent.released)
+        record.update(descent.released)
         return theta
 
 
