@@ -9,7 +9,7 @@ whitened and steps sized by a private residual scale where the data are large en
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
@@ -62,7 +63,7 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
 
 @calibrates("gradient")
 def calibrate_gradient(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every phase; together, and over all problems, they spend exactly ``mu``."""
     if not math.isfinite(bounds.lipschitz):
@@ -116,7 +117,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
     return Proof(together(gaussian_total(terms), certificate.problems), theorem)
 
 
-def _check_smoothing(settings: Mapping[str, Any]) -> None:
+def _check_smoothing(settings: Parameters) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
     if {*settings, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
         raise CertificateError("The certificate's settings are not those of a noisy descent.")
@@ -149,7 +150,7 @@ class NoisyGradientDescent(PrivateMechanism):
     geometry: str = "private"
     name: ClassVar[str] = "gradient"
 
-    def settings(self, bandwidth: float | None = None, kernel: Any = None) -> dict[str, Any]:
+    def settings(self, bandwidth: float | None = None, kernel: Any = None) -> Facts:
         """Return the mechanism's public parameters; ``bandwidth`` in mapped units, None to find one."""
         whole = isinstance(self.steps, (int, np.integer)) and not isinstance(self.steps, bool)
         if self.steps is not None and not (whole and self.steps >= 1):
@@ -204,7 +205,7 @@ class _Descent:
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"
-        self.released: dict[str, Any] = {}
+        self.released: Facts = {}
 
     def run(self) -> Array:
         if self.plan.private:

@@ -10,23 +10,27 @@ fixed independently of the data, hence for a random one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
+from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     CertificateError,
+    Parameters,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.noise import NoiseSource
 
@@ -59,14 +63,14 @@ def phase_names(phases: list[Phase]) -> list[str]:
     return [f"phase {i}" for i in range(1, len(phases) + 1)]
 
 
-def checked_radius(radius: Any, owner: str) -> float:
+def checked_radius(radius: object, owner: str) -> float:
     """Return the radius of the ball on which released points are projected, or raise."""
     return check_number(
         "radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True
     )
 
 
-def phases_of(n_samples: int, settings: Mapping[str, Any]) -> list[Phase]:
+def phases_of(n_samples: int, settings: Parameters) -> list[Phase]:
     """Return the phases that the settings stand for."""
     count, step, decay = settings["phases"], settings["step_size"], settings["decay"]
     if type(count) is not int or not 1 <= count < n_samples.bit_length():
@@ -90,7 +94,7 @@ class Phased(PrivateMechanism):
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         raise AttributeError
 
-    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> dict[str, Any]:
+    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
         owner = type(self).__name__
         total_mu(guarantee, owner)  # refuses a guarantee that Gaussian noise cannot give
@@ -122,14 +126,16 @@ class Phased(PrivateMechanism):
             "assignment": _ASSIGNMENT,
         }  # fmt: skip
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         parameters.setdefault(self.name, self.settings(bounds, guarantee))
         return parameters
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self,
+        objective: EmpiricalObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
     ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
         radius = certificate.parameters[self.name]["radius"]
@@ -148,11 +154,11 @@ class Phased(PrivateMechanism):
 
     def _solve(
         self,
-        objective: Any,
+        objective: EmpiricalObjective,
         certificate: Certificate,
         phase: Phase,
         tolerance: float,
-        chosen: Any,
+        chosen: Places,
         start: Array,
     ) -> Array:
         raise AttributeError
@@ -175,7 +181,7 @@ def check_bounds(bounds: LinearBounds, owner: str) -> None:
 def phase_terms(
     bounds: LinearBounds,
     guarantee: Guarantee,
-    settings: Mapping[str, Any],
+    settings: Parameters,
     owner: str,
     parts: list[tuple[Phase, float, float]],
 ) -> dict[str, NoiseTerm]:

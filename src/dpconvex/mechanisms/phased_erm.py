@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.rows import Places
+from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
@@ -20,11 +21,13 @@ from dpconvex.mechanisms.phased import (
     phase_terms,
     phases_of,
 )
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
@@ -36,7 +39,7 @@ Array = NDArray[np.float64]
 
 @calibrates("phased-erm")
 def calibrate_phased_erm(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the noise of every phase from the sensitivity of its certified minimiser.
 
@@ -134,20 +137,19 @@ class PhasedERM(Phased):
 
     def _solve(
         self,
-        objective: Any,
+        objective: EmpiricalObjective,
         certificate: Certificate,
         phase: Phase,
         tolerance: float,
-        chosen: Any,
+        chosen: Places,
         start: Array,
     ) -> Array:
-        from dpconvex.objectives import EmpiricalObjective
         from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.smoothing import moreau
         from dpconvex.solvers import default_solver
 
         local = _local_bounds(certificate.bounds, phase)
-        loss = objective.loss
+        loss = cast(PointwiseLoss, objective.loss)
         if not math.isfinite(loss.smoothness):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)

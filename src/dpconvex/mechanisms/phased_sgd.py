@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
@@ -21,11 +21,13 @@ from dpconvex.mechanisms.phased import (
     phase_terms,
     phases_of,
 )
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
@@ -37,7 +39,7 @@ Array = NDArray[np.float64]
 
 @calibrates("phased-sgd")
 def calibrate_phased_sgd(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the noise of every phase from the stability of one pass of gradient steps.
 
@@ -67,7 +69,7 @@ def calibrate_phased_sgd(
     return Calibration(phase_terms(bounds, guarantee, settings, "PhasedSGD", parts))
 
 
-def _pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
+def _pass_sensitivity(bounds: LinearBounds, settings: Parameters, phase: Phase) -> float:
     """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
     curvature = bounds.smoothness + bounds.alpha
     if not phase.step * curvature <= 2:
@@ -148,11 +150,11 @@ class PhasedSGD(Phased):
 
     def _solve(
         self,
-        objective: Any,
+        objective: EmpiricalObjective,
         certificate: Certificate,
         phase: Phase,
         tolerance: float,
-        chosen: Any,
+        chosen: Places,
         start: Array,
     ) -> Array:
         from dpconvex.mechanisms.compiled_slopes import compile_slope
