@@ -144,7 +144,7 @@ def margins_with_error(block: Array, theta: Array, margins: Array, corrections: 
 
 
 @numba.njit(nogil=True, cache=True)
-def count_octaves(block: Array, lead: int, counts: Places) -> None:
+def count_octaves(block: Array, lead: int, counts: Array) -> None:
     """Add 1 to ``counts[j, k]`` for every value of column ``lead + j`` of size in ``[2^-(k+1), 2^-k)``.
 
     Values from 1 on count for k = 0, smaller ones than all octaves and zeros for the last. The exponent is read from

@@ -278,7 +278,7 @@ class RowMap:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> RowMap:
+    def from_dict(cls, fields: Mapping[str, object]) -> RowMap:
         """Rebuild from `to_dict`."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 
 Array = NDArray[np.float64]
-Schedule = Callable[[int], Any]
+Schedule = Callable[[int], float]
 
 _FIRST = 0.4  # first bandwidth of the annealed fit
 NARROW = 0.05  # final bandwidth where no scale is known
@@ -150,7 +150,7 @@ class NoisyGradientDescent(PrivateMechanism):
     geometry: str = "private"
     name: ClassVar[str] = "gradient"
 
-    def settings(self, bandwidth: float | None = None, kernel: Any = None) -> Facts:
+    def settings(self, bandwidth: float | None = None, kernel: Kernel | None = None) -> Facts:
         """Return the mechanism's public parameters; ``bandwidth`` in mapped units, None to find one."""
         whole = isinstance(self.steps, (int, np.integer)) and not isinstance(self.steps, bool)
         if self.steps is not None and not (whole and self.steps >= 1):
@@ -191,7 +191,7 @@ class NoisyGradientDescent(PrivateMechanism):
 class _Descent:
     """One run on data: coordinates, rough fit and scale where planned, then the averaged descent."""
 
-    def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
+    def __init__(self, objective: OverRows, certificate: Certificate, noise: NoiseSource) -> None:
         self.rows = objective.rows
         self.bounds = certificate.bounds
         self.loss = certificate.bounds.loss
@@ -216,19 +216,18 @@ class _Descent:
         bounds = self.bounds
         influence = min(bounds.row_norm, bounds.max_norm)
         coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
-        start = np.zeros(self.rows.dim)
         if self.margin or math.isfinite(self.loss.smoothness):
-            phi = self._smooth_descent(coordinates, start)
+            phi = self._smooth_descent(coordinates)
         else:
-            phi = self._annealed_descent(coordinates, start)
+            phi = self._annealed_descent(coordinates)
         return coordinates.to_rows(phi)
 
-    def _annealed_descent(self, coordinates: Coordinates, start: Array) -> Array:
+    def _annealed_descent(self, coordinates: Coordinates) -> Array:
         """Narrow the bandwidth and move from the median to the wanted level at the same time."""
         given = self.settings["bandwidth"]
         narrow = NARROW if given is None else given
         wide = max(_FIRST, narrow)
-        steps = self.terms["gradients"]["releases"]
+        steps = self.terms["gradients"].releases
         last_rate = (4 if given is None else 8) * narrow / self.range
 
         def way(step: int) -> float:
@@ -243,9 +242,6 @@ class _Descent:
 
         return self._descend(
             coordinates,
-            start,
-            "gradients",
-            constant=self._constant_part(coordinates),
             width=width,
             rate=rate,
             averaged=0.5,
@@ -254,19 +250,16 @@ class _Descent:
             radius=_RADIUS if given is None else math.inf,
         )
 
-    def _smooth_descent(self, coordinates: Coordinates, start: Array) -> Array:
+    def _smooth_descent(self, coordinates: Coordinates) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
         width = self.settings["bandwidth"] or 0.5
         kinked = not math.isfinite(self.loss.smoothness)
         curvature = (
             convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
         )
-        rates = np.full(start.size, 1 / (curvature + self.alpha))
+        rates = np.full(self.rows.dim, 1 / (curvature + self.alpha))
         return self._descend(
             coordinates,
-            start,
-            "gradients",
-            constant=self._constant_part(coordinates),
             width=lambda step: width if kinked else 0.0,
             rate=lambda step: rates,
             averaged=0.6,
@@ -285,26 +278,23 @@ class _Descent:
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
         exact = slope * (coordinates.matrix @ np.asarray(total))
-        std = self.terms["constant part"]["std"]
+        std = self.terms["constant part"].scale
         return self.noise.add_gaussian(exact, std) / self.n
 
     def _descend(
         self,
         coordinates: Coordinates,
-        start: Array,
-        phase: str,
-        constant: Array,
         width: Schedule,
-        rate: Schedule,
+        rate: Callable[[int], float | Array],
         averaged: float,
         pull: Schedule = lambda step: 1.0,
         radius: float = math.inf,
     ) -> Array:
         """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
-        term = self.terms[phase]
-        steps, std = term["releases"], term["std"]
+        constant, term = self._constant_part(coordinates), self.terms["gradients"]
+        steps, std = term.releases, term.scale
         first_kept = steps - max(1, round(averaged * steps))
-        phi, kept = start.copy(), np.zeros_like(start)
+        phi, kept = np.zeros(self.rows.dim), np.zeros(self.rows.dim)
         for step in range(steps):
             gradient = self._moving_sum(coordinates, phi, width(step))
             gradient = self.noise.add_gaussian(gradient, std) / self.n

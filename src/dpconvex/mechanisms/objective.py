@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.objectives.objective import Tiltable
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
@@ -37,6 +38,9 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
+
+if TYPE_CHECKING:
+    from dpconvex.solvers.black_box import Method
 
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
 RELEASE_SHARE = 0.01
@@ -184,7 +188,7 @@ class ObjectivePerturbation(PrivateMechanism):
     loss. The loss must be convex with bounded slope and curvature, and every coordinate penalised.
     """
 
-    solver: Any = None
+    solver: Method | None = None
     name: ClassVar[str] = "objective"
 
     def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
@@ -194,7 +198,7 @@ class ObjectivePerturbation(PrivateMechanism):
         return parameters
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
+        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         from dpconvex.solvers import certified_point
@@ -211,8 +215,8 @@ class ObjectivePerturbation(PrivateMechanism):
         return noise.add(point, terms["release"]) / unit
 
     def _prepared(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> tuple[Any, float]:
+        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> tuple[Tiltable, float]:
         """Return the objective to tilt, and the unit of length of its rows."""
         from dpconvex.objectives.clamped import with_clamped_targets
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.moments import row_lengths, shortened
@@ -21,6 +21,8 @@ from dpconvex.mechanisms.objective import (
     tilted_noise,
 )
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.objectives.objective import Tiltable
+from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -127,8 +129,8 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
         return {"row_norm": given[LONGEST], "diameter": given[WIDEST]} if LONGEST in given else {}
 
     def _prepared(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> tuple[Any, float]:
+        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> tuple[Tiltable, float]:
         """Return the objective of rows no two of which are further apart than 2, and their unit.
 
         The unit is a released length near the median of the rows', to which they are shortened, if that at least
@@ -137,9 +139,10 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
         """
         if "lengths" not in certificate.noise:
             return objective, 1.0
+        pairs = cast(PairwiseObjective, objective)
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
         typical = private_median(
-            objective,
+            pairs,
             lambda block, y, w: row_lengths(block),
             longest / 256,
             longest,
@@ -149,6 +152,6 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
         )
         if 4 * typical <= widest:
             record["row_length"] = typical
-            return objective.with_rows(lambda block: shortened(block, typical), 1.0), typical
+            return pairs.with_rows(lambda block: shortened(block, typical), 1.0), typical
         unit = record["row_length"] = widest / 2
-        return objective.with_rows(lambda block: block / unit, longest / unit), unit
+        return pairs.with_rows(lambda block: block / unit, longest / unit), unit

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from dpconvex.engine.rows import Array, RowFunction, Rows, Sums
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-Statistic = Callable[[Any, Any, Any], Any]
+Statistic = Callable[[Array, Array, Array], Array]
 
 SEARCH_STEPS = 6
 
 
+class Summed(Protocol):
+    """Rows, or an objective that holds them."""
+
+    def sum(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, w)`` over all blocks of rows."""
+
+
 def private_median(
-    rows: Any,
+    rows: Summed,
     statistic: Statistic,
     low: float,
     high: float,
@@ -50,7 +58,7 @@ def private_median(
         middle = (bottom + top) / 2
         threshold = 2.0**middle
 
-        def below(block: Any, y: Any, w: Any, threshold: float = threshold) -> tuple[Any, ...]:
+        def below(block: Array, y: Array, w: Array, threshold: float = threshold) -> Sums:
             return (np.count_nonzero(statistic(block, y, w) < threshold),)
 
         (count,) = rows.sum(below)
@@ -62,8 +70,8 @@ def private_median(
 
 
 def private_quantile(
-    rows: Any,
-    values: Callable[[Any, Any], Any],
+    rows: Rows,
+    values: Callable[[Array, Array], Array],
     level: float,
     start: float,
     first_step: float,
