@@ -238,20 +238,19 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
     owner : str
         Who asks, for error messages.
     """
-    assert plan.row_map is not None
-    if isinstance(X, np.ndarray):
-        from dpconvex.engine import MemoryRows
-
-        return MemoryRows(
-            X, cast(npt.ArrayLike, target), plan.row_map, plan.target_shift, plan.target_scale
-        )
-    if plan.certificate.mechanism in _RECORD_BY_RECORD:
+    if not isinstance(X, np.ndarray) and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
             f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
             "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
         )
+    row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
+    assert row_map is not None, "records that are matrices are not mapped here"
+    if isinstance(X, np.ndarray):
+        from dpconvex.engine import MemoryRows
+
+        return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale)
     function = target if callable(target) else None
-    return cast("DaskTable", X).rows(plan.row_map, function, plan.target_shift, plan.target_scale)
+    return cast("DaskTable", X).rows(row_map, function, shift, scale)
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
