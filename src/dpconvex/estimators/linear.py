@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +24,12 @@ from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Array, Objective
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts, RecordLoss
+
+AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,25 @@ class PublicFacts(CommonFacts):
         longest = self.row_map.max_norm
         return longest if math.isfinite(longest) else self.row_map.row_norm
 
-    def linear_bounds(self, loss: RecordLoss, alpha: float, neighbors: str) -> LinearBounds:
-        """Return the bounds of a linear model with this loss and penalty."""
-        return LinearBounds(
+    def bounds_of(
+        self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object
+    ) -> AnyBounds:
+        """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
+        return kind(
             n_samples=self.n_samples,
             n_features=self.row_map.n_features,
             loss=loss,
             row_norm=self.row_map.row_norm,
             max_norm=self.max_norm,
             fit_intercept=self.row_map.fit_intercept,
-            alpha=alpha,
             neighbors=neighbors,
-            void_rows=self.void_rows,
+            **own,
         )
+
+    def linear_bounds(self, loss: RecordLoss, alpha: float, neighbors: str) -> LinearBounds:
+        """Return the bounds of a linear model with this loss and penalty."""
+        own = {"alpha": alpha, "void_rows": self.void_rows}
+        return self.bounds_of(LinearBounds, loss, neighbors, **own)
 
 
 @estimator

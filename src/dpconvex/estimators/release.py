@@ -14,12 +14,15 @@ from dpconvex.defaults.cost_warning import warn_of_cost
 from dpconvex.inputs.settings import noise_source
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
 from dpconvex.privacy.description import Facts
+from dpconvex.privacy.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
     from dpconvex.estimators.model import PrivateModel
 
-__all__ = ["release", "unchanged_on_failure", "unwarned"]
+__all__ = ["charge", "release", "unchanged_on_failure", "unwarned"]
 
 
 def release(
@@ -40,15 +43,7 @@ def release(
     noise = noise_source(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-    if model.ledger is not None:
-        # Durable before noise is drawn: a crash from here on costs budget, never privacy.
-        model.ledger.charge(
-            certificate.guarantee,
-            mu=certificate.gaussian_mu(),
-            mechanism=certificate.mechanism,
-            description=f"{owner}.fit",
-            neighbors=certificate.neighbors,
-        )
+    charge(model.ledger, certificate, owner)
     warn_of_cost(certificate)
     bound = certificate.parameters["coef_bound"]
     found, records = [], []
@@ -61,6 +56,20 @@ def release(
         found.append(theta)
         records.append(record)
     return found, records[0] if len(records) == 1 else {"problems": records}
+
+
+def charge(
+    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate, owner: str
+) -> None:
+    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
+    if ledger is not None:
+        ledger.charge(
+            certificate.guarantee,
+            mu=certificate.gaussian_mu(),
+            mechanism=certificate.mechanism,
+            description=f"{owner}.fit",
+            neighbors=certificate.neighbors,
+        )
 
 
 @contextmanager

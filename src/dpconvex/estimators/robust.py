@@ -123,14 +123,10 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
             mechanism = SparseOutput(mechanism.solver, mechanism.gap, mechanism.radius)
             parameters["threshold"] = THRESHOLD
         facts = self._public_facts(n_samples, n_features)
-        bounds = RobustBounds(
-            n_samples=facts.n_samples,
-            n_features=facts.row_map.n_features,
-            loss=loss,
-            row_norm=facts.row_map.row_norm,
-            max_norm=facts.max_norm,
-            fit_intercept=facts.row_map.fit_intercept,
-            neighbors=self.neighbors,
+        bounds = facts.bounds_of(
+            RobustBounds,
+            loss,
+            self.neighbors,
             radius=at_least_zero("radius", self.radius, owner),
             norm=self.norm,
             cost=optional_positive("cost", self.cost, owner),

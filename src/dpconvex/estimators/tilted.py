@@ -51,14 +51,10 @@ class PrivateTiltedModel(PrivateLinearModel):
     ) -> Plan:
         owner = type(self).__name__
         mechanism = only_output(self.mechanism, owner)
-        bounds = TiltedBounds(
-            n_samples=facts.n_samples,
-            n_features=facts.row_map.n_features,
-            loss=loss,
-            row_norm=facts.row_map.row_norm,
-            max_norm=facts.max_norm,
-            fit_intercept=facts.row_map.fit_intercept,
-            neighbors=self.neighbors,
+        bounds = facts.bounds_of(
+            TiltedBounds,
+            loss,
+            self.neighbors,
             tilt=at_least_zero("tilt", self.tilt, owner),
             coef_bound=facts.parameters["coef_bound"],
             void_rows=facts.void_rows,

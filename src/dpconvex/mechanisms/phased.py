@@ -26,12 +26,13 @@ from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
+    Calibration,
     CertificateError,
     Parameters,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, per_problem
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
@@ -178,32 +179,40 @@ def check_bounds(bounds: LinearBounds, owner: str) -> None:
         )
 
 
-def phase_terms(
+def phase_noise(
+    kind: type[Phased],
     bounds: LinearBounds,
     guarantee: Guarantee,
-    settings: Parameters,
-    owner: str,
-    parts: list[tuple[Phase, float, float]],
-) -> dict[str, NoiseTerm]:
-    """Return the noise of phases with the given sensitivities and tolerances."""
+    parameters: Parameters,
+    moved: Callable[[Phase], tuple[float, float]],
+) -> Calibration:
+    """Return the noise of all phases; ``moved`` gives the sensitivity of one and the tolerance that it rests on."""
+    owner, settings = kind.__name__, parameters[kind.name]
+    check_bounds(bounds, owner)
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
+    phases = phases_of(bounds.n_samples, settings)
+    parts = [(phase, *moved(phase)) for phase in phases]
     mu = total_mu(guarantee, owner)
     noise = {}
-    names = phase_names([part[0] for part in parts])
-    for name, (phase, sensitivity, tolerance) in zip(names, parts, strict=True):
+    for name, (phase, sensitivity, tolerance) in zip(phase_names(phases), parts, strict=True):
         std = released_scale(mu, sensitivity, bounds.dimension)
         if settings["noise"] == "published":
             std = _published(bounds, guarantee, phase, std, owner)
         noise[name] = NoiseTerm(
             "gaussian", std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
         )
-    return noise
+    return Calibration(noise, max(tolerance for _, _, tolerance in parts))
 
 
 def disjoint_phases(
-    certificate: Certificate, name: str, owner: str, sensitivity: Callable[[Phase, float], float]
+    certificate: Certificate, kind: type[Phased], sensitivity: Callable[[Phase, float], float]
 ) -> GaussianDP:
     """Return what disjoint phases give: the largest ``mu`` of any of them, over all problems."""
-    bounds, settings = certificate.bounds, certificate.parameters[name]
+    bounds, settings, owner = (
+        certificate.bounds,
+        certificate.parameters[kind.name],
+        kind.__name__,
+    )
     certificate.check_bounds(LinearBounds, several=True)
     check_bounds(bounds, owner)
     checked_radius(settings["radius"], owner)

@@ -15,11 +15,9 @@ from dpconvex.mechanisms.phased import (
     UNIT,
     Phase,
     Phased,
-    check_bounds,
     checked_radius,
     disjoint_phases,
-    phase_terms,
-    phases_of,
+    phase_noise,
 )
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -32,7 +30,7 @@ from dpconvex.privacy.certificates.rules import (
     calibrates,
     proves,
 )
-from dpconvex.privacy.guarantees import Guarantee, per_problem
+from dpconvex.privacy.guarantees import Guarantee
 
 Array = NDArray[np.float64]
 
@@ -52,9 +50,15 @@ def calibrate_phased_sgd(
     ``e ||grad f - grad f'|| <= 2 L e``; later steps use the same records and do not increase that. Every iterate, and
     so every average of iterates, moves by at most ``2 L e``.
     """
-    check_bounds(bounds, "PhasedSGD")
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    settings = parameters["phased-sgd"]
+
+    def moved(phase: Phase) -> tuple[float, float]:
+        return _pass_sensitivity(bounds, parameters[PhasedSGD.name], phase), 0.0
+
+    return phase_noise(PhasedSGD, bounds, guarantee, parameters, moved)
+
+
+def _pass_sensitivity(bounds: LinearBounds, settings: Parameters, phase: Phase) -> float:
+    """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
     curvature = bounds.smoothness + bounds.alpha
     if not math.isfinite(curvature):
         loss = type(bounds.loss).__name__
@@ -62,16 +66,6 @@ def calibrate_phased_sgd(
             f"PhasedSGD needs a smooth loss, but {loss} has smoothness=inf. Use convolve({loss}(...), kernel, "
             f"bandwidth), moreau({loss}(...), smoothness) or PhasedERM()."
         )
-    parts = [
-        (phase, _pass_sensitivity(bounds, settings, phase), 0.0)
-        for phase in phases_of(bounds.n_samples, settings)
-    ]
-    return Calibration(phase_terms(bounds, guarantee, settings, "PhasedSGD", parts))
-
-
-def _pass_sensitivity(bounds: LinearBounds, settings: Parameters, phase: Phase) -> float:
-    """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
-    curvature = bounds.smoothness + bounds.alpha
     if not phase.step * curvature <= 2:
         raise ValueError(
             f"The 'step_size' parameter of PhasedSGD must be at most {settings['decay'] * 2 / curvature:.4g} here: "
@@ -95,7 +89,7 @@ def prove_phased_sgd(certificate: Certificate) -> Proof:
             raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
         return _pass_sensitivity(bounds, settings, phase)
 
-    proven = disjoint_phases(certificate, "phased-sgd", "PhasedSGD", moved)
+    proven = disjoint_phases(certificate, PhasedSGD, moved)
     return Proof(proven, "Gaussian noise on one contractive pass per disjoint phase, replace-one")
 
 
