@@ -252,24 +252,6 @@ class RowMap:
         intercept = (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
         return slopes / target_scale, float(intercept)
 
-    def from_user_units(
-        self,
-        coef: npt.ArrayLike,
-        intercept: float,
-        target_shift: float = 0.0,
-        target_scale: float = 1.0,
-    ) -> npt.NDArray[np.float64]:
-        """Inverse of `to_user_units`; columns of width zero get coefficient 0."""
-        slopes = np.asarray(coef, dtype=np.float64) * target_scale
-        scale = np.array(self.scale)
-        mapped = np.divide(slopes, scale, out=np.zeros_like(slopes), where=scale != 0)
-        if not self.fit_intercept:
-            return mapped
-        constant = (intercept - target_shift) * target_scale + (mapped * scale) @ np.array(
-            self.shift
-        )
-        return np.concatenate([[constant], mapped])
-
     def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""
         return {
