@@ -165,34 +165,35 @@ def ratio_of(predicted, run):
     return np.mean(risks) / predicted
 
 
-def settings_beyond_a_factor_of_two(seed):
+def settings_beyond_the_factor(seed):
     rng = np.random.default_rng(seed)
     beyond = []
     for _ in range(12):
         predicted, run, setting = drawn_setting(rng)
-        # Forecasts of descents are rough guides: up to 11 times too low where few records are left, and not tested.
-        if setting[1] == "gradient":
-            continue
         ratio = ratio_of(predicted, run)
-        if not 1 / 2 <= ratio <= 2:
+        factor = 5 if setting[1] == "gradient" else 2
+        if not 1 / factor <= ratio <= factor:
             beyond.append(f"seed {seed}, {setting}: simulated over predicted is {ratio:.3g}")
     return beyond
 
 
-def test_predictions_are_within_a_factor_of_two_of_simulations():
-    """Settings of objective and output perturbation drawn afresh in every run, and others if one is beyond the factor.
+def test_predictions_are_within_a_factor_of_simulations():
+    """Settings drawn afresh in every run, and others if one is beyond the factor: 2, or 5 for noisy descents.
 
-    Up to twelve each time: descents among the dozen are left out.
+    Forecasts of descents were fitted to other simulations, with a standard deviation of at most 0.46 in the logarithm:
+    a factor of 5 is 3.5 of them away.
 
     Simulated over predicted risk lay between 0.69 and 1.38 in 164 settings drawn like this, with a standard deviation
     of 0.144 in its logarithm around -0.05. A factor of 2 is then 4.5 standard deviations away: for normal logarithms
-    twelve settings fail with a probability of at most 12 * 4e-6 = 5e-5, and two independent dozens with 2.5e-9.
-    Predictions that are off by a factor of 2.5 fail in both. Seeds of a failure are printed.
+    twelve settings fail with a probability of at most 12 * 4e-6 = 5e-5, descents among them with 12 / 3 * 5e-4 = 2e-3,
+    and three independent dozens with 8e-9. Predictions that are off by a factor of 2.5 (6 for descents) fail in all.
+    Seeds of a failure are printed.
     """
-    first = settings_beyond_a_factor_of_two(np.random.SeedSequence().entropy)
+    first = settings_beyond_the_factor(np.random.SeedSequence().entropy)
     if first:
-        second = settings_beyond_a_factor_of_two(np.random.SeedSequence().entropy)
-        assert not second, [*first, *second]
+        second = settings_beyond_the_factor(np.random.SeedSequence().entropy)
+        third = second and settings_beyond_the_factor(np.random.SeedSequence().entropy)
+        assert not third, [*first, *second, *third]
 
 
 def test_command_line(tmp_path):

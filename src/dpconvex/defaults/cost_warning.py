@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 
+from dpconvex.defaults.forecast_classification import predicted_gradient_risk
+from dpconvex.defaults.forecast_logistic import CONSTANT_EXCESS
+from dpconvex.defaults.forecast_quantile_descent import lost_to_a_constant
 from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.gradient_plan import plan_gradient
-from dpconvex.mechanisms.private_descent import expected_wander
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
 
 __all__ = ["PrivacyCostWarning", "warn_of_cost"]
 
-
-_CLEAR = 5.0
+# Share of what columns bring in the reference populations; there noise alone costs as much as all of it.
+_MOST = math.sqrt(0.5)
+_LITTLE = 0.4  # of it may be lost where more rows or budget are said to do
 
 
 class PrivacyCostWarning(UserWarning):
@@ -29,25 +35,42 @@ def warn_of_cost(certificate: Certificate) -> None:
     certificate : Certificate
         Of a fit that is about to run; nothing else is looked at.
     """
-    if certificate.mechanism != "gradient" or certificate.parameters["gradient"].get("ranking"):
-        return
     bounds, guarantee = certificate.bounds, certificate.guarantee
-    mu = total_mu(guarantee, "NoisyGradientDescent")
-    mu /= math.sqrt(certificate.parameters.get("problems", 1))
-    plan = plan_gradient(bounds, mu, certificate.parameters["gradient"])
-    # Rows are as long and coordinates as white as could be: most tables fare better, so only a clear excess is said.
-    excess = expected_wander(plan, bounds, mu) / _CLEAR
-    if excess <= 1:
+    settings = certificate.parameters.get("gradient", {})
+    if certificate.mechanism != "gradient" or settings["geometry"] != "private":
         return
-    # What noise does shrinks with the square of both, a little faster while more of the budget goes to columns.
-    factor = math.sqrt(excess)
-    rows = float(f"{bounds.n_samples * factor:.2g}")
-    budget = f"mu of {mu * factor:.2g}"
+    problems = certificate.parameters.get("problems", 1)
+    mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
+    if _lost(bounds, mu, settings) <= _MOST:
+        return
+    rows = bounds.n_samples * _factor(
+        lambda f: _lost(replace(bounds, n_samples=round(f * bounds.n_samples)), mu, settings)
+    )
+    more = math.sqrt(problems) * mu * _factor(lambda f: _lost(bounds, f * mu, settings))
+    budget = f"mu of {more:.2g}"
     if isinstance(guarantee, ApproxDP):
-        budget = f"epsilon of {GaussianDP(mu * factor).epsilon(guarantee.delta_bound):.2g}"
+        budget = f"epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g}"
     warnings.warn(
         f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} rows: the fit will "
-        f"stay near a private constant. About {rows:,.0f} rows, or {budget}, would do; so would fewer columns.",
+        f"stay near a private constant. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; so would fewer "
+        "columns.",
         PrivacyCostWarning,
         stacklevel=6,
     )
+
+
+def _lost(bounds: LinearBounds, mu: float, settings: Parameters) -> float:
+    """Return the predicted excess over that of a constant, in the reference population of the loss."""
+    if bounds.loss.kind == "margin":
+        return predicted_gradient_risk(bounds, GaussianDP(mu), settings, 1) / CONSTANT_EXCESS
+    if math.isfinite(bounds.smoothness):
+        return 0.0  # a loss with a scale of its own: nothing is predicted
+    return lost_to_a_constant(bounds, mu, settings)
+
+
+def _factor(lost: Callable[[float], float]) -> float:
+    """Return by how much a number must grow for little enough to be lost, to an eighth of an octave."""
+    factor = 1.0
+    while factor < 2.0**40 and lost(factor) > _LITTLE:
+        factor *= 2.0**0.125
+    return factor

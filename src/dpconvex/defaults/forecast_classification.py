@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpconvex.defaults.forecast_descent import logistic_descent_excess
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -75,7 +76,8 @@ def predicted_gradient_risk(
     plan = plan_gradient(bounds, mu, settings)
     noise = descent_noise(plan, bounds, mu)
     error = bounds.dimension * (noise / CURVATURE) ** 2
-    return EARLY_STOP * CURVATURE / 2 * error
+    excess = EARLY_STOP * CURVATURE / 2 * error
+    return logistic_descent_excess(excess, bounds.n_samples * mu) if plan.course.private else excess
 
 
 def _noise(

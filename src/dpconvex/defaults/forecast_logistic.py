@@ -18,7 +18,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = ["MARGIN_VARIANCE", "logistic_excess"]
+__all__ = ["CONSTANT_EXCESS", "MARGIN_VARIANCE", "logistic_excess"]
 
 Array = NDArray[np.float64]
 
@@ -27,6 +27,11 @@ _NODES, _WEIGHTS = hermegauss(31)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _FEATURES = math.sqrt(MARGIN_VARIANCE) * _NODES
 _BEST = expit(1 + _FEATURES)
+_SHARE = float(_WEIGHTS @ _BEST)  # of positive labels
+#: Excess of the best constant prediction.
+CONSTANT_EXCESS = float(
+    _WEIGHTS @ (_BEST * np.log(_BEST / _SHARE) + (1 - _BEST) * np.log((1 - _BEST) / (1 - _SHARE)))
+)
 
 
 def logistic_excess(

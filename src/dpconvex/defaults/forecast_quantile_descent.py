@@ -7,6 +7,10 @@ no penalty to pay. Private geometry makes every second moment 1; without it feat
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.defaults.forecast_descent import constant_excess, quantile_descent_excess
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
@@ -16,10 +20,11 @@ from dpconvex.defaults.forecast_quantile import (
     predicted_excess,
 )
 from dpconvex.mechanisms.gradient import NARROW, total_mu
-from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
+from dpconvex.mechanisms.gradient_plan import descent_noise, level_of, plan_gradient
 from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters
+from dpconvex.privacy.description import rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel
 
@@ -45,6 +50,27 @@ def predicted_gradient_excess(
         :meth:`NoisyGradientDescent.settings`.
     """
     mu = total_mu(guarantee, "NoisyGradientDescent")
+    return float(mean_excess(_excess(quantile, kernel, bounds, mu, settings)))
+
+
+def lost_to_a_constant(bounds: LinearBounds, mu: float, settings: Parameters) -> float:
+    """Return the predicted excess risk over that of a constant, for a middling residual scale.
+
+    Parameters
+    ----------
+    bounds, mu, settings : LinearBounds, float, mapping
+        Public facts, budget, and :meth:`NoisyGradientDescent.settings`, with private geometry.
+    """
+    kernel = rebuild(settings["kernel"])
+    excess = _excess(level_of(bounds.loss), kernel, bounds, mu, settings)
+    constant = constant_excess(bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES)
+    return float(np.median(excess / constant))
+
+
+def _excess(
+    quantile: float, kernel: Kernel, bounds: LinearBounds, mu: float, settings: Parameters
+) -> NDArray[np.float64]:
+    """Return the predicted relative excess risk for each residual scale."""
     plan = plan_gradient(bounds, mu, settings)
     bandwidth = settings["bandwidth"]
     if bandwidth is None:
@@ -53,4 +79,9 @@ def predicted_gradient_excess(
     population = ReferencePopulation(quantile, bounds.dimension, moment, RESIDUAL_SCALES)
     noise = descent_noise(plan, bounds, mu)
     excess = predicted_excess(population, kernel, bandwidth, NO_PENALTY, noise)
-    return float(mean_excess(excess))
+    if plan.course.private:
+        size = bounds.n_samples * mu
+        excess = quantile_descent_excess(
+            excess, size, bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES
+        )
+    return excess

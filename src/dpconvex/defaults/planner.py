@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
+from dpconvex.defaults.forecast_descent import logistic_descent_excess, quantile_descent_excess
 from dpconvex.defaults.forecast_logistic import logistic_excess
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
@@ -322,6 +323,9 @@ class _Problem:
                 sampling=sampling / share,
             )
             excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
+            if steps.course.private:
+                size = n * total_mu(self.guarantee, "NoisyGradientDescent")
+                excess = quantile_descent_excess(excess, size, bounds.dimension, moment, scales)
         return float(mean_excess(excess))
 
     def _logistic_risk(self, mechanism: str, bounds: LinearBounds) -> float:
@@ -346,7 +350,11 @@ class _Problem:
             settings = {"alpha": alpha, "release_std": stds["release"]}
             settings["gradient_std"] = stds.get("objective", 0.0) / n
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
-        return float(np.exp(np.mean(np.log(risks))))
+        found = float(np.exp(np.mean(np.log(risks))))
+        if mechanism == "gradient" and steps.course.private:
+            size = n * total_mu(self.guarantee, "NoisyGradientDescent")
+            found = logistic_descent_excess(found, size)
+        return found
 
     def _descent(self, bounds: LinearBounds) -> tuple[GradientPlan, float]:
         """Return the plan of noisy gradient descent and the noise of its average, per coordinate of the mean."""

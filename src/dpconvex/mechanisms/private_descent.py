@@ -256,7 +256,12 @@ class PrivateDescent:
 
     @property
     def _first_level(self) -> float:
-        return 0.5 + self.plan.few * (level_of(self.loss) - 0.5)
+        return 0.5 + self._gone_at_once * (level_of(self.loss) - 0.5)
+
+    @property
+    def _gone_at_once(self) -> float:
+        """Share of the way from the median to the level that the start goes: all of it where records are few."""
+        return 1 - (1 - self.plan.few) ** 2
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some, or the public range."""
@@ -285,7 +290,7 @@ class PrivateDescent:
         counting = (self.terms["residuals"]["std"], self.n, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
-        reach = 2 * scale * (1 - self.plan.few)
+        reach = 2 * scale * (1 - self._gone_at_once)
         belief = Belief(
             min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
         )
