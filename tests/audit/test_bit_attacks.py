@@ -25,8 +25,8 @@ def lowest_bit(numbers):
 
 def releases(estimator, X, y, read):
     """A sampler of what an estimator releases on these rows: its mechanism, charged and certified as in a fit."""
-    rows, targets = estimator._read(X, y)
-    plan = estimator._plan(*rows.shape)
+    rows, targets, shape = estimator._read(X, y)
+    plan = estimator._plan(*shape)
     objective = estimator._objective(
         map_rows(rows, targets[0], plan, type(estimator).__name__), plan.certificate
     )

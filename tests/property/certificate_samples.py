@@ -40,6 +40,7 @@ from dpconvex.mechanisms import (
     StructuredGradientDescent,
 )
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.pairwise_gradient import sensitivity_of_pairs
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
@@ -272,7 +273,7 @@ def _along_pairs(bounds: PairwiseBounds, claim: Any, parameters: Any) -> Calibra
     """Return the noise of descents along pairs, which no fit has any more but old certificates state."""
     mu, steps = claim.as_gaussian().mu, parameters["gradient"]["steps"]
     moments = calibrate("moments", bounds, GaussianDP(mu * math.sqrt(0.6)), {}).noise
-    moved = 2 * float(bounds.loss.lipschitz) * bounds.pair_factor * (1 + 1e-7)
+    moved = sensitivity_of_pairs(bounds)
     std = released_scale(mu * math.sqrt(0.4 / steps), moved, bounds.n_features)
     gradients = NoiseTerm("gaussian", std, moved, bounds.n_features, "mean", steps)
     return Calibration({**moments, "gradients": gradients})

@@ -16,20 +16,24 @@ from dpconvex.privacy.certificates.terms import gaussian_total
 
 @proves("auc-gradient")
 def prove_pairwise_gradient(certificate: Certificate) -> Proof:
-    """Compose the stated moments and gradients.
-
-    A computed gradient of rows in the unit ball moves by ``2 L Gamma / (L D)`` and rounding: pair sums are computed up
-    to a stated error, on either side.
-    """
+    """Compose the stated moments and gradients."""
     bounds = certificate.bounds
     certificate.check_bounds(PairwiseBounds)
     certificate.check_terms(*PHASES, "gradients")
     steps = certificate.parameters["gradient"]["steps"]
     if type(steps) is not int:
         raise CertificateError("The certificate's number of steps must be an integer.")
-    slope = float(bounds.loss.lipschitz)
-    rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * additions(bounds.n_samples))
-    moved = 2 * slope * bounds.pair_factor + rounding
+    moved = sensitivity_of_pairs(bounds)
     term = certificate.term("gradients", moved, bounds.n_features, "mean", steps)
     theorem = "Gaussian DP composition of released moments and gradients, replace-one"
     return Proof(gaussian_total([*stated_moments(certificate), term]), theorem)
+
+
+def sensitivity_of_pairs(bounds: PairwiseBounds) -> float:
+    """Return how far a computed gradient of rows in the unit ball can move: ``2 L Gamma / (L D)`` and rounding.
+
+    Pair sums are computed up to a stated error, on either side.
+    """
+    slope = float(bounds.loss.lipschitz)
+    rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * additions(bounds.n_samples))
+    return 2 * slope * bounds.pair_factor + rounding
