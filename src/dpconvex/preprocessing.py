@@ -8,6 +8,7 @@ transformers; what they learn ends with ``_`` and may be published.
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.addition import accumulate
+from dpconvex.estimators.release import charge
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
 from dpconvex.inputs.tables import read_features
 from dpconvex.privacy.certificates.preprocessing import (
@@ -91,16 +93,29 @@ class _PaidTransformer(_Transformer):
     def _check(self, columns: int) -> None:
         """Raise if a setting cannot be used."""
 
-    def _charge(self, certificate: PreprocessingCertificate) -> None:
-        """Charge the ledger, durably, before noise is drawn."""
-        if self.ledger is not None:
-            self.ledger.charge(
-                certificate.guarantee,
-                mu=certificate.gaussian_mu(),
-                mechanism=certificate.mechanism,
-                description=f"{type(self).__name__}.fit",
-                neighbors=certificate.neighbors,
-            )
+    def fit(self, X: object, y: object = None) -> Self:
+        """Release what the transformer needs to know about the columns.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : ignored
+        """
+        rows = self._rows(X, reset=True)
+        certificate = self.certify(*rows.shape)
+        noise = NoiseSource(self.random_state)
+        charge(self.ledger, certificate, type(self).__name__)
+        self._learn(rows, certificate, noise)
+        self.privacy_ = "paid"
+        self.certificate_ = certificate
+        return self
+
+    def _learn(
+        self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource
+    ) -> None:
+        """Keep what was released with the certificate's noise."""
+        raise AttributeError(f"{type(self).__name__} does not say what it releases.")
 
 
 class PublicScaler(_Transformer):
@@ -232,19 +247,9 @@ class DPQuantileBounds(_PaidTransformer):
         share = _HOLD / (certificate.n_samples * certificate.noise["epsilon"])
         return min(_LARGEST_TAIL, max(_SMALLEST_TAIL, share))
 
-    def fit(self, X: object, y: object = None) -> DPQuantileBounds:
-        """Draw the bounds of every column.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : ignored
-        """
-        rows = self._rows(X, reset=True)
-        certificate = self.certify(*rows.shape)
-        noise = NoiseSource(self.random_state)
-        self._charge(certificate)
+    def _learn(
+        self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource
+    ) -> None:
         lowest, highest = _pair(
             "search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds"
         )
@@ -261,9 +266,6 @@ class DPQuantileBounds(_PaidTransformer):
             extra = max(self.margin * (drawn[1] - drawn[0]), 1e-6 * (high - low))
             ends[:, column] = max(low, drawn[0] - extra), min(high, drawn[1] + extra)
         self.low_, self.high_ = ends
-        self.privacy_ = "paid"
-        self.certificate_ = certificate
-        return self
 
     def transform(self, X: object) -> Array:
         """Return rows clipped to the released bounds and mapped to [-1, 1]."""
@@ -364,20 +366,10 @@ class DPMoments(_PaidTransformer):
     def _check(self, columns: int) -> None:
         _pair("bounds", self.bounds, columns, "DPMoments")
 
-    def fit(self, X: object, y: object = None) -> DPMoments:
-        """Release the moments.
-
-        Parameters
-        ----------
-        X : array or dataframe of shape (n_samples, n_features)
-            Rows.
-        y : ignored
-        """
-        rows = self._rows(X, reset=True)
+    def _learn(
+        self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource
+    ) -> None:
         n, d = rows.shape
-        certificate = self.certify(n, d)
-        noise = NoiseSource(self.random_state)
-        self._charge(certificate)
         low, high = _pair("bounds", self.bounds, d, "DPMoments")
         unit = _scaled(rows, low, high) / math.sqrt(d)
         std = certificate.noise["std"]
@@ -394,9 +386,6 @@ class DPMoments(_PaidTransformer):
         self.mean_ = low / 2 + high / 2 + reach * mean
         self.covariance_ = np.outer(reach, reach) * ((vectors * values) @ vectors.T)
         self.mean_std_ = reach * std / n
-        self.privacy_ = "paid"
-        self.certificate_ = certificate
-        return self
 
     def transform(self, X: object) -> Array:
         """Return rows, clipped to the bounds, minus the released mean, divided by released deviations (or whitened)."""

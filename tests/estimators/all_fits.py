@@ -16,7 +16,7 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
-from dpconvex.mechanisms import NoisySGD, PairwiseGradientDescent
+from dpconvex.mechanisms import NoisySGD
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
@@ -85,7 +85,6 @@ AUCS = _classification(
         "squared": {"mechanism": "output", "loss": "squared"},
         "gradient": {"mechanism": "gradient"},
         "plain gradient": SUMS["plain gradient"],
-        "pairwise gradient": {"mechanism": PairwiseGradientDescent()},
     },
 )
 MATRICES = {**_matrices(DPMedian), **_matrices(DPPiecewiseLinear)}

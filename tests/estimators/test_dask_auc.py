@@ -13,7 +13,6 @@ from dpconvex import DPAUCClassifier  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.rows import DaskTable  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
-from dpconvex.mechanisms import PairwiseGradientDescent  # noqa: E402
 from dpconvex.objectives import (  # noqa: E402
     PairwiseObjective,
     PartitionedPairwiseObjective,
@@ -64,7 +63,6 @@ def assert_same(fitted, expected):
     [
         ({}, "gradient"),  # the default
         ({"mechanism": "moments"}, "moments"),
-        ({"mechanism": PairwiseGradientDescent(), **COUNTS}, "auc-gradient"),
         ({"delta": 0.0, **COUNTS}, "auc-objective"),  # pure, the row length found first
         ({"mechanism": "objective", "row_norm": 2.0, "alpha": 0.5, **COUNTS}, "auc-objective"),
         ({"delta": 0.0, "loss": "squared", **COUNTS}, "output"),
@@ -189,7 +187,7 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
         ) as cluster,
         distributed.Client(cluster),
     ):
-        model = DPAUCClassifier(mechanism=PairwiseGradientDescent(2), **settings)
+        model = DPAUCClassifier(mechanism="objective", **settings)
         expected = clone(model).fit(X, y)
         assert_same(model.set_params(ledger=ledger).fit(in_chunks(X), in_chunks(y)), expected)
         whole, parts = both_objectives(X, y, PairHinge(0.5))

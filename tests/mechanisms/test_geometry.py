@@ -10,6 +10,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.mechanisms.geometry import (
     STRETCH_LIMIT,
     Coordinates,
+    Look,
     _moment_sums,
     given_coordinates,
     private_coordinates,
@@ -20,9 +21,9 @@ from dpconvex.privacy.certificates.terms import NoiseTerm
 
 
 def noisy(size):
-    """Return how far sums may cancel (no limit), and noise of one size on everything."""
+    """Return noise of one size on everything."""
     term = NoiseTerm("gaussian", size, 1.0, 1, "sum")
-    return np.inf, dict.fromkeys(("scales", "lengths", "moments", "finer moments"), term)
+    return dict.fromkeys(("scales", "lengths", "moments", "finer moments"), term)
 
 
 def frame_of(matrix, lead=1, typical=1.0):
@@ -47,7 +48,10 @@ def test_coordinates_whiten(intercept):
     X = skewed(20_000, rng) - (0.0 if intercept else 0.3)
     rows = rows_of(X, intercept)
     found, _ = private_coordinates(
-        rows, 20_000, None, intercept, math.sqrt(3), 1.1, 0.5, 1.0, *noisy(2.0), NoiseSource(0)
+        rows,
+        Look(20_000, None, intercept, math.sqrt(3), 1.1, 0.5, 1.0, np.inf),
+        noisy(2.0),
+        NoiseSource(0),
     )
     placed = rows.mapped()[0] @ found.matrix.T
     if intercept:
@@ -63,9 +67,11 @@ def test_noise_does_not_pass_for_signal():
     """With noise far above the data, coordinates stay finite and no direction is blown up against another."""
     rng = np.random.default_rng(1)
     found, _ = private_coordinates(
-        rows_of(rng.uniform(-1, 1, size=(50, 3))), 50, None, True, math.sqrt(3), 1.1, 0.5, 0.5, *noisy(200.0),
+        rows_of(rng.uniform(-1, 1, size=(50, 3))),
+        Look(50, None, True, math.sqrt(3), 1.1, 0.5, 0.5, np.inf),
+        noisy(200.0),
         NoiseSource(0),
-    )  # fmt: skip
+    )
     assert np.all(np.isfinite(found.matrix))
     assert np.linalg.cond(found.matrix[1:, 1:]) < 10
 
@@ -77,7 +83,10 @@ def test_a_flag_that_is_rare_keeps_its_scale_and_a_narrow_column_is_stretched():
     X = np.column_stack([rng.random(n) < 0.01, 1e-4 * rng.standard_normal(n)])
     rows = rows_of(X)
     found, _ = private_coordinates(
-        rows, n, None, True, math.sqrt(2), 8.0, 0.5, 1.0, *noisy(3.0), NoiseSource(0)
+        rows,
+        Look(n, None, True, math.sqrt(2), 8.0, 0.5, 1.0, np.inf),
+        noisy(3.0),
+        NoiseSource(0),
     )
     placed = rows.mapped()[0] @ found.matrix.T
     values = np.linalg.eigvalsh(np.cov(placed[:, 1:].T))
@@ -92,7 +101,10 @@ def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():
     rng = np.random.default_rng(4)
     X = 0.5 + 1e-9 * rng.standard_normal((5_000, 2))
     found, _ = private_coordinates(
-        rows_of(X), 5_000, None, True, math.sqrt(2), 1.1, 0.5, 1.0, *noisy(1e-6), NoiseSource(0)
+        rows_of(X),
+        Look(5_000, None, True, math.sqrt(2), 1.1, 0.5, 1.0, np.inf),
+        noisy(1e-6),
+        NoiseSource(0),
     )
     longest = np.linalg.norm(found.matrix[1:, 1:], 2) * math.sqrt(2)
     assert longest <= STRETCH_LIMIT * (1 + 1e-9)

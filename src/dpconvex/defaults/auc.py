@@ -12,7 +12,6 @@ from dpconvex.mechanisms import (
     NoisyGradientDescent,
     ObjectivePerturbation,
     OutputPerturbation,
-    PairwiseGradientDescent,
     PairwiseObjectivePerturbation,
 )
 from dpconvex.mechanisms.gradient import total_mu
@@ -137,13 +136,7 @@ def choose_auc_mechanism(
     elif isinstance(mechanism, ObjectivePerturbation):
         found = PairwiseObjectivePerturbation(mechanism.solver)
     else:
-        ours = (
-            Moments,
-            NoisyGradientDescent,
-            OutputPerturbation,
-            PairwiseGradientDescent,
-            PairwiseObjectivePerturbation,
-        )
+        ours = (Moments, NoisyGradientDescent, OutputPerturbation)
         found = mechanism if isinstance(mechanism, ours) else None
     if found is None:
         raise ValueError(

@@ -6,7 +6,9 @@ no term passes through more additions than `most_additions` says: bounds on roun
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+
+from dpconvex.engine.rows import Partial, Sums
 
 __all__ = ["CHAIN", "RUNS", "accumulate", "block_rows", "depth", "most_additions"]
 
@@ -33,13 +35,13 @@ def most_additions(n_rows: int, dim: int) -> int:
     return min(n_rows, block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
 
 
-def accumulate(parts: Any) -> list[Any]:
+def accumulate(parts: Iterable[Sums | Partial]) -> Partial:
     """Add tuples of arrays or numbers, neighbours first: two sums of equally many parts at a time.
 
     No part passes through more than ``log2(number of parts)`` additions, rounded up. The order of the parts is kept,
     and no more than that many sums are held. Arrays of the first of two sums are changed in place.
     """
-    sums: list[list[Any]] = []
+    sums: list[Partial] = []
     for count, part in enumerate(parts, 1):
         sums.append(list(part))
         for _ in range((count & -count).bit_length() - 1):
@@ -49,7 +51,7 @@ def accumulate(parts: Any) -> list[Any]:
     return sums[0] if sums else []
 
 
-def _add_last_two(sums: list[list[Any]]) -> None:
+def _add_last_two(sums: list[Partial]) -> None:
     last = sums.pop()
     for position, term in enumerate(last):
         sums[-1][position] += term

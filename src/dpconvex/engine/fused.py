@@ -8,10 +8,12 @@ Imported lazily by the engines, because importing numba takes half a second.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.rows import Array, Places, Raw
 
 __all__ = ["combine_rows", "row_margins", "sigmoid_gradient", "survey_rows", "tile_rows"]
 
@@ -28,19 +30,19 @@ _FAST = {"reassoc", "contract"}
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def survey_rows(
-    raw: Any,
+    raw: Raw,
     start: int,
     stop: int,
-    low: Any,
-    high: Any,
-    shift: Any,
-    scale: Any,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
     row_norm: float,
     measure: bool,
     by_columns: bool,
     tile: int,
-    plain: Any,
-    factors: Any,
+    plain: npt.NDArray[np.bool_],
+    factors: Array,
 ) -> None:
     """Note which tiles need neither clipping nor a shift, and how much each row is weighted down.
 
@@ -90,15 +92,15 @@ def survey_rows(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def row_margins(
-    raw: Any,
+    raw: Raw,
     start: int,
-    low: Any,
-    high: Any,
-    shift: Any,
-    scaled: Any,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scaled: Array,
     plain: bool,
     by_columns: bool,
-    margins: Any,
+    margins: Array,
 ) -> None:
     """``margins[i] = sum_j (clip(raw_ij) - shift_j) * scaled_j`` for rows from `start` on.
 
@@ -142,15 +144,15 @@ def row_margins(
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def combine_rows(
-    raw: Any,
+    raw: Raw,
     start: int,
-    low: Any,
-    high: Any,
-    shift: Any,
+    low: Array,
+    high: Array,
+    shift: Array,
     plain: bool,
     by_columns: bool,
-    multiples: Any,
-    out: Any,
+    multiples: Array,
+    out: Array,
 ) -> None:
     """Add ``sum_i multiples_i (clip(raw_ij) - shift_j)`` over rows from `start` on to ``out_j``."""
     rows, columns = multiples.size, raw.shape[1]
@@ -221,7 +223,7 @@ def combine_rows(
 # No reassociation: the two-part logarithm of 2 would collapse into one.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _add_sigmoids(
-    u: Any, knot: float, rate: float, jump: float, powers: Any, scales: Any, out: Any
+    u: Array, knot: float, rate: float, jump: float, powers: Array, scales: Array, out: Array
 ) -> None:
     """Add ``jump / (1 + exp(-rate (u - knot)))`` to `out`, elementwise in vector lanes.
 
@@ -256,13 +258,13 @@ def _add_sigmoids(
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _scale(values: Any, factors: Any) -> None:
+def _scale(values: Array, factors: Array) -> None:
     for i in range(values.size):
         values[i] *= factors[i]
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _limit(values: Any, caps: Any, largest: float) -> None:
+def _limit(values: Array, caps: Array, largest: float) -> None:
     for i in range(values.size):
         cap = largest * caps[i]
         value = values[i] if values[i] < cap else cap
@@ -270,7 +272,7 @@ def _limit(values: Any, caps: Any, largest: float) -> None:
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _negate_and_sum(values: Any, sign: float) -> float:
+def _negate_and_sum(values: Array, sign: float) -> float:
     total = 0.0
     for i in range(values.size):
         values[i] *= sign
@@ -279,7 +281,7 @@ def _negate_and_sum(values: Any, sign: float) -> float:
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def _arguments(margins: Any, y: Any, constant: float, limit: float, residual: bool) -> None:
+def _arguments(margins: Array, y: Array, constant: float, limit: float, residual: bool) -> None:
     """Turn margins without the constant into residuals of clamped targets, or into ``y z``."""
     if residual:
         for i in range(margins.size):
@@ -293,29 +295,29 @@ def _arguments(margins: Any, y: Any, constant: float, limit: float, residual: bo
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def sigmoid_gradient(
-    raw: Any,
-    targets: Any,
-    starts: Any,
-    edges: Any,
-    low: Any,
-    high: Any,
-    shift: Any,
-    scale: Any,
-    plain: Any,
-    weights: Any,
-    factors: Any,
+    raw: Raw,
+    targets: Array,
+    starts: Places,
+    edges: Places,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    plain: npt.NDArray[np.bool_],
+    weights: Array,
+    factors: Array,
     by_columns: bool,
     tile: int,
     constant: float,
-    theta: Any,
+    theta: Array,
     residual: bool,
     limit: float,
     rate: float,
     first: float,
-    knots: Any,
-    jumps: Any,
+    knots: Array,
+    jumps: Array,
     clip: float,
-    total: Any,
+    total: Array,
 ) -> float:
     """Add ``sum_i w_i slope(y_i, z_i) x_i`` to `total` and return ``sum_i w_i slope(y_i, z_i)``.
 

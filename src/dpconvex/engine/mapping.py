@@ -6,10 +6,11 @@ Imported lazily by the engines, because importing numba takes half a second.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
+
+from dpconvex.engine.rows import Array, Places, Raw
 
 __all__ = ["combine_with_error", "count_octaves", "map_stretches", "margins_with_error"]
 
@@ -18,18 +19,18 @@ __all__ = ["combine_with_error", "count_octaves", "map_stretches", "margins_with
 # for NaN (no "nnan"): a missing value falls on the lower bound instead of spreading.
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 def map_block(
-    raw: Any,
+    raw: Raw,
     start: int,
-    low: Any,
-    high: Any,
-    shift: Any,
-    scale: Any,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
     lead: int,
     row_norm: float,
     shorten: bool,
     by_columns: bool,
-    out: Any,
-    weights: Any,
+    out: Array,
+    weights: Array,
 ) -> None:
     """Map rows ``start, start + 1, ...`` of `raw` into `out` and their influence into `weights`.
 
@@ -88,19 +89,19 @@ def map_block(
 # No fastmath here: the error terms below vanish if the compiler may reorder sums.
 @numba.njit(nogil=True, cache=True)
 def map_stretches(
-    raw: Any,
-    starts: Any,
+    raw: Raw,
+    starts: Places,
     stretch: int,
-    low: Any,
-    high: Any,
-    shift: Any,
-    scale: Any,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
     lead: int,
     row_norm: float,
     shorten: bool,
     by_columns: bool,
-    out: Any,
-    weights: Any,
+    out: Array,
+    weights: Array,
 ) -> None:
     """Map stretches of rows, each of this length but for the last, one after the other with :func:`map_block`."""
     for k in range(starts.size):
@@ -112,7 +113,7 @@ def map_stretches(
 
 
 @numba.njit(nogil=True, cache=True)
-def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -> None:
+def margins_with_error(block: Array, theta: Array, margins: Array, corrections: Array) -> None:
     """Compute ``block @ theta`` as an unevaluated sum ``margins + corrections``.
 
     Every product and every addition is split into its rounded value and its exact error (Dekker,
@@ -143,7 +144,7 @@ def margins_with_error(block: Any, theta: Any, margins: Any, corrections: Any) -
 
 
 @numba.njit(nogil=True, cache=True)
-def count_octaves(block: Any, lead: int, counts: Any) -> None:
+def count_octaves(block: Array, lead: int, counts: Array) -> None:
     """Add 1 to ``counts[j, k]`` for every value of column ``lead + j`` of size in ``[2^-(k+1), 2^-k)``.
 
     Values from 1 on count for k = 0, smaller ones than all octaves and zeros for the last. The exponent is read from
@@ -159,7 +160,7 @@ def count_octaves(block: Any, lead: int, counts: Any) -> None:
 
 
 @numba.njit(nogil=True, cache=True)
-def combine_with_error(multiples: Any, block: Any, totals: Any, errors: Any) -> None:
+def combine_with_error(multiples: Array, block: Array, totals: Array, errors: Array) -> None:
     """Add ``multiples @ block`` to the unevaluated sum ``totals + errors``.
 
     Every product is rounded once; what the additions lose is kept (Knuth), so that the number of rows

@@ -7,21 +7,18 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine import passes
 from dpconvex.engine.addition import CHAIN, RUNS, accumulate, block_rows, depth
-from dpconvex.engine.rows import RowMap
+from dpconvex.engine.rows import Partial, Places, Raw, RowFunction, RowMap, Sums
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
 __all__ = ["MemoryRows"]
 
 Array = npt.NDArray[np.float64]
-BlockFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
-MarginFunction = Callable[[Array, Array, Array], tuple[Any, ...]]
 
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
 STRETCH = 64  # rows next to each other in a part of the rows
@@ -115,15 +112,15 @@ class MemoryRows:
         self._keep = keep
         self.survey: passes.Survey | None = None
         self._surveys: list[passes.Survey] = []  # of the same rows, whatever their weights
-        self._starts: npt.NDArray[np.int64] | None = None  # of stretches, in a part of the rows
+        self._starts: Places | None = None  # of stretches, in a part of the rows
         self._stretch = 0
         self._keeping = threading.Lock()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
         return {**vars(self), "_kept": None, "survey": None, "_surveys": [], "_keeping": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _keeping=threading.Lock())
 
     @cached_property
@@ -155,16 +152,16 @@ class MemoryRows:
         return size + min(blocks, CHAIN) + depth(-(-blocks // runs)) + depth(runs)
 
     @property
-    def raw(self) -> npt.NDArray[Any]:
+    def raw(self) -> Raw:
         """The rows as they were given."""
         return self._raw if self._starts is None else self._raw[self._places()]
 
     @property
-    def source(self) -> npt.NDArray[Any]:
+    def source(self) -> Raw:
         """Where the rows lie, at the places that `layout` tells."""
         return self._raw
 
-    def layout(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    def layout(self) -> tuple[Places, Places, int]:
         """Return stretches of rows that lie next to each other, as kernels add them up one by one.
 
         Returns
@@ -180,7 +177,7 @@ class MemoryRows:
         edges = np.minimum(np.arange(-(-self.n_rows // size) + 1) * size, self.n_rows)
         return edges[:-1] if self._starts is None else self._starts, edges, self.block_rows // size
 
-    def _places(self) -> npt.NDArray[np.int64]:
+    def _places(self) -> Places:
         """Return where the rows of a part lie."""
         starts, edges, _ = self.layout()
         return np.repeat(starts - edges[:-1], np.diff(edges)) + np.arange(self.n_rows)
@@ -209,7 +206,7 @@ class MemoryRows:
             return given
         return np.where(self._void, 0.0, 1.0 if given is None else given)
 
-    def sum(self, function: BlockFunction) -> tuple[Any, ...]:
+    def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows.
 
         Parameters
@@ -228,12 +225,12 @@ class MemoryRows:
             ((block, y, w),) = self._kept_blocks()
             return function(block, y, w)
 
-        def run(span: tuple[int, int]) -> list[Any]:
+        def run(span: tuple[int, int]) -> Partial:
             return accumulate(function(*part) for part in self._mapped(*span))
 
         return self.sum_runs(run)
 
-    def combine(self, theta: Array, function: MarginFunction) -> tuple[Any, ...]:
+    def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
 
         Large data is read once and mapped on the fly, which is faster than `sum`; where the function
@@ -253,7 +250,7 @@ class MemoryRows:
             ``sum_i m_i x~_i`` and the further sums.
         """
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Any, ...]:
+        def part(block: Array, y: Array, w: Array) -> Sums:
             multiples, *extra = function(y, block @ theta, w)
             return multiples @ block, *extra
 
@@ -281,7 +278,7 @@ class MemoryRows:
             self._surveys.append(self.survey)
         return self.survey
 
-    def sum_runs(self, run: Callable[[tuple[int, int]], list[Any]]) -> tuple[Any, ...]:
+    def sum_runs(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, in worker threads."""
         edges = np.linspace(0, self._blocks, min(self._blocks, RUNS) + 1).astype(int).tolist()
         spans = list(itertools.pairwise(edges))
@@ -294,7 +291,7 @@ class MemoryRows:
         """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
         found = np.empty(self.n_rows)
 
-        def run(span: tuple[int, int]) -> list[Any]:
+        def run(span: tuple[int, int]) -> Partial:
             first = span[0] * self.block_rows
             for block, _, w in self._mapped(*span):
                 found[first : first + w.size] = function(block, w)
@@ -322,7 +319,7 @@ class MemoryRows:
             other._weights[self._void] = passes.split(self, theta)[0]
         return other
 
-    def sum_targets(self, function: Callable[[Array, Array], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
         """Add ``function(y, w)`` over stretches of targets and weights; the rows themselves are not read.
 
         Weights are those that were given, or ones: what the row map says would need the rows.
@@ -330,7 +327,7 @@ class MemoryRows:
         given, stretch = self._weights, TARGET_BLOCK
         edges = range(0, max(1, self.n_rows), stretch)  # no rows are one empty stretch
 
-        def part(start: int) -> tuple[Any, ...]:
+        def part(start: int) -> Sums:
             y = self._targets[start : start + stretch]
             w = np.ones(y.size) if given is None else given[start : start + stretch]
             return function(y, w)
@@ -377,7 +374,7 @@ class MemoryRows:
         other._targets = np.clip(self._targets, -1.0, 1.0)
         return other
 
-    def take(self, indices: npt.NDArray[np.integer[Any]]) -> MemoryRows:
+    def take(self, indices: npt.NDArray[np.integer]) -> MemoryRows:
         """Return the given rows as their own `MemoryRows`."""
         places = indices if self._starts is None else self._places()[indices]
         taken = MemoryRows(
@@ -422,7 +419,7 @@ class MemoryRows:
         return other
 
     @staticmethod
-    def stretches(n_rows: int, rows: int) -> tuple[npt.NDArray[np.int64], int]:
+    def stretches(n_rows: int, rows: int) -> tuple[Places, int]:
         """Return where the stretches of `part` begin, and their length; the last one may be shorter.
 
         One is drawn at random, with a fixed seed, from each of equally long parts of the data.
@@ -438,7 +435,7 @@ class MemoryRows:
         return edges[:-1] + drawn.astype(np.int64), size
 
     @staticmethod
-    def spread(n_rows: int, rows: int) -> npt.NDArray[np.int64]:
+    def spread(n_rows: int, rows: int) -> Places:
         """Return the positions of the rows that `subsample` takes out of `n_rows`."""
         rows = max(0, min(int(rows), n_rows))
         # One row of every stretch, whose ends are whole: no row is taken twice, or a record would count twice.

@@ -7,14 +7,18 @@ beyond scale and shift, and which weights the row map gives, is found out once (
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.addition import CHAIN, RUNS, accumulate
+from dpconvex.engine.rows import Partial, RowFunction, Sums
 from dpconvex.engine.threads import worker_pool
+
+if TYPE_CHECKING:
+    from dpconvex.engine.memory import MemoryRows
 
 __all__ = ["Survey", "combine_blocks", "combine_sigmoids", "margins", "survey"]
 
@@ -39,7 +43,7 @@ class Survey(NamedTuple):
     factors: Array | None
 
 
-def survey(rows: Any, several: bool) -> Survey:
+def survey(rows: MemoryRows, several: bool) -> Survey:
     """Find out what `MemoryRows` need, in one pass; where only one pass will follow, just their weights."""
     # Where the bounds alone keep rows short, norms need not be computed.
     measure = not rows.row_map.max_norm * (1 + 1e-12) <= rows.row_map.row_norm
@@ -52,7 +56,7 @@ def survey(rows: Any, several: bool) -> Survey:
     return Survey(plain, None if shorten else found, found if shorten else None)
 
 
-def _survey_rows(rows: Any, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
+def _survey_rows(rows: MemoryRows, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
     from dpconvex.engine.fused import survey_rows
 
     tile = _tile(rows)
@@ -80,13 +84,13 @@ def _survey_rows(rows: Any, measure: bool) -> tuple[npt.NDArray[np.bool_], Array
     return plain, factors
 
 
-def _tile(rows: Any) -> int:
+def _tile(rows: MemoryRows) -> int:
     from dpconvex.engine.fused import tile_rows
 
     return tile_rows(rows.row_map.n_features, rows.by_columns)
 
 
-def split(rows: Any, theta: Array) -> tuple[float, Array]:
+def split(rows: MemoryRows, theta: Array) -> tuple[float, Array]:
     """Return the constant and the coefficients of the columns."""
     lead = int(rows.row_map.fit_intercept)
     return (
@@ -96,13 +100,13 @@ def split(rows: Any, theta: Array) -> tuple[float, Array]:
 
 
 def combine_sigmoids(
-    rows: Any,
+    rows: MemoryRows,
     theta: Array,
-    sigmoid: Any,
+    sigmoid: Sequence[object],
     plain: npt.NDArray[np.bool_],
     weights: Array | None,
     factors: Array | None,
-) -> tuple[Any, ...]:
+) -> Sums:
     """Combine with slopes that the compiled kernel computes itself; None stands for ones."""
     from dpconvex.engine.fused import sigmoid_gradient
 
@@ -110,7 +114,7 @@ def combine_sigmoids(
     constant, slopes = split(rows, theta)
     starts, edges, per_block = rows.layout()
 
-    def chain(first: int, last: int) -> list[Any]:
+    def chain(first: int, last: int) -> Partial:
         total = np.zeros(rows.dim)
         constant_sum = sigmoid_gradient(
             rows.source,
@@ -132,7 +136,7 @@ def combine_sigmoids(
             total[0] = constant_sum
         return [total]
 
-    def run(span: tuple[int, int]) -> list[Any]:
+    def run(span: tuple[int, int]) -> Partial:
         last = min(span[1] * per_block, starts.size)
         firsts = range(span[0] * per_block, last, CHAIN)
         return accumulate(chain(first, min(first + CHAIN, last)) for first in firsts)
@@ -141,8 +145,8 @@ def combine_sigmoids(
 
 
 def combine_blocks(
-    rows: Any, theta: Array, function: Callable[..., Any], found: Survey, given: Array | None
-) -> tuple[Any, ...]:
+    rows: MemoryRows, theta: Array, function: RowFunction, found: Survey, given: Array | None
+) -> Sums:
     """Combine with slopes from a Python function, which is called on large blocks."""
     from dpconvex.engine.fused import combine_rows
 
@@ -151,7 +155,7 @@ def combine_blocks(
     ones = np.ones(rows.block_rows)
     read = _margin_reader(rows, theta, found)
 
-    def parts(span: tuple[int, int]) -> Iterator[list[Any]]:
+    def parts(span: tuple[int, int]) -> Iterator[Partial]:
         buffer = np.empty(rows.block_rows)
         for index in range(*span):
             start = index * rows.block_rows
@@ -175,12 +179,12 @@ def combine_blocks(
     return rows.sum_runs(lambda span: accumulate(parts(span)))
 
 
-def margins(rows: Any, theta: Array, found: Survey) -> Array:
+def margins(rows: MemoryRows, theta: Array, found: Survey) -> Array:
     """Return ``x~_i . theta`` of all rows."""
     read = _margin_reader(rows, theta, found)
     out = np.empty(rows.n_rows)
 
-    def run(span: tuple[int, int]) -> list[Any]:
+    def run(span: tuple[int, int]) -> Partial:
         for start in range(span[0] * rows.block_rows, span[1] * rows.block_rows, rows.block_rows):
             read(start, out[start : start + rows.block_rows])
         return []
@@ -189,7 +193,7 @@ def margins(rows: Any, theta: Array, found: Survey) -> Array:
     return out
 
 
-def _margin_reader(rows: Any, theta: Array, found: Survey) -> Callable[[int, Array], bool]:
+def _margin_reader(rows: MemoryRows, theta: Array, found: Survey) -> Callable[[int, Array], bool]:
     """Return a function that fills in the margins of rows from a start on, and says whether these are plain."""
     from dpconvex.engine.fused import row_margins
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["RowFunction", "RowMap", "Rows", "Sums"]
+if TYPE_CHECKING:
+    from dpconvex.engine.memory import MemoryRows
+
+__all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums"]
 
 Array = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+Raw = npt.NDArray[Any]  # rows as they were given: of any real dtype
 #: What a function gives for a block of rows, and a pass for all of them: arrays, numbers, whatever can be added.
 Sums = tuple[Any, ...]
+#: The same while it is being added up.
+Partial = list[Any]
 #: Of a block of rows, or of their margins, with targets and weights.
 RowFunction = Callable[[Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
@@ -220,7 +227,7 @@ class RowMap:
         return min(2 * self.row_norm, math.sqrt(math.fsum(float(w) ** 2 for w in widths)))
 
     @property
-    def public_facts(self) -> dict[str, Any]:
+    def public_facts(self) -> dict[str, float]:
         """What a certificate must say about mapped rows: their influence bound and their largest norm."""
         influence = min(self.row_norm, self.max_norm)
         return {
@@ -245,25 +252,7 @@ class RowMap:
         intercept = (constant - slopes @ np.array(self.shift)) / target_scale + target_shift
         return slopes / target_scale, float(intercept)
 
-    def from_user_units(
-        self,
-        coef: npt.ArrayLike,
-        intercept: float,
-        target_shift: float = 0.0,
-        target_scale: float = 1.0,
-    ) -> npt.NDArray[np.float64]:
-        """Inverse of `to_user_units`; columns of width zero get coefficient 0."""
-        slopes = np.asarray(coef, dtype=np.float64) * target_scale
-        scale = np.array(self.scale)
-        mapped = np.divide(slopes, scale, out=np.zeros_like(slopes), where=scale != 0)
-        if not self.fit_intercept:
-            return mapped
-        constant = (intercept - target_shift) * target_scale + (mapped * scale) @ np.array(
-            self.shift
-        )
-        return np.concatenate([[constant], mapped])
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -271,7 +260,7 @@ class RowMap:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> RowMap:
+    def from_dict(cls, fields: Mapping[str, object]) -> RowMap:
         """Rebuild from `to_dict`."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
@@ -310,3 +299,24 @@ class Rows(Protocol):
 
     def subsample(self, rows: int) -> Rows:
         """Return about `rows` rows, spread over the data."""
+
+    def part(self, rows: int) -> Rows:
+        """Return exactly `rows` rows, in short stretches spread over the data."""
+
+    def take(self, indices: Places) -> MemoryRows:
+        """Return the given rows in memory."""
+
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> Rows:
+        """Return the same rows with weights ``function(block, w)``, computed once."""
+
+    def rescaled(self, function: Callable[[Array], Array]) -> Rows:
+        """Return the same rows with weights ``function(weights)``."""
+
+    def predicted(self, theta: Array) -> Rows:
+        """Return the same rows with their margins in place of weights."""
+
+    def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
+        """Add ``function(y, w)`` over stretches of targets and weights."""
+
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
+        """Return a function of a point: how many of the numbers ``function(y, w)`` are below it."""

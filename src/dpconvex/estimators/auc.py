@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
 from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.engine import RowMap
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Rows
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
+from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Logistic, PairHinge
+from dpconvex.losses.pairwise import PairLoss
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
+from dpconvex.objectives.objective import Array, Objective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.rows import DaskRows
 
 __all__ = ["DPAUCClassifier"]
 
@@ -97,14 +106,14 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
     fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # of pairs: a constant cancels in every difference
 
-    loss: Any = "logistic"
+    loss: str | PairLoss = "logistic"
     _: KW_ONLY
     min_positive: int = 1
     min_negative: int = 1
     label_private: bool = True
     bandwidth: float | None = None
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         owner, bounds = type(self).__name__, certificate.bounds
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts)
@@ -200,17 +209,18 @@ class DPAUCClassifier(PrivateLinearClassifier):
             )
         return bool(self.label_private)
 
-    def _objective(self, rows: Any, certificate: Certificate) -> Any:
+    def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if isinstance(bounds, LinearBounds):
             return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
-        if hasattr(rows, "mapped"):
+        if isinstance(rows, MemoryRows):
             return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
-        return PartitionedPairwiseObjective(rows, *facts, row_norm=row_norm)
+        partitions = cast("DaskRows", rows)
+        return PartitionedPairwiseObjective(partitions, *facts, row_norm=row_norm)
 
-    def fit(self, X: Any, y: Any) -> DPAUCClassifier:
+    def fit(self, X: object, y: object) -> Self:
         """Fit privately.
 
         Parameters
@@ -227,7 +237,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         """
         return self._fit(X, y)
 
-    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
         super()._store(coefficients, plan)
         if "midpoint" in self.released_ and plan.row_map is not None:
             scale = np.array(plan.row_map.scale)
@@ -235,7 +245,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             self.released_["midpoint"] = middle + np.array(plan.row_map.shift)
             self.intercept_ = -self.coef_ @ self.released_["midpoint"]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
         """Return the area under the ROC curve of `decision_function`.
 
         Parameters

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,8 @@ from dpconvex.defaults.classification import choose_classifier_mechanism
 from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import Clean
 from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_facts, rows_for
+from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.inputs.labels import (
     LabelPositions,
     against_rest,
@@ -27,12 +26,18 @@ from dpconvex.inputs.labels import (
     expected_classes,
     label_set,
 )
+from dpconvex.inputs.model import Label
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.inputs.tables import read_training
-from dpconvex.losses import Hinge, Logistic
+from dpconvex.losses import Hinge, Logistic, PointwiseLoss
+from dpconvex.mechanisms.plan import Plan
+from dpconvex.objectives.objective import Array
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.smoothing import ConvolvedLoss, convolve
+from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
+
+# The smooth loss, the plain loss, and the latter's bandwidth and kernel.
+Losses = tuple[PointwiseLoss, PointwiseLoss, float | None, Kernel | None]
 
 # Margins are of order 1 by construction of the hinge, so its smoothing needs no scale from the data.
 _HINGE_BANDWIDTH = 0.5
@@ -43,18 +48,18 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
     """What the classifiers share: labels, one class against the rest, decisions."""
 
     _: KW_ONLY
-    classes: Any = None
+    classes: Sequence[Label] | None = None
 
-    classes_: NDArray[Any] = field(init=False)
+    classes_: np.ndarray = field(init=False)
 
-    def _losses(self) -> tuple[Any, Any, float | None, Any]:
+    def _losses(self) -> Losses:
         """Return the smooth loss, the plain loss, and the latter's bandwidth and kernel."""
         raise AttributeError(f"{type(self).__name__} does not say which loss it uses.")
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         loss = certificate.bounds.loss
         _, plain, bandwidth, kernel = self._losses()
-        if isinstance(loss, ConvolvedLoss):
+        if isinstance(loss, ConvolvedLoss) and kernel is not None:
             # How far a kink is rounded by default may change.
             if bandwidth is None or getattr(self, "bandwidth", None) is None:
                 bandwidth = loss.bandwidth
@@ -105,7 +110,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         """
         return self._plan(n_samples, n_features, expected_classes(self, n_classes)).certificate
 
-    def _read(self, X: Any, y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
+    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__
         declared = declared_classes(self.classes, owner)
         if ignores_invalid(self) and declared is not None:
@@ -121,12 +126,12 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         chosen = positive[1 if len(positive) == 2 else 0 :]
         return X, [against_rest(y, label) for label in chosen], X.shape
 
-    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
         pairs = self._in_user_units(coefficients, plan)
         self.coef_ = np.array([coef for coef, _ in pairs])
         self.intercept_ = np.array([intercept for _, intercept in pairs])
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: object) -> NDArray[np.float64]:
         """Return margins: positive means the second class, or one column per class.
 
         Parameters
@@ -137,7 +142,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         margins = self._linear(X)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> np.ndarray:
         """Return the predicted labels."""
         margins = self.decision_function(X)
         chosen = (margins > 0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)
@@ -162,9 +167,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 class LogisticProbabilities:
     """What the logistic function makes of margins."""
 
-    decision_function: Callable[[Any], NDArray[np.float64]]
+    decision_function: Callable[[object], NDArray[np.float64]]
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: object) -> NDArray[np.float64]:
         """Return class probabilities; with more than two classes, each against the rest and normalised.
 
         Parameters
@@ -224,7 +229,7 @@ class DPLogisticRegression(LogisticProbabilities, PrivateLinearClassifier):
     ApproxDP(epsilon=0.5, delta=1e-06)
     """
 
-    def _losses(self) -> tuple[Any, Any, float | None, Any]:
+    def _losses(self) -> Losses:
         return Logistic(), Logistic(), None, None
 
 
@@ -259,9 +264,9 @@ class DPLinearSVC(PrivateLinearClassifier):
 
     _: KW_ONLY
     bandwidth: float | None = None
-    kernel: Any = "logistic"
+    kernel: str | Kernel = "logistic"
 
-    def _losses(self) -> tuple[Any, Any, float | None, Any]:
+    def _losses(self) -> Losses:
         owner = type(self).__name__
         kernel = resolve_kernel(self.kernel, owner)
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner) or _HINGE_BANDWIDTH

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,15 +15,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.engine import RowMap
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.engine.rows import Rows
 from dpconvex.estimators.model import CommonFacts, PrivateModel
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_bounds
 from dpconvex.inputs.tables import as_numbers, map_rows, read_features, read_training
 from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.objective import Array, Objective
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.description import Facts, RecordLoss
+
+AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
 
 @dataclass(frozen=True)
@@ -39,19 +46,25 @@ class PublicFacts(CommonFacts):
         longest = self.row_map.max_norm
         return longest if math.isfinite(longest) else self.row_map.row_norm
 
-    def linear_bounds(self, loss: Any, alpha: float, neighbors: str) -> LinearBounds:
-        """Return the bounds of a linear model with this loss and penalty."""
-        return LinearBounds(
+    def bounds_of(
+        self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object
+    ) -> AnyBounds:
+        """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
+        return kind(
             n_samples=self.n_samples,
             n_features=self.row_map.n_features,
             loss=loss,
             row_norm=self.row_map.row_norm,
             max_norm=self.max_norm,
             fit_intercept=self.row_map.fit_intercept,
-            alpha=alpha,
             neighbors=neighbors,
-            void_rows=self.void_rows,
+            **own,
         )
+
+    def linear_bounds(self, loss: RecordLoss, alpha: float, neighbors: str) -> LinearBounds:
+        """Return the bounds of a linear model with this loss and penalty."""
+        own = {"alpha": alpha, "void_rows": self.void_rows}
+        return self.bounds_of(LinearBounds, loss, neighbors, **own)
 
 
 @estimator
@@ -64,7 +77,7 @@ class PrivateLinearModel(PrivateModel):
     fit_intercept: bool = True
 
     coef_: NDArray[np.float64] = field(init=False)
-    intercept_: Any = field(init=False)
+    intercept_: float | Array = field(init=False)
 
     def _public_facts(self, n_samples: int, n_features: int) -> PublicFacts:
         """Check the settings that every linear model has; raises before data are read or budget is spent."""
@@ -78,7 +91,7 @@ class PrivateLinearModel(PrivateModel):
         row_norm = optional_positive("row_norm", self.row_norm, owner)
         target = resolve_bounds("target_bounds", getattr(self, "target_bounds", None), None, owner)
         low, high = (-1.0, 1.0) if target is None else (float(target[0]), float(target[1]))
-        parameters: dict[str, Any] = {
+        parameters: Facts = {
             "feature_bounds": None if features is None else [_compact(side) for side in features],
             **common.parameters,
         }
@@ -113,7 +126,7 @@ class PrivateLinearModel(PrivateModel):
         """
         return self._plan(n_samples, n_features).certificate
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: object, y: object) -> Self:
         """Fit privately.
 
         Parameters
@@ -130,35 +143,35 @@ class PrivateLinearModel(PrivateModel):
         """
         return self._fit(X, y)
 
-    def _objectives(self, X: Any, targets: list[Any], plan: Plan) -> list[Any]:
+    def _objectives(self, X: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
         owner = type(self).__name__
         return [
             self._objective(map_rows(X, target, plan, owner), plan.certificate)
             for target in targets
         ]
 
-    def _objective(self, rows: Any, certificate: Certificate) -> Any:
+    def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         """Return the function of theta whose minimiser is released privately."""
         bounds = certificate.bounds
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
 
-    def _read(self, X: Any, y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
+    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         clean = Clean(numbers_or_missing) if ignores_invalid(self) else None
         X, y = read_training(self, X, y, clean, least_rows(self.neighbors), y_numeric=True)
         return X, [as_numbers(y)], X.shape
 
-    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
         ((self.coef_, self.intercept_),) = self._in_user_units(coefficients, plan)
 
     @staticmethod
     def _in_user_units(
-        coefficients: list[Any], plan: Plan
+        coefficients: list[Array], plan: Plan
     ) -> list[tuple[NDArray[np.float64], float]]:
         assert plan.row_map is not None
         shift, scale = plan.target_shift, plan.target_scale
         return [plan.row_map.to_user_units(theta, shift, scale) for theta in coefficients]
 
-    def _linear(self, X: Any) -> NDArray[np.float64]:
+    def _linear(self, X: object) -> NDArray[np.float64]:
         """Return ``X @ coef_ + intercept_``, within the largest numbers of float64."""
         check_is_fitted(self)
         return finite_predictions(read_features(self, X), self.coef_.T, self.intercept_)
@@ -176,7 +189,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
     _: KW_ONLY
     target_bounds: tuple[float, float] | None = None
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: object) -> NDArray[np.float64]:
         """Return predictions, in the target's units.
 
         Parameters
@@ -196,7 +209,9 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return tags
 
 
-def finite_predictions(X: Any, coef: Any, intercept: Any = 0.0) -> NDArray[np.float64]:
+def finite_predictions(
+    X: np.ndarray, coef: Array, intercept: float | Array = 0.0
+) -> NDArray[np.float64]:
     """Return ``X @ coef + intercept``; products that overflow are computed in other units, and what is too large cut.
 
     Infinities of both signs would otherwise meet in one sum, and be no number.
@@ -216,7 +231,7 @@ def rows_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
     return row_map.weighted() if mechanism.name == "gradient" else row_map
 
 
-def kept_facts(released: dict[str, Any]) -> list[tuple[str, str]]:
+def kept_facts(released: Facts) -> list[tuple[str, str]]:
     """Return what a summary says where a fit stayed near a private constant."""
     share = released.get("kept_share")
     if share is None or share > 0.9:
@@ -224,7 +239,7 @@ def kept_facts(released: dict[str, Any]) -> list[tuple[str, str]]:
     return [("columns", f"{share:.0%} of what was found is kept, the rest could be noise")]
 
 
-def _compact(bound: NDArray[np.float64]) -> Any:
+def _compact(bound: Array) -> object:
     """Return one number where all columns share it."""
     values = bound.tolist()
     return values[0] if len(set(values)) == 1 else values

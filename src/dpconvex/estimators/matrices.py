@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +16,16 @@ from dpconvex.defaults.matrices import choose_matrix_mechanism
 from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import loosen
 from dpconvex.estimators.linear import finite_predictions
-from dpconvex.estimators.model import CommonFacts, PrivateModel
+from dpconvex.estimators.model import CommonFacts, PrivateModel, Stated
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.losses.structured import VectorLoss
+from dpconvex.mechanisms.plan import Plan
+from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.smoothing import convolve_vector
+from dpconvex.smoothing import Kernel, convolve_vector
 
 __all__ = ["StructuredModel"]
 
@@ -39,7 +41,7 @@ class StructuredModel(PrivateModel):
 
     _: KW_ONLY
     bandwidth: float | None = None
-    kernel: Any = "gaussian"
+    kernel: str | Kernel = "gaussian"
 
     coef_: Array = field(init=False)
 
@@ -61,7 +63,7 @@ class StructuredModel(PrivateModel):
         parameters = {"coef_bound": bound, "operator_norm": norm, "invalid_rows": invalid}
         return replace(common, parameters=parameters)
 
-    def _stated(self, certificate: Certificate, facts: CommonFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: CommonFacts) -> Stated:
         """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
         owner, loss = type(self).__name__, certificate.bounds.loss
         expected = self._loss(loss.outputs)
@@ -124,7 +126,7 @@ class StructuredModel(PrivateModel):
         """
         return self._plan(n_samples, n_features, n_outputs).certificate
 
-    def fit(self, A: ArrayLike, Y: ArrayLike) -> Any:
+    def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
         """Fit privately.
 
         Parameters
@@ -140,7 +142,7 @@ class StructuredModel(PrivateModel):
         """
         return self._fit(A, Y)
 
-    def _read(self, A: Any, Y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
+    def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner, ignored, least = (
             type(self).__name__,
             ignores_invalid(self),
@@ -158,11 +160,13 @@ class StructuredModel(PrivateModel):
             matrices, targets = _without_invalid(matrices, targets)
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
-    def _objectives(self, A: Any, targets: list[Any], plan: Plan) -> list[Any]:
+    def _objectives(self, A: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
         bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
         return [
             StructuredObjective(
-                StructuredRecords(A, Y, bounds.operator_norm, target_limit=limit),
+                StructuredRecords(
+                    cast(Array, A), cast(Array, Y), bounds.operator_norm, target_limit=limit
+                ),
                 bounds.loss,
                 bounds.alpha,
                 divisor=bounds.n_samples,
@@ -170,7 +174,7 @@ class StructuredModel(PrivateModel):
             for Y in targets
         ]
 
-    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
         (self.coef_,) = coefficients
         self.intercept_ = 0.0
 
@@ -241,7 +245,7 @@ def _without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def _read(
-    name: str, data: Any, axes: int, owner: str, least: int = 1, finite: bool = True
+    name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True
 ) -> Array:
     """Return checked float64 data; errors never quote a value."""
     shape = {2: "(n, m)", 3: "(n, m, d)"}[axes]

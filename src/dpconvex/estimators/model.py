@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan, release, unchanged_on_failure, unwarned
+from dpconvex.estimators.release import release, unchanged_on_failure, unwarned
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     ignores_invalid,
@@ -21,11 +21,20 @@ from dpconvex.inputs.settings import (
     resolve_guarantee,
     resolve_samples,
 )
+from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.mechanisms.plan import Plan
+from dpconvex.objectives.objective import Array, Objective
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.noise.gate import Seed
 from dpconvex.words.summary import Summary, summary_text
 
 __all__ = ["CommonFacts", "PrivateModel"]
+
+#: By name, what a certificate says of an estimator's settings, and what these say.
+Stated = dict[str, tuple[object, object]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class CommonFacts:
 
     guarantee: Guarantee
     n_samples: int
-    parameters: dict[str, Any]
+    parameters: Facts
     void_rows: bool = False
 
 
@@ -50,15 +59,15 @@ class PrivateModel(BaseEstimator):
     nominal_samples: int | None = None
     alpha: float | None = None
     coef_bound: float | None = None
-    mechanism: Any = "auto"
+    mechanism: str | Mechanism = "auto"
     invalid_rows: str = "error"
     sampler: str = "auto"
-    ledger: Any = None
-    random_state: Any = None
+    ledger: Ledger | None = None
+    random_state: Seed = None
     verbose: int = 0
 
     certificate_: Certificate = field(init=False)
-    released_: dict[str, Any] = field(init=False)
+    released_: Facts = field(init=False)
     n_features_in_: int = field(init=False)
 
     def _common_facts(self, n_samples: int, n_features: int) -> CommonFacts:
@@ -82,19 +91,19 @@ class PrivateModel(BaseEstimator):
             void_rows=ignored,
         )
 
-    def _read(self, X: Any, y: Any) -> tuple[Any, list[Any], tuple[int, ...]]:
+    def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         """Return checked data, the target of each problem, and the shape that `_plan` takes."""
         raise AttributeError(f"{type(self).__name__} does not say how to read data.")
 
-    def _plan(self, *shape: Any, **more: Any) -> Plan:
+    def _plan(self, *shape: Any) -> Plan:
         """Decide everything from public facts."""
         raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
 
-    def _objectives(self, X: Any, targets: list[Any], plan: Plan) -> list[Any]:
+    def _objectives(self, X: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
         """Return the functions of theta whose minimisers are released privately."""
         raise AttributeError(f"{type(self).__name__} does not say what it minimises.")
 
-    def _store(self, coefficients: list[Any], plan: Plan) -> None:
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
         """Keep the released coefficients of each problem, in the user's units."""
         raise AttributeError(f"{type(self).__name__} does not say what it keeps.")
 
@@ -102,11 +111,11 @@ class PrivateModel(BaseEstimator):
         """Return what a summary says of this estimator alone."""
         return []
 
-    def _stated(self, certificate: Certificate, facts: Any) -> Mapping[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: Any) -> Stated:
         """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
         return {}
 
-    def _release(self, X: Any, y: Any) -> None:
+    def _release(self, X: object, y: object) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
         with unwarned() if ignores_invalid(self) else nullcontext():
             X, targets, (n_samples, *shape) = self._read(X, y)
@@ -118,7 +127,7 @@ class PrivateModel(BaseEstimator):
         self.certificate_ = plan.certificate
         self._store(coefficients, plan)
 
-    def _fit(self, X: Any, y: Any) -> Any:
+    def _fit(self, X: object, y: object) -> Self:
         with unchanged_on_failure(self):
             self._release(X, y)
         return self

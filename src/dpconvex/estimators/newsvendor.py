@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -80,7 +78,7 @@ class DPNewsvendor(PrivateQuantileModel):
             *super()._summary_facts()[1:],
         ]
 
-    def cost(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def cost(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean cost of ordering ``predict(X)`` when demand is ``y``.
 
         ``(1/n) sum_i underage_cost (y_i - q_i)^+ + overage_cost (q_i - y_i)^+``.
@@ -94,6 +92,6 @@ class DPNewsvendor(PrivateQuantileModel):
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         return float(np.average(costs, weights=weights))
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the mean cost, so that larger is better."""
         return -self.cost(X, y, sample_weight)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.metrics import d2_pinball_score
@@ -12,14 +11,15 @@ from dpconvex.defaults.forecast_quantile import may_be_level
 from dpconvex.defaults.quantile import choose_quantile_mechanism
 from dpconvex.defaults.request import Request
 from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_facts, rows_for
+from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
 from dpconvex.losses import Pinball
+from dpconvex.mechanisms.plan import Plan
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
-from dpconvex.smoothing import ConvolvedLoss
+from dpconvex.smoothing import ConvolvedLoss, Kernel
 
 
 @estimator
@@ -28,13 +28,13 @@ class PrivateQuantileModel(PrivateLinearRegressor):
 
     _: KW_ONLY
     bandwidth: float | None = None
-    kernel: Any = "logistic"
+    kernel: str | Kernel = "logistic"
 
     def _level(self) -> float:
         """Return the quantile level to fit, checked."""
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         kernel, level = resolve_kernel(self.kernel, type(self).__name__), self._level()
         loss, parameters = certificate.bounds.loss, certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
@@ -140,7 +140,7 @@ class DPQuantileRegressor(PrivateQuantileModel):
     def _level(self) -> float:
         return quantile_level(self.quantile, type(self).__name__)
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the D² of the pinball loss: 1 is perfect, 0 is as good as the constant quantile."""
         return float(
             d2_pinball_score(y, self.predict(X), alpha=self.quantile, sample_weight=sample_weight)

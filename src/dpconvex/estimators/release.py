@@ -5,47 +5,29 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.defaults.cost_warning import warn_of_cost
-from dpconvex.engine import RowMap
 from dpconvex.inputs.settings import noise_source
-from dpconvex.mechanisms.mechanism import Mechanism
+from dpconvex.mechanisms.plan import Plan
+from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.ledger.ledger import Ledger
 
-__all__ = ["Plan", "release", "unchanged_on_failure", "unwarned"]
+if TYPE_CHECKING:
+    from dpconvex.estimators.model import PrivateModel
 
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything a fit will do, decided once from public facts before data are read.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-        Runs the fit.
-    certificate : Certificate
-        What it guarantees.
-    row_map : RowMap or None
-        How a raw row becomes a bounded one; records that are matrices have none.
-    target_shift, target_scale : float
-        Targets are mapped to ``(y - shift) * scale``.
-    """
-
-    mechanism: Mechanism
-    certificate: Certificate
-    row_map: RowMap | None = None
-    target_shift: float = 0.0
-    target_scale: float = 1.0
+__all__ = ["charge", "release", "unchanged_on_failure", "unwarned"]
 
 
 def release(
-    plan: Plan, objectives: Sequence[Any], model: Any
-) -> tuple[list[NDArray[np.float64]], dict[str, Any]]:
+    plan: Plan, objectives: Sequence[Objective], model: PrivateModel
+) -> tuple[list[NDArray[np.float64]], Facts]:
     """Return the private coefficients of each problem, in mapped units, and what else was released.
 
     Parameters
@@ -61,20 +43,12 @@ def release(
     noise = noise_source(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-    if model.ledger is not None:
-        # Durable before noise is drawn: a crash from here on costs budget, never privacy.
-        model.ledger.charge(
-            certificate.guarantee,
-            mu=certificate.gaussian_mu(),
-            mechanism=certificate.mechanism,
-            description=f"{owner}.fit",
-            neighbors=certificate.neighbors,
-        )
+    charge(model.ledger, certificate, owner)
     warn_of_cost(certificate)
     bound = certificate.parameters["coef_bound"]
     found, records = [], []
     for objective in objectives:
-        record: dict[str, Any] = {}
+        record: Facts = {}
         with unwarned():
             theta = plan.mechanism.release(objective, certificate, noise, record)
         if bound is not None:  # a projection of what was released: no privacy cost
@@ -82,6 +56,20 @@ def release(
         found.append(theta)
         records.append(record)
     return found, records[0] if len(records) == 1 else {"problems": records}
+
+
+def charge(
+    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate, owner: str
+) -> None:
+    """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
+    if ledger is not None:
+        ledger.charge(
+            certificate.guarantee,
+            mu=certificate.gaussian_mu(),
+            mechanism=certificate.mechanism,
+            description=f"{owner}.fit",
+            neighbors=certificate.neighbors,
+        )
 
 
 @contextmanager
@@ -94,7 +82,7 @@ def unwarned() -> Iterator[None]:
 
 
 @contextmanager
-def unchanged_on_failure(model: Any) -> Iterator[None]:
+def unchanged_on_failure(model: object) -> Iterator[None]:
     """Give a model back its attributes if a fit fails: one that was fitted before stays the model it was."""
     before = dict(vars(model))
     try:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, robust_penalty
+from dpconvex.engine.rows import Rows
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
+from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.estimators.tilted import MARGIN_LOSSES
 from dpconvex.inputs.labels import count_classes
 from dpconvex.inputs.settings import at_least_zero, optional_positive
+from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
+from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective
+from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.noise import NoiseSource
 
 # Released coefficients below this many standard deviations of the noise are set to zero against a linf adversary.
@@ -35,7 +39,7 @@ class SparseOutput(OutputPerturbation):
     """
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
         """Return the noisy minimiser with its small coefficients, the intercept apart, set to zero."""
         released = super()._run(objective, certificate, noise, record)
@@ -96,11 +100,11 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
 
     radius: float = 0.1
     norm: str = "l2"
-    loss: Any = "logistic"
+    loss: str | PointwiseLoss = "logistic"
     _: KW_ONLY
     cost: float | None = None
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
         bounds = certificate.bounds
         return {
@@ -119,14 +123,10 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
             mechanism = SparseOutput(mechanism.solver, mechanism.gap, mechanism.radius)
             parameters["threshold"] = THRESHOLD
         facts = self._public_facts(n_samples, n_features)
-        bounds = RobustBounds(
-            n_samples=facts.n_samples,
-            n_features=facts.row_map.n_features,
-            loss=loss,
-            row_norm=facts.row_map.row_norm,
-            max_norm=facts.max_norm,
-            fit_intercept=facts.row_map.fit_intercept,
-            neighbors=self.neighbors,
+        bounds = facts.bounds_of(
+            RobustBounds,
+            loss,
+            self.neighbors,
             radius=at_least_zero("radius", self.radius, owner),
             norm=self.norm,
             cost=optional_positive("cost", self.cost, owner),
@@ -141,7 +141,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
         )
         return Plan(mechanism, certificate, facts.row_map, 0.0, 1.0)
 
-    def _objective(self, rows: Any, certificate: Certificate) -> Any:
+    def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if bounds.cost is not None:
             return CostlyAdversaryObjective(rows, bounds.loss, bounds.alpha, bounds.cost)

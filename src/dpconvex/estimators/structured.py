@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -107,7 +105,7 @@ class DPPiecewiseLinear(StructuredModel):
     operator_norm: float = 1.0
 
     def _loss(self, outputs: int) -> VectorLoss:
-        slopes: Any = self.slopes
+        slopes = self.slopes
         if slopes is None:
             slopes = np.concatenate([np.eye(outputs), -np.eye(outputs)])
         loss = PiecewiseLinear(slopes, self.offsets)  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from dpconvex.defaults.tilted_and_robust import (
     WALLS,
@@ -11,16 +10,20 @@ from dpconvex.defaults.tilted_and_robust import (
     resolve_loss,
     tilted_penalty,
 )
+from dpconvex.engine.rows import Rows
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor, PublicFacts
+from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import Plan
 from dpconvex.inputs.labels import count_classes
 from dpconvex.inputs.settings import at_least_zero, optional_positive
-from dpconvex.losses import Hinge, Huber, Logistic
+from dpconvex.losses import Hinge, Huber, Logistic, PointwiseLoss
+from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import TiltedObjective
+from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import LogisticKernel, convolve
 
 # In units of half the target's range: residuals beyond it pull with constant force.
@@ -36,26 +39,22 @@ class PrivateTiltedModel(PrivateLinearModel):
     """What tilted models share: bounds with a loss range, the tilted objective, output perturbation."""
 
     tilt: float = 1.0
-    loss: Any = "logistic"
+    loss: str | PointwiseLoss = "logistic"
 
     def _tilted_plan(
         self,
         facts: PublicFacts,
-        loss: Any,
-        parameters: dict[str, Any],
+        loss: PointwiseLoss,
+        parameters: Facts,
         population: dict[str, float],
         target: tuple[float, float],
     ) -> Plan:
         owner = type(self).__name__
         mechanism = only_output(self.mechanism, owner)
-        bounds = TiltedBounds(
-            n_samples=facts.n_samples,
-            n_features=facts.row_map.n_features,
-            loss=loss,
-            row_norm=facts.row_map.row_norm,
-            max_norm=facts.max_norm,
-            fit_intercept=facts.row_map.fit_intercept,
-            neighbors=self.neighbors,
+        bounds = facts.bounds_of(
+            TiltedBounds,
+            loss,
+            self.neighbors,
             tilt=at_least_zero("tilt", self.tilt, owner),
             coef_bound=facts.parameters["coef_bound"],
             void_rows=facts.void_rows,
@@ -70,10 +69,10 @@ class PrivateTiltedModel(PrivateLinearModel):
         )
         return Plan(mechanism, certificate, facts.row_map, *target)
 
-    def _own_loss(self) -> Any:
+    def _own_loss(self) -> PointwiseLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _stated(self, certificate: Certificate, facts: PublicFacts) -> dict[str, tuple[Any, Any]]:
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         given = facts.parameters["coef_bound"]
         return {
             "kind of bounds": (type(certificate.bounds), TiltedBounds),
@@ -82,7 +81,7 @@ class PrivateTiltedModel(PrivateLinearModel):
             "wall": (certificate.bounds.coef_bound in (WALLS if given is None else (given,)), True),
         }
 
-    def _objective(self, rows: Any, certificate: Certificate) -> Any:
+    def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         return TiltedObjective(
             rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
@@ -161,7 +160,7 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
     ApproxDP(epsilon=2.0, delta=1e-06)
     """
 
-    def _own_loss(self) -> Any:
+    def _own_loss(self) -> PointwiseLoss:
         return resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
@@ -222,9 +221,9 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     'output'
     """
 
-    loss: Any = "huber"
+    loss: str | PointwiseLoss = "huber"
 
-    def _own_loss(self) -> Any:
+    def _own_loss(self) -> PointwiseLoss:
         return resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
 
     def _plan(self, n_samples: int, n_features: int) -> Plan:

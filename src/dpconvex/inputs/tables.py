@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.engine.dask.partitions import Clean, loosen
+from dpconvex.engine.rows import Rows
 from dpconvex.inputs.labels import is_missing, missing_labels
+from dpconvex.mechanisms.plan import Plan
+
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.rows import DaskTable
 
 _FLOATS = [np.float64, np.float32]
 _ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
@@ -218,7 +224,7 @@ def as_numbers(y: Any) -> Any:
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
 
 
-def map_rows(X: Any, target: Any, plan: Any, owner: str) -> Any:
+def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
     """Return the engine that sums over the rows of X: in memory, or over Dask's partitions.
 
     Parameters
@@ -232,17 +238,19 @@ def map_rows(X: Any, target: Any, plan: Any, owner: str) -> Any:
     owner : str
         Who asks, for error messages.
     """
-    if isinstance(X, np.ndarray):
-        from dpconvex.engine import MemoryRows
-
-        return MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
-    if plan.certificate.mechanism in _RECORD_BY_RECORD:
+    if not isinstance(X, np.ndarray) and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
             f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
             "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
         )
+    row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
+    assert row_map is not None, "records that are matrices are not mapped here"
+    if isinstance(X, np.ndarray):
+        from dpconvex.engine import MemoryRows
+
+        return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale)
     function = target if callable(target) else None
-    return X.rows(plan.row_map, function, plan.target_shift, plan.target_scale)
+    return cast("DaskTable", X).rows(row_map, function, shift, scale)
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:

@@ -7,7 +7,7 @@ from dpconvex.mechanisms.names import resolve_mechanism
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
 from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
-from dpconvex.mechanisms.pairwise_gradient import PairwiseGradientDescent
+from dpconvex.mechanisms.pairwise_gradient import prove_pairwise_gradient  # noqa: F401 (old certificates)
 from dpconvex.mechanisms.phased_erm import PhasedERM
 from dpconvex.mechanisms.phased_sgd import PhasedSGD
 from dpconvex.mechanisms.stochastic import NoisySGD
@@ -20,7 +20,6 @@ __all__ = [
     "NoisySGD",
     "ObjectivePerturbation",
     "OutputPerturbation",
-    "PairwiseGradientDescent",
     "PairwiseObjectivePerturbation",
     "PhasedERM",
     "PhasedSGD",

@@ -7,13 +7,14 @@ with :mod:`dpconvex.losses` and :mod:`dpconvex.smoothing` to rounding. Imported 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.losses import Huber, Logistic, Scaled, Squared
+from dpconvex.losses.interface import Loss
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     ExponentialKernel,
@@ -68,7 +69,7 @@ class CompiledSlope(NamedTuple):
     slopes: NDArray[np.float64]
 
 
-def compile_slope(loss: Any) -> CompiledSlope | None:
+def compile_slope(loss: Loss) -> CompiledSlope | None:
     """Return the numbers that :func:`slope` needs for a loss, or None for a class it does not know."""
     residual, none = loss.kind == "residual", np.zeros(0)
     if isinstance(loss, ConvolvedLoss):
@@ -126,7 +127,7 @@ def _cdf(kernel: int, t: float) -> float:
 
 
 @numba.njit(inline="always")
-def slope(loss: Any, y: float, z: float) -> float:
+def slope(loss: CompiledSlope, y: float, z: float) -> float:
     """Return ``d loss / dz`` at target ``y`` and margin ``z``; `loss` is a `CompiledSlope`."""
     u = y - z if loss.residual else y * z
     if loss.formula == 1:

@@ -13,14 +13,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpconvex.engine.rows import Rows
 from dpconvex.engine.threads import scratch, single_threaded_blas
-from dpconvex.mechanisms.search import private_quantile
+from dpconvex.mechanisms.search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
@@ -92,26 +92,12 @@ def _lengths(placed: Array, lead: int) -> Array:
     return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * round_up)
 
 
-def private_coordinates(
-    rows: Any,
-    n_samples: int,
-    looked_at: int | None,
-    fit_intercept: bool,
-    max_norm: float,
-    reach: float,
-    floor: float,
-    trust: float,
-    most_cancellation: float,
-    terms: Mapping[str, NoiseTerm],
-    noise: NoiseSource,
-    lighter: float = 0.0,
-) -> tuple[Coordinates, Any]:
-    """Return whitening coordinates, and the rows with their lengths in them in place of weights.
+@dataclass(frozen=True)
+class Look:
+    """What is known of rows before their coordinates are found, and how far to go.
 
-    Parameters
+    Attributes
     ----------
-    rows : engine
-        Mapped rows.
     n_samples : int
         Public number of rows.
     looked_at : int or None
@@ -128,59 +114,88 @@ def private_coordinates(
         Exponent between 0 and 1 of the whitening in the second round.
     most_cancellation : float
         Largest :func:`cancellation` with which sums of gradients keep their digits.
-    terms : mapping
-        Noise of "scales", "lengths", "moments" and "finer moments".
-    noise : NoiseSource
-        Where noise comes from.
     lighter : float
         Exponent between 0 and 1: at 1 the constant is made as short as a usual coordinate is. A ranking has no use for
         it, and rows that could hardly be seen would drown in its noise.
     """
-    lead, dimension, everyone = int(fit_intercept), rows.dim, rows
+
+    n_samples: int
+    looked_at: int | None
+    fit_intercept: bool
+    max_norm: float
+    reach: float
+    floor: float
+    trust: float
+    most_cancellation: float
+    lighter: float = 0.0
+
+
+def private_coordinates(
+    rows: Rows, look: Look, terms: Mapping[str, NoiseTerm], noise: NoiseSource
+) -> tuple[Coordinates, Rows]:
+    """Return whitening coordinates, and the rows with their lengths in them in place of weights.
+
+    Parameters
+    ----------
+    rows : engine
+        Mapped rows.
+    look : Look
+        What is known of them, and how far to go.
+    terms : mapping
+        Noise of "scales", "lengths", "moments" and "finer moments".
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    n_samples, looked_at = look.n_samples, look.looked_at
+    lead, dimension, everyone = int(look.fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
         rows, n_samples = rows.part(looked_at), looked_at
-    most = STRETCH_LIMIT / max(max_norm, 1.0)
+    most = STRETCH_LIMIT / max(look.max_norm, 1.0)
     matrix = np.eye(dimension)
     scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
     matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
-    def length_at(measured: Any, level: float, guess: float, most: float) -> float:
+    def length_at(measured: Rows, level: float, guess: float, most: float) -> float:
         """Return a private quantile of the lengths of rows that were measured."""
         octave = private_quantile(
-            measured, _octave, level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8,
-            terms["lengths"].scale, n_samples, noise,
-        )  # fmt: skip
+            measured,
+            _octave,
+            Walk(level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8),
+            terms["lengths"].scale,
+            n_samples,
+            noise,
+        )
         constant = float(current.matrix[0, 0]) if lead else 1.0
         return min(max(2.0**octave, constant), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
-    for moments_of, power in (("moments", 1.0), ("finer moments", trust)):
+    for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
         measured = rows.reweighted(current.store_lengths)
-        radius = reach * length_at(measured, _RADIUS_LEVEL, guess, most_likely)
+        radius = look.reach * length_at(measured, _RADIUS_LEVEL, guess, most_likely)
         sums = release_symmetric(_moment_sums(measured, current, radius), terms[moments_of], noise)
         std = terms[moments_of].scale / n_samples
         with single_threaded_blas():  # matrices are small: threads would wait for each other
             # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
             for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
                 step, moments = _whiten(
-                    sums / n_samples, std, radius, current, most, raised * floor, power
+                    sums / n_samples, std, radius, current, most, raised * look.floor, power
                 )
                 matrix = step @ current.matrix
                 # Directions are capped one by one, and together may exceed the cap by a little.
                 matrix[lead:] /= max(1.0, _largest_stretch(matrix[lead:, lead:]) / most)
-                if cancellation(matrix) <= most_cancellation:
+                if cancellation(matrix) <= look.most_cancellation:
                     current = Coordinates(matrix, lead, 1.0, moments)
                     break
     guess = usual
-    if lighter and lead:
-        height = min(1.0, float(current.moments[lead:].mean())) ** (lighter / 2)
+    if look.lighter and lead:
+        height = min(1.0, float(current.moments[lead:].mean())) ** (look.lighter / 2)
         lowered = current.matrix * np.where(np.arange(dimension) < lead, height, 1.0)[:, None]
-        if cancellation(lowered) <= most_cancellation:
+        if cancellation(lowered) <= look.most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
             current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
     measured = everyone.reweighted(current.store_lengths)
@@ -212,7 +227,7 @@ def _octave(y: Array, lengths: Array) -> Array:
     return np.log2(lengths)
 
 
-def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: NoiseSource) -> Array:
+def _column_scales(rows: Rows, n_samples: int, lead: int, std: float, noise: NoiseSource) -> Array:
     """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
     columns = rows.dim - lead
 
@@ -236,7 +251,7 @@ def _column_scales(rows: Any, n_samples: int, lead: int, std: float, noise: Nois
     return 2.0 ** -octave.astype(np.float64)
 
 
-def _moment_sums(measured: Any, frame: Coordinates, radius: float) -> Array:
+def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:

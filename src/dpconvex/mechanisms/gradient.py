@@ -9,9 +9,9 @@ whitened and steps sized by a private residual scale where the data are large en
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +19,29 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.private_descent import PrivateDescent
+from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
 )
 from dpconvex.privacy.certificates.terms import gaussian_total
-from dpconvex.privacy.description import describe, rebuild
+from dpconvex.privacy.description import Facts, describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee, together
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 
 Array = NDArray[np.float64]
-Schedule = Callable[[int], Any]
+Schedule = Callable[[int], float]
 
 _FIRST = 0.4  # first bandwidth of the annealed fit
 NARROW = 0.05  # final bandwidth where no scale is known
@@ -60,7 +63,7 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
 
 @calibrates("gradient")
 def calibrate_gradient(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every phase; together, and over all problems, they spend exactly ``mu``."""
     if not math.isfinite(bounds.lipschitz):
@@ -114,7 +117,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
     return Proof(together(gaussian_total(terms), certificate.problems), theorem)
 
 
-def _check_smoothing(settings: Mapping[str, Any]) -> None:
+def _check_smoothing(settings: Parameters) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
     if {*settings, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
         raise CertificateError("The certificate's settings are not those of a noisy descent.")
@@ -127,7 +130,7 @@ def _check_smoothing(settings: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class NoisyGradientDescent:
+class NoisyGradientDescent(PrivateMechanism):
     r"""Descend along noisy sums of gradients and average the later iterates.
 
     Parameters
@@ -147,7 +150,7 @@ class NoisyGradientDescent:
     geometry: str = "private"
     name: ClassVar[str] = "gradient"
 
-    def settings(self, bandwidth: float | None = None, kernel: Any = None) -> dict[str, Any]:
+    def settings(self, bandwidth: float | None = None, kernel: Kernel | None = None) -> Facts:
         """Return the mechanism's public parameters; ``bandwidth`` in mapped units, None to find one."""
         whole = isinstance(self.steps, (int, np.integer)) and not isinstance(self.steps, bool)
         if self.steps is not None and not (whole and self.steps >= 1):
@@ -167,38 +170,28 @@ class NoisyGradientDescent:
             "kernel": describe(kernel or LogisticKernel()),
         }
 
-    def certify(
-        self,
-        bounds: LinearBounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
-        given = dict(parameters or {})
-        given.setdefault("gradient", self.settings())
-        return Certificate.issue(self.name, bounds, guarantee, given, seeded)
+    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+        parameters.setdefault("gradient", self.settings())
+        return parameters
 
-    def release(
+    def _run(
         self,
-        objective: Any,
+        objective: OverRows,
         certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+        noise: NoiseSource,
+        record: Facts,
     ) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
-        check_objective(objective, certificate)
-        descent = _Descent(objective, certificate, NoiseSource.of(rng))
+        descent = _Descent(objective, certificate, noise)
         theta = descent.run()
-        if record is not None:
-            record.update(descent.released)
+        record.update(descent.released)
         return theta
 
 
 class _Descent:
     """One run on data: coordinates, rough fit and scale where planned, then the averaged descent."""
 
-    def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
+    def __init__(self, objective: OverRows, certificate: Certificate, noise: NoiseSource) -> None:
         self.rows = objective.rows
         self.bounds = certificate.bounds
         self.loss = certificate.bounds.loss
@@ -212,7 +205,7 @@ class _Descent:
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"
-        self.released: dict[str, Any] = {}
+        self.released: Facts = {}
 
     def run(self) -> Array:
         if self.plan.private:
@@ -223,19 +216,18 @@ class _Descent:
         bounds = self.bounds
         influence = min(bounds.row_norm, bounds.max_norm)
         coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)
-        start = np.zeros(self.rows.dim)
         if self.margin or math.isfinite(self.loss.smoothness):
-            phi = self._smooth_descent(coordinates, start)
+            phi = self._smooth_descent(coordinates)
         else:
-            phi = self._annealed_descent(coordinates, start)
+            phi = self._annealed_descent(coordinates)
         return coordinates.to_rows(phi)
 
-    def _annealed_descent(self, coordinates: Coordinates, start: Array) -> Array:
+    def _annealed_descent(self, coordinates: Coordinates) -> Array:
         """Narrow the bandwidth and move from the median to the wanted level at the same time."""
         given = self.settings["bandwidth"]
         narrow = NARROW if given is None else given
         wide = max(_FIRST, narrow)
-        steps = self.terms["gradients"]["releases"]
+        steps = self.terms["gradients"].releases
         last_rate = (4 if given is None else 8) * narrow / self.range
 
         def way(step: int) -> float:
@@ -250,9 +242,6 @@ class _Descent:
 
         return self._descend(
             coordinates,
-            start,
-            "gradients",
-            constant=self._constant_part(coordinates),
             width=width,
             rate=rate,
             averaged=0.5,
@@ -261,19 +250,16 @@ class _Descent:
             radius=_RADIUS if given is None else math.inf,
         )
 
-    def _smooth_descent(self, coordinates: Coordinates, start: Array) -> Array:
+    def _smooth_descent(self, coordinates: Coordinates) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
         width = self.settings["bandwidth"] or 0.5
         kinked = not math.isfinite(self.loss.smoothness)
         curvature = (
             convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
         )
-        rates = np.full(start.size, 1 / (curvature + self.alpha))
+        rates = np.full(self.rows.dim, 1 / (curvature + self.alpha))
         return self._descend(
             coordinates,
-            start,
-            "gradients",
-            constant=self._constant_part(coordinates),
             width=lambda step: width if kinked else 0.0,
             rate=lambda step: rates,
             averaged=0.6,
@@ -292,26 +278,23 @@ class _Descent:
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
         exact = slope * (coordinates.matrix @ np.asarray(total))
-        std = self.terms["constant part"]["std"]
+        std = self.terms["constant part"].scale
         return self.noise.add_gaussian(exact, std) / self.n
 
     def _descend(
         self,
         coordinates: Coordinates,
-        start: Array,
-        phase: str,
-        constant: Array,
         width: Schedule,
-        rate: Schedule,
+        rate: Callable[[int], float | Array],
         averaged: float,
         pull: Schedule = lambda step: 1.0,
         radius: float = math.inf,
     ) -> Array:
         """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
-        term = self.terms[phase]
-        steps, std = term["releases"], term["std"]
+        constant, term = self._constant_part(coordinates), self.terms["gradients"]
+        steps, std = term.releases, term.scale
         first_kept = steps - max(1, round(averaged * steps))
-        phi, kept = start.copy(), np.zeros_like(start)
+        phi, kept = np.zeros(self.rows.dim), np.zeros(self.rows.dim)
         for step in range(steps):
             gradient = self._moving_sum(coordinates, phi, width(step))
             gradient = self.noise.add_gaussian(gradient, std) / self.n

@@ -12,9 +12,7 @@ one number that a constant needs; where they are many, clips open, so that the f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.geometry import LENGTH_STEPS, OCTAVES
@@ -22,7 +20,9 @@ from dpconvex.mechanisms.symmetric import entries
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import REVISION
+from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.description import RecordLoss
 
 TARGET_BINS, MARGIN_BINS = 64, 16
 # Noisy counts: for middle and scale of the target, of the residuals, for the range of margins.
@@ -158,7 +158,7 @@ def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
     return math.hypot(*parts) * typical / bounds.n_samples
 
 
-def level_of(loss: Any) -> float:
+def level_of(loss: RecordLoss) -> float:
     """Return the quantile level that a loss's slopes stand for: ``high / (high - low)``; 1/2 for margin losses.
 
     One-sided losses, which only a bound on the coefficients keeps finite, stand for a quantile near the end.
@@ -169,7 +169,7 @@ def level_of(loss: Any) -> float:
     return float(min(max(high / (high - low), _EDGE), 1 - _EDGE))
 
 
-def plan_gradient(bounds: LinearBounds, mu: float, settings: Mapping[str, Any]) -> GradientPlan:
+def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> GradientPlan:
     """Choose phases, shares and numbers of steps from public facts.
 
     Parameters

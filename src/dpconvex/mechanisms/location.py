@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from dpconvex.mechanisms.search import noisy_share
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
@@ -100,8 +101,7 @@ def private_location(
             break
         aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
         places[step] = point = min(max(point + aside * scale, belief.low), belief.high)
-        count = np.array([float(below(point))])
-        share = float(noise.add_gaussian(count, count_std)[0]) / n_samples
+        share = noisy_share(below, point, count_std, n_samples, noise)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([_OUTER, 1 - _OUTER], reached, grid)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.description import describe
+from dpconvex.privacy.certificates.rules import Parameters
+from dpconvex.privacy.description import Facts, describe
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.noise.gate import Seed
 
 
 class Mechanism(Protocol):
@@ -26,7 +27,7 @@ class Mechanism(Protocol):
         self,
         bounds: Any,
         guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Parameters | None = None,
         seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate; sees no data."""
@@ -35,8 +36,8 @@ class Mechanism(Protocol):
         self,
         objective: Any,
         certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+        rng: Seed | NoiseSource = None,
+        record: Facts | None = None,
     ) -> NDArray[np.float64]:
         """Return private coefficients of ``objective`` with the certificate's noise.
 
@@ -57,7 +58,7 @@ class PrivateMechanism:
         self,
         bounds: Any,
         guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Parameters | None = None,
         seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate from public facts."""
@@ -68,32 +69,30 @@ class PrivateMechanism:
         self,
         objective: Any,
         certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+        rng: Seed | NoiseSource = None,
+        record: Facts | None = None,
     ) -> NDArray[np.float64]:
         """Return private coefficients; see :meth:`Mechanism.release`."""
         check_objective(objective, certificate, **self._raw_facts(certificate))
-        released: dict[str, Any] = {} if record is None else record
+        released: Facts = {} if record is None else record
         return self._run(objective, certificate, NoiseSource.of(rng), released)
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: Any, guarantee: Guarantee, parameters: Facts) -> Facts:
         """Return the parameters of a run, with those that this mechanism chooses."""
         return parameters
 
-    def _raw_facts(self, certificate: Certificate) -> dict[str, Any]:
+    def _raw_facts(self, certificate: Certificate) -> Facts:
         """Return facts of the objective that differ from the bounds', because rows are mapped further."""
         return {}
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
         raise AttributeError(f"{type(self).__name__} does not say how it runs.")
 
 
-def check_objective(objective: Any, certificate: Certificate, **replaced: Any) -> None:
+def check_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
     """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
 
     Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
@@ -118,7 +117,7 @@ def check_objective(objective: Any, certificate: Certificate, **replaced: Any) -
         )
     found = {"diameter": stated.get("diameter"), **found}
     if bounds.neighbors == "replace_one":
-        stated["n_rows"], found["n_rows"] = bounds.n_samples, objective.n_rows
+        stated["n_rows"], found["n_rows"] = bounds.n_samples, getattr(objective, "n_rows", None)
     for name, value in stated.items():
         given = found.get(name)
         if not _agree(value, given):
@@ -129,7 +128,7 @@ def check_objective(objective: Any, certificate: Certificate, **replaced: Any) -
             )
 
 
-def _agree(stated: Any, found: Any) -> bool:
+def _agree(stated: object, found: object) -> bool:
     if isinstance(stated, bool) or isinstance(found, bool):
         return stated is found
     if isinstance(stated, (int, float)) and isinstance(found, (int, float)):

@@ -10,23 +10,32 @@ of rows shortened to a released typical length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.addition import most_additions
+from dpconvex.engine.rows import RowFunction, Sums
 from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.mechanism import check_objective
+from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
 from dpconvex.mechanisms.symmetric import entries, release_symmetric
+from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
+from dpconvex.privacy.certificates.rules import (
+    Calibration,
+    Parameters,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.summation import summation_error
@@ -62,16 +71,6 @@ def _moved(bounds: PairwiseBounds, name: str) -> float:
     return exact + 2 * summation_error(bounds.n_samples, bounds.n_features**2, 1.0, additions)
 
 
-def moment_noise(bounds: PairwiseBounds, mu: float, share: float = 1.0) -> dict[str, NoiseTerm]:
-    """Return the noise terms of the moments' releases with ``share`` of ``mu^2``."""
-    sizes, terms = _sizes(bounds.n_features), {}
-    for name, (part, _, releases) in PHASES.items():
-        moved = _moved(bounds, name)
-        std = released_scale(mu * math.sqrt(part * share / releases), moved, sizes[name])
-        terms[name] = NoiseTerm("gaussian", std, moved, sizes[name], "sum", releases)
-    return terms
-
-
 def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
     """Return the moments' terms of a certificate after a check of their sensitivities."""
     bounds = certificate.bounds
@@ -84,14 +83,19 @@ def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
 
 @calibrates("moments")
 def calibrate_moments(
-    bounds: Any, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of each release; together they spend ``mu``."""
     if not hasattr(bounds, "min_positive"):
         raise ValueError(
             "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
         )
-    return Calibration(moment_noise(bounds, total_mu(guarantee, "Moments")))
+    mu, sizes, terms = total_mu(guarantee, "Moments"), _sizes(bounds.n_features), {}
+    for name, (share, _, releases) in PHASES.items():
+        moved = _moved(bounds, name)
+        std = released_scale(mu * math.sqrt(share / releases), moved, sizes[name])
+        terms[name] = NoiseTerm("gaussian", std, moved, sizes[name], "sum", releases)
+    return Calibration(terms)
 
 
 @proves("moments")
@@ -131,10 +135,6 @@ class Frame:
         """Return rows in white coordinates in units of the radius, no longer than 1."""
         return shortened((block - self.centre) @ self.matrix, self.radius)
 
-    def to_rows(self, phi: Array) -> Array:
-        """Return the coefficients of mapped rows for coefficients ``phi`` of white ones."""
-        return self.matrix @ phi
-
     def midpoint(self) -> Array:
         """Return the point halfway between the class means, in mapped units."""
         return self.centre + np.linalg.solve(self.matrix, (0.5 - self.prevalence) * self.difference)
@@ -161,23 +161,11 @@ def shortened(block: Array, radius: float) -> Array:
 
 
 def private_frame(
-    objective: Any, bounds: Any, terms: Mapping[str, NoiseTerm], mu: float, noise: NoiseSource
+    objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource
 ) -> Frame:
-    """Release everything in turn; see the module's words.
-
-    Parameters
-    ----------
-    objective : PairwiseObjective
-        Holds the rows.
-    bounds : PairwiseBounds
-        Public facts.
-    terms : mapping
-        Noise terms of :func:`moment_noise`.
-    mu : float
-        The budget of these terms, for the choice of row length.
-    noise : NoiseSource
-        Where noise comes from.
-    """
+    """Release everything in turn; see the module's words."""
+    bounds, terms = certificate.bounds, certificate.noise
+    mu = total_mu(certificate.guarantee, "Moments")  # for the choice of row length
     rows, n, d = objective, bounds.n_samples, bounds.n_features
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
@@ -187,7 +175,7 @@ def private_frame(
 
         return reach * private_median(rows, length, low, high, terms["lengths"], n, noise)
 
-    def release(name: str, part: Callable[..., tuple[Any, ...]]) -> Array:
+    def release(name: str, part: RowFunction) -> Array:
         (total,) = rows.sum(part)
         return noise.add(np.atleast_1d(total), terms[name])
 
@@ -199,7 +187,7 @@ def private_frame(
 
     radius = typical(lambda block: block - centre, longest / 128, 2 * longest)
 
-    def squares(x: Array, y: Array, w: Array) -> tuple[Any, ...]:
+    def squares(x: Array, y: Array, w: Array) -> Sums:
         short = shortened(x - centre, radius)
         return (short.T @ short,)
 
@@ -215,7 +203,7 @@ def private_frame(
     frame = Frame(centre, matrix, radius, prevalence, np.zeros(d))
     largest = max(prevalence, 1 - prevalence)
 
-    def signed(x: Array, y: Array, w: Array) -> tuple[Any, ...]:
+    def signed(x: Array, y: Array, w: Array) -> Sums:
         # Weights that sum to about 0 over all records: an error in the centre does not matter. None exceeds 1, and a
         # record that changes its label moves the sum by 1 / largest <= 2 at most.
         weights = np.where(y > 0, 1 - prevalence, -prevalence) / largest
@@ -227,7 +215,7 @@ def private_frame(
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(PrivateMechanism):
     r"""Least-squares AUC from released moments.
 
     Released are noisy counts of row lengths, the sum of rows, the number of positive records, the second moments of
@@ -243,29 +231,14 @@ class Moments:
 
     name: ClassVar[str] = "moments"
 
-    def certify(
+    def _run(
         self,
-        bounds: Any,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
-        return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
-
-    def release(
-        self,
-        objective: Any,
+        objective: PairwiseObjective,
         certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
+        noise: NoiseSource,
+        record: Facts,
     ) -> Array:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
-        check_objective(objective, certificate)
-        noise, bounds = NoiseSource.of(rng), certificate.bounds
-        mu = total_mu(certificate.guarantee, "Moments")
-        frame = private_frame(objective, bounds, certificate.noise, mu, noise)
-        if record is not None:
-            record["midpoint"] = frame.midpoint()
-            record["prevalence"] = frame.prevalence
-        return frame.to_rows(frame.solution(bounds.alpha))
+        frame = private_frame(objective, certificate, noise)
+        record["midpoint"], record["prevalence"] = frame.midpoint(), frame.prevalence
+        return frame.matrix @ frame.solution(certificate.bounds.alpha)

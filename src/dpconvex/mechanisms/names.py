@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
@@ -15,9 +16,9 @@ from dpconvex.mechanisms.stochastic import NoisySGD
 __all__ = ["resolve_mechanism"]
 
 
-def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
+def resolve_mechanism(mechanism: object, owner: str) -> Mechanism:
     """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
-    names: dict[str, Any] = {
+    names: dict[str, Callable[[], Mechanism]] = {
         "objective": ObjectivePerturbation,
         "output": OutputPerturbation,
         "gradient": NoisyGradientDescent,
@@ -29,7 +30,7 @@ def resolve_mechanism(mechanism: Any, owner: str) -> Mechanism:
         return names[mechanism]()
     offers = hasattr(mechanism, "certify") and hasattr(mechanism, "release")
     if offers and not isinstance(mechanism, type):
-        return mechanism
+        return cast(Mechanism, mechanism)
     raise ValueError(
         f"The 'mechanism' parameter of {owner} must be one of {['auto', *names]} or a mechanism object. "
         f"Got {mechanism!r} instead."

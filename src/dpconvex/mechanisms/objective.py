@@ -7,31 +7,40 @@ with a little noise that pays for the distance to the exact minimiser.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.objectives.objective import Tiltable
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import (
     gaussian_mu,
-    objective_perturbation_delta,
-    objective_perturbation_epsilon,
-    objective_perturbation_laplace_scale,
-    objective_perturbation_scale,
     released_scale,
 )
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
+from dpconvex.privacy.certificates.rules import (
+    Calibration,
+    Parameters,
+    Proof,
+    calibrates,
+    proves,
+)
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem, together
 from dpconvex.privacy.noise import NoiseSource
+
+Array = NDArray[np.float64]
+
+if TYPE_CHECKING:
+    from dpconvex.solvers.black_box import Method
 
 # Share of epsilon and of delta that pays for stopping short of the exact minimiser.
 RELEASE_SHARE = 0.01
@@ -65,52 +74,53 @@ def check_smooth(bounds: Bounds) -> None:
 
 @calibrates("objective")
 def calibrate_objective(
-    bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: Bounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the two noise terms of objective perturbation.
 
-    99 % of the budget goes to ``b``. The other 1 % pays for the solver: with ``||gradient of F|| <= t`` at the
-    returned point, two neighbours' points lie within ``2 t / alpha`` of what the exact minimisers allow. Several
-    problems on the same data (one class against the rest) share the budget by basic composition.
+    Several problems on the same data (one class against the rest) share the budget by basic composition.
     """
     check_smooth(bounds)
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    facts = (bounds.lipschitz, bounds.curvature_ratio)
-    keep = 1 - RELEASE_SHARE
-    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
-        epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-        law, budget = "gaussian", gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
-        scale = objective_perturbation_scale(
-            keep * epsilon, keep * delta, *facts, rank=bounds.rank, neighbors=bounds.neighbors
-        )
-    elif isinstance(guarantee, (PureDP, ApproxDP)):
-        if bounds.rank != 1:
-            raise ValueError(
-                "Pure epsilon-DP by objective perturbation needs a generalised linear model (rank 1). "
-                f"Got rank={bounds.rank} instead. Use delta above 0."
-            )
-        epsilon = guarantee.epsilon_bound
-        law, budget = "l2-laplace", RELEASE_SHARE * epsilon
-        scale = objective_perturbation_laplace_scale(
-            keep * epsilon, *facts, neighbors=bounds.neighbors
-        )
-    else:
-        raise ValueError(
-            f"ObjectivePerturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
-            "Give epsilon and delta, or use a mechanism that offers Gaussian DP."
-        )
-    tilt = NoiseTerm(law, scale, bounds.gradient_sum_sensitivity(), bounds.dimension, "sum")
-    tolerance = bounds.solver_tolerance(tilt.largest / bounds.n_samples)
-    return Calibration(
-        {
-            "objective": tilt,
-            "release": release_term(bounds, tilt, bounds.n_samples, tolerance, budget),
-        },
-        tolerance,
+    return tilted_noise(bounds, per_problem(guarantee, parameters.get("problems", 1)))
+
+
+def tilted_noise(bounds: Bounds, guarantee: Guarantee, searched: float = 0.0) -> Calibration:
+    r"""Return the noise of the tilt and of the release.
+
+    99 % of the budget goes to ``b``, less the share that is ``searched`` with before. The other 1 % pays for the
+    solver: with ``||gradient of F|| <= t`` at the returned point, two neighbours' points lie within ``2 t / alpha`` of
+    what the exact minimisers allow.
+    """
+    epsilon, delta = shared(guarantee, 1 - RELEASE_SHARE - searched)
+    law, scale = "gaussian" if delta else "l2-laplace", bounds.tilt_scale(epsilon, delta)
+    form, divisor, moved = bounds.tilted
+    tilt = NoiseTerm(law, scale, moved, bounds.dimension, form)
+    tolerance = bounds.solver_tolerance(tilt.largest / divisor)
+    short, size = inexactness(bounds, tilt, tolerance), tilt.dimension
+    scale = released_scale(release_budget(guarantee, RELEASE_SHARE, law), short, size)
+    release = NoiseTerm(law, scale, short, size, "coefficients", tolerance=tolerance)
+    return Calibration({"objective": tilt, "release": release}, tolerance)
+
+
+def shared(guarantee: Guarantee, share: float) -> tuple[float, float]:
+    """Return a share of epsilon and of delta, which is 0 for pure epsilon-DP."""
+    if isinstance(guarantee, ApproxDP):
+        return share * guarantee.epsilon_bound, share * guarantee.delta_bound
+    if isinstance(guarantee, PureDP):
+        return share * guarantee.epsilon_bound, 0.0
+    raise ValueError(
+        f"Objective perturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
+        "Give epsilon and delta, or use a mechanism that offers Gaussian DP."
     )
 
 
-def inexactness(bounds: Bounds, tilt: NoiseTerm, divisor: int, tolerance: float) -> float:
+def release_budget(guarantee: Guarantee, share: float, law: str) -> float:
+    """Return what a share of the budget is for noise of this law that is added: mu, or epsilon."""
+    epsilon, delta = shared(guarantee, share)
+    return gaussian_mu(epsilon, delta) if law == "gaussian" else epsilon
+
+
+def inexactness(bounds: Bounds, tilt: NoiseTerm, tolerance: float) -> float:
     r"""Return how far apart the inexactness of two solved problems can take what the theorem is about.
 
     ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
@@ -118,66 +128,47 @@ def inexactness(bounds: Bounds, tilt: NoiseTerm, divisor: int, tolerance: float)
     at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
     """
     rounding = tilt.drawn_grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.largest
-    return 2 * (tolerance + rounding / divisor) / bounds.alpha
-
-
-def release_term(
-    bounds: Bounds, tilt: NoiseTerm, divisor: int, tolerance: float, budget: float
-) -> NoiseTerm:
-    """Return the noise that pays for :func:`inexactness`, with a budget of mu or epsilon by the tilt's law."""
-    moved = inexactness(bounds, tilt, divisor, tolerance)
-    scale = released_scale(budget, moved, tilt.dimension)
-    law, size = tilt.distribution, tilt.dimension
-    return NoiseTerm(law, scale, moved, size, "coefficients", tolerance=tolerance)
+    return 2 * (tolerance + rounding / bounds.tilted[1]) / bounds.alpha
 
 
 @proves("objective")
 def prove_objective(certificate: Certificate) -> Proof:
     """Add what the tilt costs, by its theorem, and what the release noise costs; over all problems."""
-    bounds, problems = certificate.bounds, certificate.problems
     certificate.check_bounds(LinearBounds, RobustBounds, StructuredBounds, several=True)
-    check_smooth(bounds)
+    check_smooth(certificate.bounds)
     certificate.check_terms("objective", "release")
-    tolerance = certificate.check_tolerance()
-    size = bounds.dimension
-    tilt = certificate.term("objective", bounds.gradient_sum_sensitivity(), size, "sum")
-    moved = inexactness(bounds, tilt, bounds.n_samples, tolerance)
-    release = certificate.term("release", moved, size, "coefficients", tolerance=tolerance)
-    relation = bounds.neighbors.replace("_", "-")
-    facts = (bounds.curvature_ratio, bounds.rank, bounds.neighbors)
-    if tilt.distribution == "gaussian":
-        family = "GLM two-sided profile" if bounds.rank == 1 else "Rényi and chi profiles"
-        proven = tilted_delta(
-            certificate.guarantee,
-            problems,
-            release,
-            lambda epsilon: objective_perturbation_delta(
-                epsilon, bounds.lipschitz / tilt.scale, *facts
-            ),
-        )
-        return Proof(proven, f"Gaussian objective perturbation, {relation}, {family}")
-    if bounds.rank != 1:
-        raise ValueError("Pure epsilon-DP by objective perturbation needs rank 1.")
-    tilted = objective_perturbation_epsilon(
-        tilt.scale, bounds.lipschitz, bounds.curvature_ratio, bounds.neighbors
-    )
-    proven = PureDP(tilted + pure_total([release]).epsilon_bound)
-    return Proof(together(proven, problems), f"l2-Laplace objective perturbation, {relation}, GLM")
+    return prove_tilted(certificate)
 
 
-def tilted_delta(
-    claim: Guarantee, problems: int, release: NoiseTerm, delta_at: Callable[[float], float]
-) -> Guarantee:
-    """Return the (epsilon, delta) of ``problems`` runs at the claim's epsilon: delta of the tilt plus of the release.
+def prove_tilted(
+    certificate: Certificate, searched: float = 0.0, counts: Sequence[NoiseTerm] = ()
+) -> Proof:
+    """Return what tilt, release and the counts of a search before them give.
 
-    The release gets the share of epsilon that its noise was made for; every share gives a valid bound.
+    With Gaussian noise each gets the share of the claim's epsilon that it was made for; every share gives a valid
+    bound.
     """
+    bounds, problems, claim = certificate.bounds, certificate.problems, certificate.guarantee
+    tolerance, size = certificate.check_tolerance(), bounds.dimension
+    form, _, moved = bounds.tilted
+    tilt = certificate.term("objective", moved, size, form)
+    short = inexactness(bounds, tilt, tolerance)
+    release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
+    gaussian = tilt.distribution == "gaussian"
+    what, family = bounds.tilt_theorem(gaussian)
+    law = "Gaussian" if gaussian else "l2-Laplace"
+    theorem = f"{law} objective {what}, {bounds.relation.replace('_', '-')}, {family}"
+    if not gaussian:
+        spent = pure_total([release, *counts]).epsilon_bound
+        return Proof(together(PureDP(bounds.tilt_epsilon(tilt.scale) + spent), problems), theorem)
     if not isinstance(claim, ApproxDP):
         raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
     epsilon = claim.epsilon_bound / problems
-    spent = gaussian_total([release]).delta(RELEASE_SHARE * epsilon)
-    delta = delta_at((1 - RELEASE_SHARE) * epsilon) + spent
-    return together(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems)
+    delta = bounds.tilt_delta((1 - RELEASE_SHARE - searched) * epsilon, tilt.scale)
+    delta += gaussian_total([release]).delta(RELEASE_SHARE * epsilon)
+    if counts:
+        delta += gaussian_total(counts).delta(searched * epsilon)
+    return Proof(together(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), problems), theorem)
 
 
 @dataclass(frozen=True)
@@ -197,29 +188,38 @@ class ObjectivePerturbation(PrivateMechanism):
     loss. The loss must be convex with bounded slope and curvature, and every coordinate penalised.
     """
 
-    solver: Any = None
+    solver: Method | None = None
     name: ClassVar[str] = "objective"
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         from dpconvex.solvers.black_box import check_solver
 
-        check_solver(self.solver, "ObjectivePerturbation")
+        check_solver(self.solver, type(self).__name__)
         return parameters
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
-    ) -> NDArray[np.float64]:
+        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
-        from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.solvers import certified_point
 
-        terms = certificate.noise
-        tilt = noise.draw(terms["objective"]) / certificate.bounds.n_samples
+        terms, divisor = certificate.noise, certificate.bounds.tilted[1]
+        tilt = noise.draw(terms["objective"]) / divisor
+        objective, unit = self._prepared(objective, certificate, noise, record)
+        point = certified_point(
+            self.solver,
+            objective.with_linear(tilt),
+            np.zeros(tilt.size),
+            certificate.solver_tolerance,
+        )
+        return noise.add(point, terms["release"]) / unit
+
+    def _prepared(
+        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> tuple[Tiltable, float]:
+        """Return the objective to tilt, and the unit of length of its rows."""
+        from dpconvex.objectives.clamped import with_clamped_targets
+
         # The clamp knows a public bound on the noise and never the noise: theta must determine b.
-        limit = terms["objective"].largest / certificate.bounds.n_samples
-        tilted = with_clamped_targets(objective, certificate.bounds, limit).with_linear(tilt)
-        start = np.zeros(tilt.size)
-        point = certified_point(self.solver, tilted, start, certificate.solver_tolerance)
-        return noise.add(point, terms["release"])
+        limit = certificate.noise["objective"].largest / certificate.bounds.n_samples
+        return with_clamped_targets(objective, certificate.bounds, limit), 1.0

@@ -8,22 +8,28 @@ Lipschitz constant: the envelope's objective is the one whose minimiser is relea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
+from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP, together
 from dpconvex.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from dpconvex.solvers.black_box import Method
 
 GAP = "solver_gap"
 RADIUS = "release_radius"
@@ -45,7 +51,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         )
 
 
-def _stopping(bounds: Any, gap: float | None) -> tuple[float, float]:
+def _stopping(bounds: Bounds, gap: float | None) -> tuple[float, float]:
     """Return the tolerance on the gradient's norm and the sensitivity it leaves, from public facts."""
     if gap is not None:
         gap = _checked_gap(bounds, gap)
@@ -53,17 +59,23 @@ def _stopping(bounds: Any, gap: float | None) -> tuple[float, float]:
         return equivalent, bounds.minimiser_sensitivity(gap=gap)
     if math.isfinite(bounds.smoothness):
         tolerance = bounds.solver_tolerance()
-    elif hasattr(bounds, "envelope_smoothness"):
-        tolerance = bounds.envelope_tolerance(bounds.envelope_smoothness())
     else:
-        raise ValueError(
-            f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. "
-            "Smooth it by convolution first."
-        )
+        linear = _with_envelope(bounds)
+        tolerance = linear.envelope_tolerance(linear.envelope_smoothness())
     return tolerance, bounds.minimiser_sensitivity(tolerance)
 
 
-def _checked_gap(bounds: Any, gap: Any) -> float:
+def _with_envelope(bounds: Bounds) -> LinearBounds:
+    """Return the bounds if they know what the Moreau envelope of a kinked loss needs, or raise."""
+    if isinstance(bounds, LinearBounds):
+        return bounds
+    raise ValueError(
+        f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. "
+        "Smooth it by convolution first."
+    )
+
+
+def _checked_gap(bounds: Bounds, gap: object) -> float:
     """Return a gap that can be certified, or raise."""
     allowed = "a finite number above 0"
     gap = check_number("gap", "OutputPerturbation", gap, allowed, 0, math.inf, low_open=True)
@@ -76,7 +88,7 @@ def _checked_gap(bounds: Any, gap: Any) -> float:
     return gap
 
 
-def _checked_radius(radius: Any) -> float | None:
+def _checked_radius(radius: object) -> float | None:
     """Return None or a radius to project on, or raise."""
     if radius is None:
         return None
@@ -84,7 +96,7 @@ def _checked_radius(radius: Any) -> float | None:
     return check_number("radius", "OutputPerturbation", radius, allowed, 0, math.inf, low_open=True)
 
 
-def _smallest_gap(bounds: Any) -> float:
+def _smallest_gap(bounds: Bounds) -> float:
     """Return a gap that float64 can certify whatever the data: a public number.
 
     A gap g is sought at envelope curvature ``b = slope^2 / g`` with a gradient norm of ``sqrt(alpha g / 2)``, which
@@ -97,7 +109,8 @@ def _smallest_gap(bounds: Any) -> float:
             floor = bounds.solver_tolerance()
         else:
             # Four times the first curvature: the solver may have to raise it.
-            floor = bounds.envelope_tolerance(4 * float(bounds.loss.lipschitz) ** 2 / gap)
+            linear = _with_envelope(bounds)
+            floor = linear.envelope_tolerance(4 * float(linear.loss.lipschitz) ** 2 / gap)
         if floor <= target:
             return gap
         gap *= 1.25
@@ -105,9 +118,7 @@ def _smallest_gap(bounds: Any) -> float:
 
 
 @calibrates("output")
-def calibrate_output(
-    bounds: Bounds, guarantee: Guarantee, parameters: Mapping[str, Any]
-) -> Calibration:
+def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     r"""Derive the noise of output perturbation from the sensitivity of the certified minimiser.
 
     Gaussian DP: ``std = sensitivity / mu``; (epsilon, delta): the same with the largest ``mu`` that implies it; pure
@@ -196,14 +207,12 @@ class OutputPerturbation(PrivateMechanism):
     0.56569
     """
 
-    solver: Any = None
+    solver: Method | None = None
     gap: float | None = None
     radius: float | None = None
     name: ClassVar[str] = "output"
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         from dpconvex.solvers.black_box import check_solver
 
         check_solver(self.solver, "OutputPerturbation")
@@ -220,7 +229,11 @@ class OutputPerturbation(PrivateMechanism):
         return parameters
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self,
+        objective: Objective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
         released = noise.add(self.minimise(objective, certificate), certificate.noise["release"])
@@ -229,7 +242,7 @@ class OutputPerturbation(PrivateMechanism):
             released = released * min(1.0, radius / max(float(np.linalg.norm(released)), 1e-300))
         return released
 
-    def minimise(self, objective: Any, certificate: Certificate) -> NDArray[np.float64]:
+    def minimise(self, objective: Objective, certificate: Certificate) -> NDArray[np.float64]:
         """Return the exact certified point that noise is added to: private."""
         from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.solvers import certified_point
@@ -238,6 +251,8 @@ class OutputPerturbation(PrivateMechanism):
         tolerance, bounds = certificate.solver_tolerance, certificate.bounds
         objective = with_clamped_targets(objective, bounds)
         if GAP not in certificate.parameters and not math.isfinite(bounds.smoothness):
-            objective = envelope_of(objective, bounds.envelope_smoothness())
+            objective = envelope_of(
+                cast(EmpiricalObjective, objective), bounds.envelope_smoothness()
+            )
         start = np.zeros(certificate.noise["release"]["dimension"])
         return certified_point(self.solver, objective, start, tolerance)

@@ -8,29 +8,34 @@ rows are often loose, and noise is proportional to it: a tenth of the budget can
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
 
 from dpconvex.checks import check_number
-from dpconvex.mechanisms.mechanism import check_objective
 from dpconvex.mechanisms.moments import row_lengths, shortened
-from dpconvex.mechanisms.objective import RELEASE_SHARE, check_smooth, inexactness, release_term
-from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
-from dpconvex.privacy.bounds.pairwise import (
-    PairwiseBounds,
-    pairwise_delta,
-    pairwise_laplace_scale,
-    pairwise_scale,
+from dpconvex.mechanisms.objective import (
+    ObjectivePerturbation,
+    check_smooth,
+    prove_tilted,
+    release_budget,
+    tilted_noise,
 )
-from dpconvex.privacy.calibration import gaussian_mu, released_scale
+from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.objectives.objective import Tiltable
+from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.privacy.bounds.pairwise import PairwiseBounds
+from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
-from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from dpconvex.privacy.certificates.rules import (
+    Calibration,
+    Parameters,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 
 __all__ = ["LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
@@ -50,7 +55,7 @@ def _check_loss(bounds: PairwiseBounds) -> None:
         )
 
 
-def _check_units(bounds: PairwiseBounds, parameters: Mapping[str, Any]) -> None:
+def _check_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
     """Raise unless the bounds are those of rows in units of a length that is found first: up to 2 apart."""
     longest, widest = (
         check_number(name, "auc-objective", parameters[name], "above 0", 0, math.inf, low_open=True)
@@ -62,7 +67,7 @@ def _check_units(bounds: PairwiseBounds, parameters: Mapping[str, Any]) -> None:
 
 @calibrates("auc-objective")
 def calibrate_pairwise_objective(
-    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
 
@@ -71,75 +76,33 @@ def calibrate_pairwise_objective(
     10 % pay for six noisy counts, 89 % for ``b``, and the bounds are those of rows in units of that length.
     """
     _check_loss(bounds)
-    facts = (bounds.gradient_sensitivity, bounds.curvature_ratio)
-    search = _SEARCH_SHARE if LONGEST in parameters else 0.0
-    dimension, keep = bounds.dimension, 1 - RELEASE_SHARE - search
-    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
-        epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
-        law, scale = "gaussian", pairwise_scale(keep * epsilon, keep * delta, *facts)
-        budget = gaussian_mu(RELEASE_SHARE * epsilon, RELEASE_SHARE * delta)
-        counted = gaussian_mu(search * epsilon, search * delta) if search else 0.0
-        counted /= math.sqrt(SEARCH_STEPS)
-    elif isinstance(guarantee, (PureDP, ApproxDP)):
-        epsilon = guarantee.epsilon_bound
-        law, scale = "l2-laplace", pairwise_laplace_scale(keep * epsilon, *facts, dimension)
-        budget, counted = RELEASE_SHARE * epsilon, search * epsilon / SEARCH_STEPS
-    else:
-        raise ValueError(
-            f"Objective perturbation offers PureDP and ApproxDP. Got {guarantee!r} instead. "
-            "Give epsilon and delta, or use output perturbation, gradient or moments."
-        )
-    noise: dict[str, NoiseTerm] = {}
-    if search:
-        counts = released_scale(counted, 1.0, 1)
-        noise["lengths"] = NoiseTerm(law, counts, 1.0, 1, "count", SEARCH_STEPS)
-    tilt = NoiseTerm(law, scale, bounds.gradient_sensitivity, dimension, "mean")
-    tolerance = bounds.solver_tolerance(tilt.largest)
-    noise["objective"] = tilt
-    noise["release"] = release_term(bounds, tilt, 1, tolerance, budget)
-    return Calibration(noise, tolerance)
+    if LONGEST not in parameters:
+        return tilted_noise(bounds, guarantee)
+    derived = tilted_noise(bounds, guarantee, _SEARCH_SHARE)
+    law = derived.noise["objective"].distribution
+    budget = release_budget(guarantee, _SEARCH_SHARE, law)
+    budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
+    scale = released_scale(budget, 1.0, 1)
+    lengths = NoiseTerm(law, scale, 1.0, 1, "count", SEARCH_STEPS)
+    return replace(derived, noise={"lengths": lengths, **derived.noise})
 
 
 @proves("auc-objective")
 def prove_pairwise_objective(certificate: Certificate) -> Proof:
     """Add what the search for a length, the tilt and the release noise cost."""
-    bounds, size = certificate.bounds, certificate.bounds.dimension
     certificate.check_bounds(PairwiseBounds)
-    _check_loss(bounds)
-    search = ("lengths",) if LONGEST in certificate.parameters else ()
-    if search:
-        _check_units(bounds, certificate.parameters)
-    certificate.check_terms("objective", "release", *search)
-    tolerance = certificate.check_tolerance()
-    tilt = certificate.term("objective", bounds.gradient_sensitivity, size, "mean")
-    moved = inexactness(bounds, tilt, 1, tolerance)
-    release = certificate.term("release", moved, size, "coefficients", tolerance=tolerance)
-    counts = [certificate.term(name, 1.0, 1, "count", SEARCH_STEPS) for name in search]
-    relation, kappa = bounds.relation.replace("_", "-"), bounds.curvature_ratio
-    if tilt.distribution == "gaussian":
-        if not isinstance(certificate.guarantee, ApproxDP):
-            raise ValueError("Gaussian objective perturbation proves (epsilon, delta)-DP only.")
-        epsilon = certificate.guarantee.epsilon_bound
-        searched = _SEARCH_SHARE if search else 0.0
-        delta = pairwise_delta(
-            (1 - RELEASE_SHARE - searched) * epsilon,
-            bounds.gradient_sensitivity / tilt.scale,
-            kappa,
-        )
-        delta += gaussian_total([release]).delta(RELEASE_SHARE * epsilon)
-        if search:
-            delta += gaussian_total(counts).delta(searched * epsilon)
-        theorem = (
-            f"Gaussian objective perturbation of pairs, {relation}, Rényi profile in trace form"
-        )
-        return Proof(ApproxDP(epsilon, min(delta, 1 - 2.0**-53)), theorem)
-    tilted = bounds.gradient_sensitivity / tilt.scale + size * math.log1p(kappa / size)
-    proven = PureDP(tilted + pure_total([release, *counts]).epsilon_bound)
-    return Proof(proven, f"l2-Laplace objective perturbation of pairs, {relation}, trace form")
+    _check_loss(certificate.bounds)
+    if LONGEST not in certificate.parameters:
+        certificate.check_terms("objective", "release")
+        return prove_tilted(certificate)
+    _check_units(certificate.bounds, certificate.parameters)
+    certificate.check_terms("objective", "release", "lengths")
+    counts = [certificate.term("lengths", 1.0, 1, "count", SEARCH_STEPS)]
+    return prove_tilted(certificate, _SEARCH_SHARE, counts)
 
 
 @dataclass(frozen=True)
-class PairwiseObjectivePerturbation:
+class PairwiseObjectivePerturbation(ObjectivePerturbation):
     r"""Minimise a randomly tilted pairwise objective, ``F(w) + <b, w>``.
 
     Parameters
@@ -158,70 +121,37 @@ class PairwiseObjectivePerturbation:
     class counts.
     """
 
-    solver: Any = None
     name: ClassVar[str] = "auc-objective"
 
-    def certify(
-        self,
-        bounds: PairwiseBounds,
-        guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
-        seeded: bool = False,
-    ) -> Certificate:
-        """Derive the certificate from public facts."""
-        from dpconvex.solvers.black_box import check_solver
-
-        check_solver(self.solver, "PairwiseObjectivePerturbation")
-        return Certificate.issue(self.name, bounds, guarantee, parameters, seeded)
-
-    def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Any = None,
-        record: dict[str, Any] | None = None,
-    ) -> NDArray[np.float64]:
-        """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
-        from dpconvex.solvers import certified_point
-
+    def _raw_facts(self, certificate: Certificate) -> Facts:
         # Rows come in public units; the bounds are those of rows in units of a length that is found first.
         given = certificate.parameters
-        raw = {"row_norm": given[LONGEST], "diameter": given[WIDEST]} if LONGEST in given else {}
-        check_objective(objective, certificate, **raw)
-        noise, terms = NoiseSource.of(rng), certificate.noise
-        tilt = noise.draw(terms["objective"])
-        unit = 1.0
-        if "lengths" in terms:
-            objective, unit = self._in_units(objective, certificate, noise)
-            if record is not None:
-                record["row_length"] = unit
-        tilted = objective.with_linear(tilt)
-        start = np.zeros(tilt.size)
-        point = certified_point(self.solver, tilted, start, certificate.solver_tolerance)
-        return noise.add(point, terms["release"]) / unit
+        return {"row_norm": given[LONGEST], "diameter": given[WIDEST]} if LONGEST in given else {}
 
-    @staticmethod
-    def _in_units(
-        objective: Any, certificate: Certificate, noise: NoiseSource
-    ) -> tuple[Any, float]:
+    def _prepared(
+        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> tuple[Tiltable, float]:
         """Return the objective of rows no two of which are further apart than 2, and their unit.
 
         The unit is a released length near the median of the rows', to which they are shortened, if that at least
         halves the noise. Otherwise it is half the public distance: shortened rows lose what tells a rare class of long
         rows from the others.
         """
-        term = certificate.noise["lengths"]
+        if "lengths" not in certificate.noise:
+            return objective, 1.0
+        pairs = cast(PairwiseObjective, objective)
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
         typical = private_median(
-            objective,
+            pairs,
             lambda block, y, w: row_lengths(block),
             longest / 256,
             longest,
-            term,
+            certificate.noise["lengths"],
             certificate.bounds.n_samples,
             noise,
         )
         if 4 * typical <= widest:
-            return objective.with_rows(lambda block: shortened(block, typical), 1.0), typical
-        unit = widest / 2
-        return objective.with_rows(lambda block: block / unit, longest / unit), unit
+            record["row_length"] = typical
+            return pairs.with_rows(lambda block: shortened(block, typical), 1.0), typical
+        unit = record["row_length"] = widest / 2
+        return pairs.with_rows(lambda block: block / unit, longest / unit), unit

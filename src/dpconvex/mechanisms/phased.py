@@ -10,24 +10,29 @@ fixed independently of the data, hence for a random one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
+from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
+    Calibration,
     CertificateError,
+    Parameters,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, per_problem
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
@@ -59,14 +64,14 @@ def phase_names(phases: list[Phase]) -> list[str]:
     return [f"phase {i}" for i in range(1, len(phases) + 1)]
 
 
-def checked_radius(radius: Any, owner: str) -> float:
+def checked_radius(radius: object, owner: str) -> float:
     """Return the radius of the ball on which released points are projected, or raise."""
     return check_number(
         "radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True
     )
 
 
-def phases_of(n_samples: int, settings: Mapping[str, Any]) -> list[Phase]:
+def phases_of(n_samples: int, settings: Parameters) -> list[Phase]:
     """Return the phases that the settings stand for."""
     count, step, decay = settings["phases"], settings["step_size"], settings["decay"]
     if type(count) is not int or not 1 <= count < n_samples.bit_length():
@@ -90,7 +95,7 @@ class Phased(PrivateMechanism):
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         raise AttributeError
 
-    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> dict[str, Any]:
+    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
         owner = type(self).__name__
         total_mu(guarantee, owner)  # refuses a guarantee that Gaussian noise cannot give
@@ -122,14 +127,16 @@ class Phased(PrivateMechanism):
             "assignment": _ASSIGNMENT,
         }  # fmt: skip
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         parameters.setdefault(self.name, self.settings(bounds, guarantee))
         return parameters
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self,
+        objective: EmpiricalObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
     ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
         radius = certificate.parameters[self.name]["radius"]
@@ -148,11 +155,11 @@ class Phased(PrivateMechanism):
 
     def _solve(
         self,
-        objective: Any,
+        objective: EmpiricalObjective,
         certificate: Certificate,
         phase: Phase,
         tolerance: float,
-        chosen: Any,
+        chosen: Places,
         start: Array,
     ) -> Array:
         raise AttributeError
@@ -172,32 +179,40 @@ def check_bounds(bounds: LinearBounds, owner: str) -> None:
         )
 
 
-def phase_terms(
+def phase_noise(
+    kind: type[Phased],
     bounds: LinearBounds,
     guarantee: Guarantee,
-    settings: Mapping[str, Any],
-    owner: str,
-    parts: list[tuple[Phase, float, float]],
-) -> dict[str, NoiseTerm]:
-    """Return the noise of phases with the given sensitivities and tolerances."""
+    parameters: Parameters,
+    moved: Callable[[Phase], tuple[float, float]],
+) -> Calibration:
+    """Return the noise of all phases; ``moved`` gives the sensitivity of one and the tolerance that it rests on."""
+    owner, settings = kind.__name__, parameters[kind.name]
+    check_bounds(bounds, owner)
+    guarantee = per_problem(guarantee, parameters.get("problems", 1))
+    phases = phases_of(bounds.n_samples, settings)
+    parts = [(phase, *moved(phase)) for phase in phases]
     mu = total_mu(guarantee, owner)
     noise = {}
-    names = phase_names([part[0] for part in parts])
-    for name, (phase, sensitivity, tolerance) in zip(names, parts, strict=True):
+    for name, (phase, sensitivity, tolerance) in zip(phase_names(phases), parts, strict=True):
         std = released_scale(mu, sensitivity, bounds.dimension)
         if settings["noise"] == "published":
             std = _published(bounds, guarantee, phase, std, owner)
         noise[name] = NoiseTerm(
             "gaussian", std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
         )
-    return noise
+    return Calibration(noise, max(tolerance for _, _, tolerance in parts))
 
 
 def disjoint_phases(
-    certificate: Certificate, name: str, owner: str, sensitivity: Callable[[Phase, float], float]
+    certificate: Certificate, kind: type[Phased], sensitivity: Callable[[Phase, float], float]
 ) -> GaussianDP:
     """Return what disjoint phases give: the largest ``mu`` of any of them, over all problems."""
-    bounds, settings = certificate.bounds, certificate.parameters[name]
+    bounds, settings, owner = (
+        certificate.bounds,
+        certificate.parameters[kind.name],
+        kind.__name__,
+    )
     certificate.check_bounds(LinearBounds, several=True)
     check_bounds(bounds, owner)
     checked_radius(settings["radius"], owner)

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.rows import Places
+from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.phased import (
-    UNIT,
-    Phase,
-    Phased,
-    check_bounds,
-    disjoint_phases,
-    phase_terms,
-    phases_of,
-)
+from dpconvex.mechanisms.phased import UNIT, Phase, Phased, disjoint_phases, phase_noise
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
 )
-from dpconvex.privacy.guarantees import Guarantee, per_problem
+from dpconvex.privacy.guarantees import Guarantee
 
 Array = NDArray[np.float64]
 
 
 @calibrates("phased-erm")
 def calibrate_phased_erm(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the noise of every phase from the sensitivity of its certified minimiser.
 
@@ -44,16 +39,14 @@ def calibrate_phased_erm(
     ``s``-strongly convex with ``s = alpha + 2 / (step_i n_i)``: the sensitivity is ``2 L / (s n_i) + 2 t / s``, and
     ``L step_i + t step_i n_i`` without a penalty, t the tolerance on the norm of the gradient.
     """
-    check_bounds(bounds, "PhasedERM")
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    settings = parameters["phased-erm"]
-    parts = []
-    for phase in phases_of(bounds.n_samples, settings):
+    radius = parameters[PhasedERM.name]["radius"]
+
+    def moved(phase: Phase) -> tuple[float, float]:
         local = _local_bounds(bounds, phase)
-        tolerance = _tolerance(local, settings["radius"])
-        parts.append((phase, local.minimiser_sensitivity(tolerance), tolerance))
-    noise = phase_terms(bounds, guarantee, settings, "PhasedERM", parts)
-    return Calibration(noise, max(part[2] for part in parts))
+        tolerance = _tolerance(local, radius)
+        return local.minimiser_sensitivity(tolerance), tolerance
+
+    return phase_noise(PhasedERM, bounds, guarantee, parameters, moved)
 
 
 @proves("phased-erm")
@@ -70,7 +63,7 @@ def prove_phased_erm(certificate: Certificate) -> Proof:
     theorem = (
         "Gaussian output perturbation of disjoint phases, replace-one, certified gradient norms"
     )
-    return Proof(disjoint_phases(certificate, "phased-erm", "PhasedERM", moved), theorem)
+    return Proof(disjoint_phases(certificate, PhasedERM, moved), theorem)
 
 
 def _local_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
@@ -134,20 +127,19 @@ class PhasedERM(Phased):
 
     def _solve(
         self,
-        objective: Any,
+        objective: EmpiricalObjective,
         certificate: Certificate,
         phase: Phase,
         tolerance: float,
-        chosen: Any,
+        chosen: Places,
         start: Array,
     ) -> Array:
-        from dpconvex.objectives import EmpiricalObjective
         from dpconvex.objectives.clamped import with_clamped_targets
         from dpconvex.smoothing import moreau
         from dpconvex.solvers import default_solver
 
         local = _local_bounds(certificate.bounds, phase)
-        loss = objective.loss
+        loss = cast(PointwiseLoss, objective.loss)
         if not math.isfinite(loss.smoothness):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
     Phase,
     Phased,
-    check_bounds,
     checked_radius,
     disjoint_phases,
-    phase_terms,
-    phases_of,
+    phase_noise,
 )
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
 )
-from dpconvex.privacy.guarantees import Guarantee, per_problem
+from dpconvex.privacy.guarantees import Guarantee
 
 Array = NDArray[np.float64]
 
 
 @calibrates("phased-sgd")
 def calibrate_phased_sgd(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the noise of every phase from the stability of one pass of gradient steps.
 
@@ -50,9 +50,15 @@ def calibrate_phased_sgd(
     ``e ||grad f - grad f'|| <= 2 L e``; later steps use the same records and do not increase that. Every iterate, and
     so every average of iterates, moves by at most ``2 L e``.
     """
-    check_bounds(bounds, "PhasedSGD")
-    guarantee = per_problem(guarantee, parameters.get("problems", 1))
-    settings = parameters["phased-sgd"]
+
+    def moved(phase: Phase) -> tuple[float, float]:
+        return _pass_sensitivity(bounds, parameters[PhasedSGD.name], phase), 0.0
+
+    return phase_noise(PhasedSGD, bounds, guarantee, parameters, moved)
+
+
+def _pass_sensitivity(bounds: LinearBounds, settings: Parameters, phase: Phase) -> float:
+    """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
     curvature = bounds.smoothness + bounds.alpha
     if not math.isfinite(curvature):
         loss = type(bounds.loss).__name__
@@ -60,16 +66,6 @@ def calibrate_phased_sgd(
             f"PhasedSGD needs a smooth loss, but {loss} has smoothness=inf. Use convolve({loss}(...), kernel, "
             f"bandwidth), moreau({loss}(...), smoothness) or PhasedERM()."
         )
-    parts = [
-        (phase, _pass_sensitivity(bounds, settings, phase), 0.0)
-        for phase in phases_of(bounds.n_samples, settings)
-    ]
-    return Calibration(phase_terms(bounds, guarantee, settings, "PhasedSGD", parts))
-
-
-def _pass_sensitivity(bounds: LinearBounds, settings: Mapping[str, Any], phase: Phase) -> float:
-    """Return ``2 L step`` and what rounding adds, or raise where steps do not contract."""
-    curvature = bounds.smoothness + bounds.alpha
     if not phase.step * curvature <= 2:
         raise ValueError(
             f"The 'step_size' parameter of PhasedSGD must be at most {settings['decay'] * 2 / curvature:.4g} here: "
@@ -93,7 +89,7 @@ def prove_phased_sgd(certificate: Certificate) -> Proof:
             raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
         return _pass_sensitivity(bounds, settings, phase)
 
-    proven = disjoint_phases(certificate, "phased-sgd", "PhasedSGD", moved)
+    proven = disjoint_phases(certificate, PhasedSGD, moved)
     return Proof(proven, "Gaussian noise on one contractive pass per disjoint phase, replace-one")
 
 
@@ -148,11 +144,11 @@ class PhasedSGD(Phased):
 
     def _solve(
         self,
-        objective: Any,
+        objective: EmpiricalObjective,
         certificate: Certificate,
         phase: Phase,
         tolerance: float,
-        chosen: Any,
+        chosen: Places,
         start: Array,
     ) -> Array:
         from dpconvex.mechanisms.compiled_slopes import compile_slope

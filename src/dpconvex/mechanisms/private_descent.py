@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
-from dpconvex.losses import PointwiseLoss
+from dpconvex.engine.rows import RowFunction, Rows
+from dpconvex.losses import Loss, PointwiseLoss
 from dpconvex.mechanisms.calibrated_margin import calibration, expected_share
-from dpconvex.mechanisms.geometry import Coordinates, private_coordinates
+from dpconvex.mechanisms.geometry import Coordinates, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import (
     MARGIN_BINS,
     MIDDLE_HEIGHT,
@@ -36,9 +37,11 @@ from dpconvex.mechanisms.gradient_plan import (
     level_of,
 )
 from dpconvex.mechanisms.location import Belief, private_location
-from dpconvex.mechanisms.search import private_quantile
+from dpconvex.mechanisms.search import Walk, private_quantile
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, convolve
 
@@ -134,14 +137,14 @@ class PrivateDescent:
 
     def __init__(
         self,
-        rows: Any,
+        rows: Rows,
         bounds: LinearBounds,
         plan: Course,
-        terms: Mapping[str, Any],
+        terms: Mapping[str, NoiseTerm],
         kernel: Kernel,
         bandwidth: float | None,
         noise: NoiseSource,
-        released: dict[str, Any],
+        released: Facts,
     ) -> None:
         self.rows, self.bounds, self.plan, self.terms = rows, bounds, plan, terms
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
@@ -150,11 +153,13 @@ class PrivateDescent:
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
-        self.frame, measured = private_coordinates(
-            self.rows, self.n, self.plan.looked_at, self.bounds.fit_intercept, self.bounds.max_norm, self.plan.reach,
-            self.plan.floor, self.plan.trust, self.bounds.most_cancellation(), self.terms, self.noise,
-            self.plan.ranking / (1 + (self.plan.records / _CONSTANT_PAYS) ** 2),
+        bounds, plan = self.bounds, self.plan
+        look = Look(
+            self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
+            plan.trust, bounds.most_cancellation(),
+            lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
         )  # fmt: skip
+        self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = self.frame.matrix
         clip = self.plan.clip * self.frame.typical
         if self.loss.kind == "margin":
@@ -168,7 +173,7 @@ class PrivateDescent:
             phi = self._quantile(weighted) if kinked else self._smooth(weighted)
         return self.frame.to_rows(phi)
 
-    def _quantile(self, rows: Any) -> Array:
+    def _quantile(self, rows: Rows) -> Array:
         """Descend to the median, move the intercept to the level, descend at the level."""
         lead, level = self.frame.lead, level_of(self.loss)
         low, high = self.loss.slope_range
@@ -187,15 +192,15 @@ class PrivateDescent:
         slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
         return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
 
-    def _smoothed(self, width: float) -> Any:
+    def _smoothed(self, width: float) -> Loss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _gone(
         self,
-        rows: Any,
+        rows: Rows,
         start: Array,
         phase: str,
-        slope: Any,
+        slope: RowFunction,
         speed: float,
         curvature: float,
         scale: float,
@@ -292,7 +297,7 @@ class PrivateDescent:
         shift, found = private_location(below, level, belief, RESIDUAL_STEPS, *counting)
         return NORMAL_SCALE * found, shift
 
-    def _margins(self, rows: Any) -> Array:
+    def _margins(self, rows: Rows) -> Array:
         """Descend with clipped slopes from the released share of positives, then calibrate."""
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
@@ -358,29 +363,34 @@ class PrivateDescent:
             calibrated[0] = intercept - factor * middle
         return calibrated
 
-    def _margin_range(self, margins: Any, direction: Array) -> tuple[float, float]:
+    def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
         counting = (self.terms["margin range"]["std"], self.n, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
-            margins, lambda y, z: z, 0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75, *counting
+            margins,
+            lambda y, z: z,
+            Walk(0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75),
+            *counting,
         )
 
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(z - middle) + 1e-300)
 
-        start = math.log2(guess / _MEDIAN_TO_STD)
-        octave = private_quantile(margins, size, 0.5, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting)
+        walk = Walk(0.5, math.log2(guess / _MEDIAN_TO_STD), 3.0, 6.0, RANGE_STEPS, 0.75)
+        octave = private_quantile(margins, size, walk, *counting)
         return middle, _MEDIAN_TO_STD * 2.0**octave
 
-    def _smooth(self, rows: Any) -> Array:
+    def _smooth(self, rows: Rows) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
         start = np.zeros(self.frame.matrix.shape[0])
         rate = 1 / (self.loss.smoothness + self.alpha)
         rates = np.full(self.terms["gradients"]["releases"], rate)
         return self._descend(rows, start, "gradients", WeightedSlope(self.loss), rates)
 
-    def _descend(self, rows: Any, start: Array, phase: str, slope: Any, rates: Array) -> Array:
+    def _descend(
+        self, rows: Rows, start: Array, phase: str, slope: RowFunction, rates: Array
+    ) -> Array:
         """Return the mean of the later iterates of noisy descent."""
         std, frame = self.terms[phase]["std"], self.frame
         first_kept = rates.size - averaged(rates.size)
@@ -427,7 +437,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
     return found / (_MARGIN_HOPELESS if margin else _HOPELESS)
 
 
-def gradient_sum(rows: Any, frame: Coordinates, phi: Array, slope: Any) -> Array:
+def gradient_sum(rows: Rows, frame: Coordinates, phi: Array, slope: RowFunction) -> Array:
     """Return the sum of the records' gradients at ``phi``, in units of a typical row."""
     (total,) = rows.combine(frame.to_rows(phi), slope)
     return np.asarray(frame.matrix @ np.asarray(total)) / frame.typical

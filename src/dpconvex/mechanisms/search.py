@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from dpconvex.engine.rows import Array, RowFunction, Rows, Sums
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-Statistic = Callable[[Any, Any, Any], Any]
+Statistic = Callable[[Array, Array, Array], Array]
 
 SEARCH_STEPS = 6
 
 
+class Summed(Protocol):
+    """Rows, or an objective that holds them."""
+
+    def sum(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, w)`` over all blocks of rows."""
+
+
 def private_median(
-    rows: Any,
+    rows: Summed,
     statistic: Statistic,
     low: float,
     high: float,
@@ -50,7 +59,7 @@ def private_median(
         middle = (bottom + top) / 2
         threshold = 2.0**middle
 
-        def below(block: Any, y: Any, w: Any, threshold: float = threshold) -> tuple[Any, ...]:
+        def below(block: Array, y: Array, w: Array, threshold: float = threshold) -> Sums:
             return (np.count_nonzero(statistic(block, y, w) < threshold),)
 
         (count,) = rows.sum(below)
@@ -61,15 +70,36 @@ def private_median(
     return 2.0 ** ((bottom + top) / 2)
 
 
+@dataclass(frozen=True)
+class Walk:
+    """How a descent on one number goes, from public or released facts.
+
+    Attributes
+    ----------
+    level : float
+        Which quantile is sought.
+    start, first_step : float
+        Where to begin, and how far a share that is off by 1 moves the point at first.
+    reach : float
+        How far from the start the point may go.
+    steps : int
+        Number of counts.
+    decay : float
+        Factor between steps.
+    """
+
+    level: float
+    start: float
+    first_step: float
+    reach: float
+    steps: int
+    decay: float
+
+
 def private_quantile(
-    rows: Any,
-    values: Callable[[Any, Any], Any],
-    level: float,
-    start: float,
-    first_step: float,
-    reach: float,
-    steps: int,
-    decay: float,
+    rows: Rows,
+    values: Callable[[Array, Array], Array],
+    walk: Walk,
     count_std: float,
     n_samples: int,
     noise: NoiseSource,
@@ -85,16 +115,8 @@ def private_quantile(
         Rows; ``rows.counter(values)`` counts records below a point.
     values : callable
         The statistic ``values(y, w)``, one number per record.
-    level : float
-        Which quantile.
-    start, first_step : float
-        Where to begin, and how far a share that is off by 1 moves the point at first.
-    reach : float
-        How far from the start the point may go.
-    steps : int
-        Number of counts.
-    decay : float
-        Factor between steps.
+    walk : Walk
+        Which quantile, and by which steps.
     count_std : float
         Noise on each count; a count changes by at most 1 between neighbours.
     n_samples : int
@@ -102,13 +124,19 @@ def private_quantile(
     noise : NoiseSource
         Where noise comes from.
     """
-    point, kept = start, 0.0
-    last = max(1, steps // 4)
+    point, kept = walk.start, 0.0
+    last = max(1, walk.steps // 4)
     below = rows.counter(values)
-    for step in range(steps):
-        count = np.array([float(below(point))])
-        share = float(noise.add_gaussian(count, count_std)[0]) / n_samples
-        point += first_step * decay**step * (level - share)
-        point = min(max(point, start - reach), start + reach)
-        kept += point * (step >= steps - last)
+    for step in range(walk.steps):
+        share = noisy_share(below, point, count_std, n_samples, noise)
+        point += walk.first_step * walk.decay**step * (walk.level - share)
+        point = min(max(point, walk.start - walk.reach), walk.start + walk.reach)
+        kept += point * (step >= walk.steps - last)
     return kept / last
+
+
+def noisy_share(
+    below: Callable[[float], int], point: float, std: float, n_samples: int, noise: NoiseSource
+) -> float:
+    """Return the noisy share of records below a point."""
+    return float(noise.add_gaussian(np.array([float(below(point))]), std)[0]) / n_samples

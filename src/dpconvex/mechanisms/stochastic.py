@@ -9,26 +9,29 @@ batches are drawn is one field of the certificate's parameters, which the accoun
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
+    Parameters,
     Proof,
     calibrates,
     proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, per_problem, together
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
@@ -55,7 +58,7 @@ def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
     )
 
 
-def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Mapping[str, Any]) -> float:
+def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Parameters) -> float:
     """Return the noise on the sum over a batch that the settings need or, if published, have."""
     epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
     rate = settings["batch_size"] / bounds.n_samples
@@ -74,7 +77,7 @@ def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Mapping[str,
     return std
 
 
-def _check_finite(bounds: LinearBounds, settings: Mapping[str, Any], std: float) -> None:
+def _check_finite(bounds: LinearBounds, settings: Parameters, std: float) -> None:
     """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
     rate, steps = settings["step_size"], settings["steps"]
     # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
@@ -88,7 +91,7 @@ def _check_finite(bounds: LinearBounds, settings: Mapping[str, Any], std: float)
 
 @calibrates("sgd")
 def calibrate_sgd(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
     if not math.isfinite(bounds.lipschitz):
@@ -184,7 +187,7 @@ class NoisySGD(PrivateMechanism):
     noise: str = "accounted"
     name: ClassVar[str] = "sgd"
 
-    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> dict[str, Any]:
+    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
         budget = _check_guarantee(guarantee)
         epsilon, delta = budget.epsilon_bound, budget.delta_bound
@@ -199,7 +202,7 @@ class NoisySGD(PrivateMechanism):
             steps = math.ceil(max(200.0, min(wanted, _MOST_WORK / (bounds.dimension * (size + 1)))))
         else:
             steps = check_count("steps", "NoisySGD", self.steps)
-        chosen: dict[str, Any] = {
+        chosen: Facts = {
             "steps": steps,
             "batch_size": size,
             "sampling": check_sampling(self.sampling, bounds.neighbors, _OWNER),
@@ -221,9 +224,7 @@ class NoisySGD(PrivateMechanism):
             )
         return chosen
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         parameters.setdefault("sgd", self.settings(bounds, guarantee))
         return parameters
 
@@ -231,7 +232,7 @@ class NoisySGD(PrivateMechanism):
         self,
         bounds: LinearBounds,
         guarantee: Guarantee,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Parameters | None = None,
         seeded: bool = False,
     ) -> Certificate:
         """Derive the certificate from public facts; published noise is certified for what it truly gives."""
@@ -257,7 +258,11 @@ class NoisySGD(PrivateMechanism):
         return super().certify(bounds, guarantee, parameters, seeded)
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self,
+        objective: EmpiricalObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
     ) -> NDArray[np.float64]:
         """Return the averaged iterates of noisy stochastic descent."""
         return _Run(objective, certificate, noise).run()
@@ -266,7 +271,9 @@ class NoisySGD(PrivateMechanism):
 class _Run:
     """One run on data: everything it does is fixed by the certificate, but for the noise and the batches."""
 
-    def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
+    def __init__(
+        self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource
+    ) -> None:
         from dpconvex.mechanisms.compiled_slopes import compile_slope
 
         self.settings = certificate.parameters["sgd"]
@@ -275,7 +282,8 @@ class _Run:
         self.sampling, self.size = self.settings["sampling"], self.settings["batch_size"]
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
-        self.rows, self.targets, self.weights = objective.rows.mapped()
+        # Records are visited one by one: rows of other engines are refused before.
+        self.rows, self.targets, self.weights = cast(MemoryRows, objective.rows).mapped()
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
         self.theta = np.zeros(self.rows.shape[1])

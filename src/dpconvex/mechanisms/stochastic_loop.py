@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.mechanisms.compiled_slopes import slope
+from dpconvex.engine.rows import Places
+from dpconvex.mechanisms.compiled_slopes import CompiledSlope, slope
 
 __all__ = ["draw_batches", "run_batches", "run_one_pass", "run_single"]
+
+Array = NDArray[np.float64]
 
 _FAST = {"reassoc", "contract"}
 
@@ -22,7 +23,7 @@ def draw_batches(
     batch_size: int,
     rate: float,
     steps: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Places, Places]:
     """Draw the sizes of the next batches, and the random swaps that choose their members.
 
     A batch of size k is the first k entries of a permutation after swapping entry ``j`` with a uniform one of
@@ -48,7 +49,7 @@ def draw_batches(
 
 
 @numba.njit(cache=True)
-def members(permutation: Any, swaps: Any, start: int, size: int) -> None:
+def members(permutation: Places, swaps: Places, start: int, size: int) -> None:
     """Move a batch to the front of the permutation."""
     for j in range(size):
         k = swaps[start + j]
@@ -57,8 +58,8 @@ def members(permutation: Any, swaps: Any, start: int, size: int) -> None:
 
 @numba.njit(cache=True, fastmath=_FAST)
 def run_single(
-    generator: Any, chosen: Any, rows: Any, targets: Any, weights: Any, loss: Any,
-    theta: Any, total: Any, rate: float, alpha: float, std: float,
+    generator: np.random.Generator, chosen: Places, rows: Array, targets: Array, weights: Array, loss: CompiledSlope,
+    theta: Array, total: Array, rate: float, alpha: float, std: float,
 ) -> None:  # fmt: skip
     """Take one step per chosen record, in place; the iterates are added to `total`.
 
@@ -83,8 +84,9 @@ def run_single(
 
 @numba.njit(cache=True, fastmath=_FAST)
 def run_batches(
-    generator: Any, sizes: Any, swaps: Any, permutation: Any, rows: Any, targets: Any, weights: Any,
-    loss: Any, theta: Any, total: Any, rate: float, alpha: float, std: float, divisor: float,
+    generator: np.random.Generator, sizes: Places, swaps: Places, permutation: Places,
+    rows: Array, targets: Array, weights: Array,
+    loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float, divisor: float,
 ) -> None:  # fmt: skip
     """Take one step per batch, in place: gradients are summed, noise added, and the sum divided by `divisor`."""
     dim = theta.size
@@ -111,7 +113,7 @@ def run_batches(
 
 @numba.njit(cache=True)
 def run_one_pass(
-    order: Any, rows: Any, targets: Any, weights: Any, loss: Any, theta: Any, total: Any,
+    order: Places, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
     rate: float, alpha: float,
 ) -> None:  # fmt: skip
     """Take one noiseless step per record of `order`, in place; the iterates are added to `total`."""

@@ -9,9 +9,8 @@ the optimum, whatever the number of steps. Kinked losses need no smoothing here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +19,13 @@ from dpconvex.checks import check_count, check_number
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.objectives.structured import StructuredRecords
+from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Proof, calibrates, proves
+from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.summation import most_rows, summation_error
@@ -38,7 +38,7 @@ STEPS = 100
 AVERAGED = 0.5
 
 
-def _checked(settings: Mapping[str, Any]) -> tuple[int, float]:
+def _checked(settings: Parameters) -> tuple[int, float]:
     steps, step_size = settings["steps"], settings["step_size"]
     owner, allowed = "StructuredGradientDescent", "a finite number above 0"
     return check_count("steps", owner, steps), check_number(
@@ -48,7 +48,7 @@ def _checked(settings: Mapping[str, Any]) -> tuple[int, float]:
 
 @calibrates("structured-gradient")
 def calibrate_structured_gradient(
-    bounds: StructuredBounds, guarantee: Guarantee, parameters: Mapping[str, Any]
+    bounds: StructuredBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     r"""Derive the noise of every step: ``std = sqrt(steps) D / mu``, D the sensitivity of a sum of gradients.
 
@@ -109,7 +109,7 @@ class StructuredGradientDescent(PrivateMechanism):
     step_size: float | None = None
     name: ClassVar[str] = "structured-gradient"
 
-    def settings(self, bounds: StructuredBounds) -> dict[str, Any]:
+    def settings(self, bounds: StructuredBounds) -> Facts:
         """Return the public parameters of a run, all chosen."""
         default = 0.2 / (bounds.operator_norm * bounds.lipschitz)
         chosen = {
@@ -119,14 +119,16 @@ class StructuredGradientDescent(PrivateMechanism):
         steps, step_size = _checked(chosen)
         return {"steps": steps, "step_size": step_size}
 
-    def _chosen(
-        self, bounds: Any, guarantee: Guarantee, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _chosen(self, bounds: StructuredBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         parameters.setdefault("descent", self.settings(bounds))
         return parameters
 
     def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: dict[str, Any]
+        self,
+        objective: StructuredObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
     ) -> NDArray[np.float64]:
         """Return the mean of the later iterates."""
         steps, rate = _checked(certificate.parameters["descent"])

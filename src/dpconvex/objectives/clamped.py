@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,8 @@ from dpconvex.losses.kinks import Array, Kinks
 
 if TYPE_CHECKING:
     from dpconvex.objectives.empirical import EmpiricalObjective
+
+Given = TypeVar("Given")
 
 __all__ = ["ClampedTarget", "with_clamped_targets"]
 
@@ -79,15 +81,13 @@ class ClampedTarget:
         return self.loss.curvature(self.clamp(y), z)
 
 
-def with_clamped_targets(
-    objective: EmpiricalObjective, bounds: object, tilt: float = 0.0
-) -> EmpiricalObjective:
+def with_clamped_targets(objective: Given, bounds: object, tilt: float = 0.0) -> Given:
     """Return the objective with targets clamped to a public limit, if it has residuals.
 
     Parameters
     ----------
-    objective : EmpiricalObjective
-        The problem.
+    objective : Objective
+        The problem; an EmpiricalObjective if the bounds are those of one.
     bounds : LinearBounds
         Public facts; other bounds leave the objective as it is.
     tilt : float
@@ -96,4 +96,7 @@ def with_clamped_targets(
     """
     find = getattr(bounds, "target_limit", None)
     limit = None if find is None else find(tilt)
-    return objective if limit is None else objective.with_loss(ClampedTarget(objective.loss, limit))
+    if limit is None:
+        return objective
+    linear = cast("EmpiricalObjective", objective)
+    return cast(Given, linear.with_loss(ClampedTarget(linear.loss, limit)))

@@ -21,6 +21,7 @@ __all__ = [
     "Refinable",
     "Ridged",
     "Sampled",
+    "Tiltable",
     "Widened",
     "WithLinear",
     "can_refine",
@@ -60,6 +61,13 @@ class Curved(Objective, Protocol):
 
     def hessian(self, theta: Array) -> Array:
         """Hessian at theta; its accuracy decides about speed only."""
+
+
+class Tiltable(Objective, Protocol):
+    """An objective to which a linear term can be added."""
+
+    def with_linear(self, linear: npt.ArrayLike) -> Objective:
+        """Return the objective with ``<linear, theta>`` added."""
 
 
 class Refinable(Curved, Protocol):

@@ -119,8 +119,8 @@ class PairwiseObjective(WithLinear):
             "row_norm": self.declared_norm,
         }
         if self.row_map is not None:  # the map knows more than what was said
-            facts["row_norm"] = longest = self.row_map.public_facts["max_norm"]
-            facts["diameter"] = min(self.row_map.diameter, 2 * longest)
+            longest = float(self.row_map.public_facts["max_norm"])
+            facts |= {"row_norm": longest, "diameter": min(self.row_map.diameter, 2 * longest)}
         return facts
 
     @property

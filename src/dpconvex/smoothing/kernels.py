@@ -97,10 +97,13 @@ class Kernel(ABC):
         return self._peak
 
 
+@dataclass(frozen=True)
 class _ProductOrRadialKernel(Kernel):
     """A kernel that also exists in ``dim`` dimensions; there only its density is offered."""
 
-    def _check_dim(self) -> None:
+    dim: int = 1
+
+    def __post_init__(self) -> None:
         object.__setattr__(self, "dim", check_count("dim", type(self).__name__, self.dim))
 
     @abstractmethod
@@ -142,12 +145,8 @@ class GaussianKernel(_ProductOrRadialKernel):
     0.797885
     """
 
-    dim: int = 1
     _second_moment: ClassVar[float] = 1.0
     _peak: ClassVar[float] = 1.0 / math.sqrt(2.0 * math.pi)
-
-    def __post_init__(self) -> None:
-        self._check_dim()
 
     def _pdf(self, t: Array) -> Array:
         t = np.minimum(np.abs(t), _GAUSSIAN_REACH)
@@ -249,11 +248,6 @@ class LaplacianKernel(_DoubleExponential):
         Dimension.
     """
 
-    dim: int = 1
-
-    def __post_init__(self) -> None:
-        self._check_dim()
-
     def _log_density(self, v: Array) -> Array:
         return -np.abs(v).sum(axis=-1) - self.dim * math.log(2.0)
 
@@ -267,11 +261,6 @@ class ExponentialKernel(_DoubleExponential):
     dim : int, default=1
         Dimension.
     """
-
-    dim: int = 1
-
-    def __post_init__(self) -> None:
-        self._check_dim()
 
     def _log_density(self, v: Array) -> Array:
         half = self.dim / 2.0

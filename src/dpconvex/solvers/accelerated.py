@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.solvers.descent import Certified, Descent, check_start, require
+from dpconvex.solvers.descent import Certified, Certifying, Descent
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
 __all__ = ["AcceleratedGradient", "curvature_bound"]
@@ -22,7 +22,7 @@ EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix 
 
 
 @dataclass(frozen=True)
-class AcceleratedGradient:
+class AcceleratedGradient(Certifying[Objective]):
     r"""Nesterov's accelerated (projected) gradient method for smooth, strongly convex objectives.
 
     With condition number ``k = smoothness / strong_convexity``:
@@ -45,42 +45,14 @@ class AcceleratedGradient:
     restart: bool = True
     max_iterations: int = 200_000
 
-    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance", "smoothness")
 
-        Parameters
-        ----------
-        objective : EmpiricalObjective or alike
-            Offers ``gradient, rounding_allowance, smoothness`` and ``strong_convexity > 0``.
-        start : array of shape (dim,)
-            Where to begin.
-        tolerance : float
-            In mean form, like the objective.
-
-        Returns
-        -------
-        Solution
-            The point, and the certified gradient norm at that very point.
-
-        Raises
-        ------
-        ConvergenceError
-            If the limit on the steps is reached.
-        """
-        needed = ("gradient", "rounding_allowance", "smoothness")
-        require(objective, "AcceleratedGradient", needed)
-        point = check_start(objective, start, tolerance, "AcceleratedGradient")
+    def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
         if self.radius is not None and not self.radius > 0:
             raise ValueError(
                 f"The 'radius' parameter of AcceleratedGradient must be positive. Got {self.radius!r} instead."
             )
-        smoothness = curvature_bound(objective)
-        descent = Descent(objective, tolerance)
-        with single_threaded_blas():
-            try:
-                self._run(descent, self._project(point), smoothness)
-            except Certified as found:
-                return found.solution
+        self._run(descent, self._project(point), curvature_bound(objective))
         raise ConvergenceError(
             f"AcceleratedGradient took {self.max_iterations} steps without a certificate. Use Newton(), "
             "a larger alpha or a larger tolerance."

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives.objective import Objective, can_refine
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
-__all__ = ["Certified", "Descent", "State", "check_start", "require"]
+__all__ = ["Certified", "Certifying", "Descent", "State", "check_start", "require"]
 
 Array = npt.NDArray[np.float64]
+Asked = TypeVar("Asked", bound=Objective, contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -215,3 +218,45 @@ def check_start(objective: Objective, start: npt.ArrayLike, tolerance: float, so
             f"Got {tolerance!r} instead."
         )
     return point
+
+
+class Certifying(Generic[Asked]):
+    """What solvers of smooth objectives share: the checks, and a search that ends where a gradient is certified."""
+
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "rounding_allowance")
+
+    def solve(self, objective: Asked, start: npt.ArrayLike, tolerance: float) -> Solution:
+        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+
+        Parameters
+        ----------
+        objective : EmpiricalObjective or alike
+            Offers what the solver `needs`, and ``strong_convexity > 0``.
+        start : array of shape (dim,)
+            Where to begin.
+        tolerance : float
+            In mean form, like the objective.
+
+        Returns
+        -------
+        Solution
+            The point, and the certified gradient norm at that very point.
+
+        Raises
+        ------
+        ConvergenceError
+            If the tolerance is below what float64 sums can certify, or if the limit on the steps is reached.
+        """
+        owner = type(self).__name__
+        require(objective, owner, self.needs)
+        point = check_start(objective, start, tolerance, owner)
+        descent = Descent(objective, tolerance)
+        with single_threaded_blas():
+            try:
+                return self._search(objective, descent, point)
+            except Certified as found:
+                return found.solution
+
+    def _search(self, objective: Asked, descent: Descent, point: Array) -> Solution:
+        """Go on until `Certified` is raised, or give up or return another solution."""
+        raise AttributeError(f"{type(self).__name__} does not say how it searches.")

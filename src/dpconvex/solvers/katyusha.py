@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.solvers.descent import Certified, Descent, check_start, require
+from dpconvex.solvers.descent import Certifying, Descent
 from dpconvex.solvers.materialised import Records, materialise
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
@@ -20,7 +19,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Katyusha:
+class Katyusha(Certifying[EmpiricalObjective]):
     r"""Accelerated stochastic gradients with variance reduction (Allen-Zhu 2017), in mini-batches.
 
     An epoch takes the full gradient at a snapshot and then ``m = 2 n / batch_size`` steps with
@@ -37,45 +36,18 @@ class Katyusha:
         Limit on the passes over snapshots.
     seed : int, default=0
         Which records are visited. Not a privacy matter: the point returned is certified.
+
+    Notes
+    -----
+    Of an :class:`EmpiricalObjective` with a smooth loss, ``alpha > 0`` and rows in memory.
     """
 
     batch_size: int = 32
     max_epochs: int = 2000
     seed: int = 0
 
-    def solve(
-        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
-    ) -> Solution:
-        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
-
-        Parameters
-        ----------
-        objective : EmpiricalObjective
-            With a smooth loss, ``alpha > 0`` and rows in memory.
-        start : array of shape (dim,)
-            Where to begin.
-        tolerance : float
-            In mean form, like the objective.
-
-        Returns
-        -------
-        Solution
-            The snapshot, and the certified gradient norm at that very point.
-
-        Raises
-        ------
-        ConvergenceError
-            If the limit on the epochs is reached.
-        """
-        require(objective, "Katyusha", ("gradient", "rounding_allowance"))
-        point = check_start(objective, start, tolerance, "Katyusha")
-        records = materialise(objective, "Katyusha")
-        descent = Descent(objective, tolerance)
-        with single_threaded_blas():
-            try:
-                self._run(descent, records, point)
-            except Certified as found:
-                return found.solution
+    def _search(self, objective: EmpiricalObjective, descent: Descent, point: Array) -> Solution:
+        self._run(descent, materialise(objective, "Katyusha"), point)
         raise ConvergenceError(
             f"Katyusha took {self.max_epochs} epochs without a certificate. Use Newton(), a larger alpha or a "
             "larger tolerance."

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.centred import solve_around_best
-from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
+from dpconvex.solvers.descent import Certifying, Descent, State
 from dpconvex.solvers.newton import Newton, newton_steps
 from dpconvex.solvers.pairs import Pairs
 from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
@@ -25,7 +25,7 @@ DENSE_DIM = 4000  # a dense Hessian of this size still fits (128 MB) and factori
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Certifying[Objective]):
     """Limited-memory BFGS with certified gradient norm, for many coefficients.
 
     Directions are ``-B^{-1} gradient`` with B built from the last `memory` pairs on top of the
@@ -47,44 +47,18 @@ class LBFGS:
     max_iterations: int = 20_000
     newton: bool = True
 
-    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "value_and_gradient", "rounding_allowance")
 
-        Parameters
-        ----------
-        objective : EmpiricalObjective or alike
-            Offers ``gradient, value_and_gradient, rounding_allowance`` and
-            ``strong_convexity > 0``; ``hessian_diagonal`` and ``hessian`` are used if present.
-        start : array of shape (dim,)
-            Where to begin.
-        tolerance : float
-            In mean form, like the objective.
-
-        Returns
-        -------
-        Solution
-            The point, and the certified gradient norm at that very point.
-
-        Raises
-        ------
-        ConvergenceError
-            If the tolerance is below what float64 sums can certify.
-        """
-        require(objective, "LBFGS", ("gradient", "value_and_gradient", "rounding_allowance"))
-        point = check_start(objective, start, tolerance, "LBFGS")
-        descent = Descent(objective, tolerance)
+    def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
         dense = self.newton and objective.dim <= DENSE_DIM and hasattr(objective, "hessian")
-        with single_threaded_blas():
-            try:
-                state = descent.evaluate(point, with_value=True)
-                state = self._iterate(descent, state, 300 if dense else self.max_iterations)
-                if dense:
-                    newton_steps(descent, state, self.max_iterations)
-            except Certified as found:
-                return found.solution
-            except ConvergenceError:
-                pass
-            return solve_around_best(self, descent)
+        try:
+            state = descent.evaluate(point, with_value=True)
+            state = self._iterate(descent, state, 300 if dense else self.max_iterations)
+            if dense:
+                newton_steps(descent, state, self.max_iterations)
+        except ConvergenceError:
+            pass
+        return solve_around_best(self, descent)
 
     def _iterate(self, descent: Descent, state: State, limit: int) -> State:
         pairs = Pairs(self.memory)

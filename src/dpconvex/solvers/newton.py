@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
-from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives.objective import (
     Curved,
     Objective,
@@ -21,7 +20,7 @@ from dpconvex.objectives.objective import (
     can_widen,
 )
 from dpconvex.solvers.centred import solve_around_best
-from dpconvex.solvers.descent import Certified, Descent, State, check_start, require
+from dpconvex.solvers.descent import Certified, Certifying, Descent, State
 from dpconvex.solvers.pairs import Pairs
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
@@ -32,7 +31,7 @@ Metric = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Certifying[Objective]):
     """Damped Newton method with certified gradient norm, for up to a few hundred coefficients.
 
     Steps are ``-B^{-1} gradient``, where B is a Hessian plus the BFGS pairs seen since it was
@@ -55,49 +54,22 @@ class Newton:
     sample_rows: int = 20_000
     max_iterations: int = 2000
 
-    def solve(self, objective: Objective, start: npt.ArrayLike, tolerance: float) -> Solution:
-        """Minimise `objective` until the certified gradient norm is at most `tolerance`.
+    needs: ClassVar[tuple[str, ...]] = (
+        "gradient",
+        "value_and_gradient",
+        "hessian",
+        "rounding_allowance",
+    )
 
-        Parameters
-        ----------
-        objective : EmpiricalObjective or alike
-            Offers ``gradient, value_and_gradient, hessian, rounding_allowance``, and
-            ``strong_convexity > 0``; ``subsample`` and ``widened`` are used if present.
-        start : array of shape (dim,)
-            Where to begin.
-        tolerance : float
-            In mean form, like the objective.
-
-        Returns
-        -------
-        Solution
-            The point, and the certified gradient norm at that very point.
-
-        Raises
-        ------
-        ConvergenceError
-            If the tolerance is below what float64 sums can certify.
-        """
-        require(
-            objective, "Newton", ("gradient", "value_and_gradient", "hessian", "rounding_allowance")
-        )
-        point = check_start(objective, start, tolerance, "Newton")
-        descent = Descent(objective, tolerance)
-        with single_threaded_blas():
-            try:
-                self._run(descent, point)
-            except Certified as found:
-                return found.solution
-            except ConvergenceError:
-                pass
-            return solve_around_best(self, descent)
-
-    def _run(self, descent: Descent, point: Array) -> None:
-        objective = descent.objective
+    def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
         metric = None
-        if can_sample(objective) and objective.n_rows >= 4 * self.sample_rows:
-            point, metric = self._warm_start(objective, point)
-        newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
+        try:
+            if can_sample(objective) and objective.n_rows >= 4 * self.sample_rows:
+                point, metric = self._warm_start(objective, point)
+            newton_steps(descent, descent.evaluate(point), self.max_iterations, metric)
+        except ConvergenceError:
+            pass
+        return solve_around_best(self, descent)
 
     def _warm_start(self, objective: Sampled, point: Array) -> tuple[Array, Metric]:
         """Minimise over a subsample, up to its own sampling error, and keep its Hessian."""

@@ -28,20 +28,8 @@ __all__ = ["StochasticSubgradient", "Subgradient"]
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Subgradient:
-    """Subgradient method with averaging, for kinked and smooth losses alike.
-
-    Slow but simple: a gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is
-    certified by the averaged slopes (kinked losses) or the gradient norm (smooth ones).
-
-    Parameters
-    ----------
-    max_iterations : int, default=200_000
-        Limit on the steps.
-    """
-
-    max_iterations: int = 200_000
+class _Averaging:
+    """What both subgradient methods share: the checks."""
 
     def solve(
         self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
@@ -67,28 +55,74 @@ class Subgradient:
         ConvergenceError
             If the limit on the steps is reached.
         """
-        point = check_start(objective, start, tolerance, "Subgradient")
-        alpha = _strong_convexity(objective, "Subgradient")
-        records = materialise(objective, "Subgradient")
-        wanted = tolerance**2 / (2 * alpha)
+        owner = type(self).__name__
+        point = check_start(objective, start, tolerance, owner)
+        if not objective.strong_convexity > 0:
+            raise ValueError(f"{owner} needs a strongly convex objective. Use alpha > 0.")
+        records = materialise(objective, owner)
+        wanted = tolerance**2 / (2 * float(objective.strong_convexity))
+        with single_threaded_blas():
+            found = self._search(objective, records, point, tolerance, wanted)
+        if found is not None:
+            return found
+        raise ConvergenceError(
+            f"{owner} reached its limit of steps without certifying a gap of {wanted:.3g}. Use Envelope() or Newton(), "
+            "a larger tolerance or a larger alpha."
+        )
+
+    def _search(
+        self,
+        objective: EmpiricalObjective,
+        records: Records,
+        point: Array,
+        tolerance: float,
+        wanted: float,
+    ) -> Solution | None:
+        """Return a point of this gap, or None where the limit on the steps is reached."""
+        raise AttributeError(f"{type(self).__name__} does not say how it searches.")
+
+
+@dataclass(frozen=True)
+class Subgradient(_Averaging):
+    """Subgradient method with averaging, for kinked and smooth losses alike.
+
+    Slow but simple: a gap g takes up to ``8 L^2 / (alpha g)`` passes over the data. The gap is
+    certified by the averaged slopes (kinked losses) or the gradient norm (smooth ones).
+
+    Parameters
+    ----------
+    max_iterations : int, default=200_000
+        Limit on the steps.
+    """
+
+    max_iterations: int = 200_000
+
+    def _search(
+        self,
+        objective: EmpiricalObjective,
+        records: Records,
+        point: Array,
+        tolerance: float,
+        wanted: float,
+    ) -> Solution | None:
+        alpha = objective.strong_convexity
         average = np.zeros_like(point)
         slopes = np.zeros(records.count)
         check = 16
-        with single_threaded_blas():
-            for t in range(1, self.max_iterations + 1):
-                # What is averaged over time is averaged with weights 2k / (t (t + 1)).
-                share = 2 / (t + 1)
-                average += share * (point - average)
-                here = records.slopes(point)
-                slopes += share * (here - slopes)
-                direction = here @ records.rows / records.count + records.linear
-                point = point - share * (point + direction / alpha)
-                if t == check:
-                    check = 2 * check
-                    found = _certify(objective, records, average, slopes, tolerance, wanted, t)
-                    if found is not None:
-                        return found
-        raise _failure("Subgradient", wanted)
+        for t in range(1, self.max_iterations + 1):
+            # What is averaged over time is averaged with weights 2k / (t (t + 1)).
+            share = 2 / (t + 1)
+            average += share * (point - average)
+            here = records.slopes(point)
+            slopes += share * (here - slopes)
+            direction = here @ records.rows / records.count + records.linear
+            point = point - share * (point + direction / alpha)
+            if t == check:
+                check = 2 * check
+                found = _certify(objective, records, average, slopes, tolerance, wanted, t)
+                if found is not None:
+                    return found
+        return None
 
 
 def _certify(
@@ -136,7 +170,7 @@ def averaged_gap(
 
 
 @dataclass(frozen=True)
-class StochasticSubgradient:
+class StochasticSubgradient(_Averaging):
     """Stochastic subgradient method: a few records per step, averaged iterates.
 
     Each step costs ``batch_size`` rows only. Its accuracy holds in expectation, which is no basis
@@ -157,63 +191,42 @@ class StochasticSubgradient:
     max_iterations: int = 1_000_000
     seed: int = 0
 
-    def solve(
-        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
-    ) -> Solution:
-        """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
-
-        Parameters
-        ----------
-        objective : EmpiricalObjective
-            With ``alpha > 0`` and rows in memory.
-        start : array of shape (dim,)
-            Checked but forgotten at the first step, whose length is 1/alpha.
-        tolerance : float
-            In the units of a gradient norm, mean form.
-
-        Returns
-        -------
-        Solution
-            With ``gap`` and ``gradient_norm = sqrt(2 alpha gap)`` for kinked losses.
-
-        Raises
-        ------
-        ConvergenceError
-            If the limit on the steps is reached.
-        """
-        owner = "StochasticSubgradient"
-        point = check_start(objective, start, tolerance, owner)
-        alpha = _strong_convexity(objective, owner)
-        records = materialise(objective, owner)
-        wanted = tolerance**2 / (2 * alpha)
+    def _search(
+        self,
+        objective: EmpiricalObjective,
+        records: Records,
+        point: Array,
+        tolerance: float,
+        wanted: float,
+    ) -> Solution | None:
+        alpha = objective.strong_convexity
         smooth = math.isfinite(objective.loss.smoothness)
         lowest = None if smooth else _lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)
         batch = min(self.batch_size, records.count)
         average = np.zeros_like(point)
         check, t = 256, 0
-        with single_threaded_blas():
-            while t < self.max_iterations:
-                for chosen in rng.integers(0, records.count, (256, batch)):
-                    t += 1
-                    share = 2 / (t + 1)
-                    average += share * (point - average)
-                    slopes = records.slopes(point, chosen)
-                    direction = slopes @ records.rows[chosen] / batch + records.linear
-                    point = point - share * (point + direction / alpha)
-                if t < check:
-                    continue
-                check = 2 * check
-                if lowest is None:
-                    found = certify_point(objective, average, tolerance)
-                    if found is not None:
-                        return Solution(found.point, found.gradient_norm, t)
-                    continue
-                value, error = _value(objective, average)
-                gap = max(value + error - lowest, 0.0)
-                if gap <= wanted:
-                    return Solution(average, math.sqrt(2 * alpha * gap), t, gap)
-        raise _failure(owner, wanted)
+        while t < self.max_iterations:
+            for chosen in rng.integers(0, records.count, (256, batch)):
+                t += 1
+                share = 2 / (t + 1)
+                average += share * (point - average)
+                slopes = records.slopes(point, chosen)
+                direction = slopes @ records.rows[chosen] / batch + records.linear
+                point = point - share * (point + direction / alpha)
+            if t < check:
+                continue
+            check = 2 * check
+            if lowest is None:
+                found = certify_point(objective, average, tolerance)
+                if found is not None:
+                    return Solution(found.point, found.gradient_norm, t)
+                continue
+            value, error = _value(objective, average)
+            gap = max(value + error - lowest, 0.0)
+            if gap <= wanted:
+                return Solution(average, math.sqrt(2 * alpha * gap), t, gap)
+        return None
 
 
 def _lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:
@@ -239,16 +252,3 @@ def _value(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
     rest = objective.alpha * size**2 + size * float(np.linalg.norm(objective.linear))
     roundings = (objective.rows.additions + 16) * terms + share * loss.lipschitz * margins
     return objective.value(theta), 1.01 * UNIT * (roundings + (objective.dim + 4) * rest)
-
-
-def _strong_convexity(objective: EmpiricalObjective, solver: str) -> float:
-    if not objective.strong_convexity > 0:
-        raise ValueError(f"{solver} needs a strongly convex objective. Use alpha > 0.")
-    return float(objective.strong_convexity)
-
-
-def _failure(solver: str, wanted: float) -> ConvergenceError:
-    return ConvergenceError(
-        f"{solver} reached its limit of steps without certifying a gap of {wanted:.3g}. Use Envelope() or Newton(), "
-        "a larger tolerance or a larger alpha."
-    )

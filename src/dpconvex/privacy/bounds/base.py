@@ -16,7 +16,13 @@ from dataclasses import fields
 import numpy as np
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.privacy.calibration import (
+    check_neighbors,
+    objective_perturbation_delta,
+    objective_perturbation_epsilon,
+    objective_perturbation_laplace_scale,
+    objective_perturbation_scale,
+)
 from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
 
 __all__ = [
@@ -120,6 +126,48 @@ class Bounds:
     def gradient_sum_sensitivity(self) -> float:
         """Return how far the SUM of gradients at one fixed theta can move when one record changes."""
         return self.changed_records * self.lipschitz
+
+    @property
+    def tilted(self) -> tuple[str, int, float]:
+        """Which form of F objective perturbation tilts, its part of F's tilt, and how far its gradient can move.
+
+        ``J(theta) + <b, theta>`` with the sum ``J = n F``, so that ``F`` is tilted by ``b / n``.
+        """
+        return "sum", self.n_samples, self.gradient_sum_sensitivity()
+
+    def tilt_scale(self, epsilon: float, delta: float) -> float:
+        """Return the scale of ``b``: Gaussian, or l2-Laplace where delta is 0."""
+        facts = (self.lipschitz, self.curvature_ratio)
+        if delta > 0:
+            return objective_perturbation_scale(
+                epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors
+            )
+        self._check_rank()
+        return objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
+
+    def tilt_delta(self, epsilon: float, scale: float) -> float:
+        """Return delta of Gaussian ``b`` of this scale."""
+        return objective_perturbation_delta(
+            epsilon, self.lipschitz / scale, self.curvature_ratio, self.rank, self.neighbors
+        )
+
+    def tilt_epsilon(self, scale: float) -> float:
+        """Return epsilon of l2-Laplace ``b`` of this scale."""
+        self._check_rank()
+        facts = (self.lipschitz, self.curvature_ratio, self.neighbors)
+        return objective_perturbation_epsilon(scale, *facts)
+
+    def tilt_theorem(self, gaussian: bool) -> tuple[str, str]:
+        """Return what is perturbed and by which theorem, in the words of a certificate."""
+        family = "GLM two-sided profile" if self.rank == 1 else "Rényi and chi profiles"
+        return "perturbation", family if gaussian else "GLM"
+
+    def _check_rank(self) -> None:
+        if self.rank != 1:
+            raise ValueError(
+                "Pure epsilon-DP by objective perturbation needs a generalised linear model (rank 1). "
+                f"Got rank={self.rank} instead. Use delta above 0."
+            )
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
         r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.

@@ -197,6 +197,31 @@ class PairwiseBounds(Bounds):
         """``n Gamma``: F counts as a mean over n records."""
         return self.n_samples * self.gradient_sensitivity
 
+    @property
+    def tilted(self) -> tuple[str, int, float]:
+        """The mean F itself is tilted, ``F(w) + <b, w>``, and its gradient moves by ``Gamma``."""
+        return "mean", 1, self.gradient_sensitivity
+
+    def tilt_scale(self, epsilon: float, delta: float) -> float:
+        """Return the scale of ``b``: Gaussian, or l2-Laplace where delta is 0."""
+        facts = (self.gradient_sensitivity, self.curvature_ratio)
+        if delta > 0:
+            return pairwise_scale(epsilon, delta, *facts)
+        return pairwise_laplace_scale(epsilon, *facts, self.dimension)
+
+    def tilt_delta(self, epsilon: float, scale: float) -> float:
+        """Return delta of Gaussian ``b`` of this scale."""
+        return pairwise_delta(epsilon, self.gradient_sensitivity / scale, self.curvature_ratio)
+
+    def tilt_epsilon(self, scale: float) -> float:
+        """Return epsilon of l2-Laplace ``b``: ``Gamma / scale + d log(1 + kappa / d)``."""
+        size = self.dimension
+        return self.gradient_sensitivity / scale + size * math.log1p(self.curvature_ratio / size)
+
+    def tilt_theorem(self, gaussian: bool) -> tuple[str, str]:
+        """Return what is perturbed and by which theorem, in the words of a certificate."""
+        return "perturbation of pairs", "Rényi profile in trace form" if gaussian else "trace form"
+
     def solver_tolerance(self, tilt: float = 0.0) -> float:
         r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
 
