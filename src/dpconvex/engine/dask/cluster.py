@@ -125,15 +125,17 @@ class HeldTable:
             unheld = dask.delayed(run_unheld, pure=False, traverse=False)
             tasks: list[Task] = []
             shares: dict[str, list[int]] = {}
+            single: dict[int, Any] = {}
             for position in waiting:
                 source, call = jobs[position]
                 owner = self._found[source.number].owner
                 if owner is None:
                     bare, pair = replace(source, pair=None), self._pairs[source.number]
-                    task = self._client.compute(unheld(position, call, mapping, bare, pair))
-                    tasks.append((task, [position], None))
+                    single[position] = unheld(position, call, mapping, bare, pair)
                 else:
                     shares.setdefault(owner, []).append(position)
+            futures = self._client.compute(list(single.values()))
+            tasks += [(future, [i], None) for i, future in zip(single, futures, strict=True)]
             for owner, positions in shares.items():
                 for part in _split(positions, self._threads.get(owner, 1)):
                     items = [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in part]

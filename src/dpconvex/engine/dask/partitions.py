@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dask.spill import SpilledArray, SpillFile
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
 
 __all__ = [
     "Clean",
@@ -223,7 +223,7 @@ class PartitionFacts:
         Number of rows.
     problem : str or None
         Key of the error message.
-    X, y : SpilledArray or None
+    X, y : SpilledArray, SpilledLabels or None
         Where the partition was parked.
     labels : array or None
         Distinct labels where the target holds labels.
@@ -234,7 +234,7 @@ class PartitionFacts:
     rows: int
     problem: str | None = None
     X: SpilledArray | None = None
-    y: SpilledArray | None = None
+    y: SpilledArray | SpilledLabels | None = None
     labels: npt.NDArray[Any] | None = None
     mark: tuple[Any, ...] = ()
 
@@ -309,15 +309,28 @@ def check_partition(
         labels = distinct_labels(y)
         if labels is None:
             return PartitionFacts(0, "not labels")
-    facts = replace(_parked(X, y, spill), labels=labels)
+    facts = _parked(X, y, spill, labels)
     return replace(facts, mark=fingerprint(*source)) if reread or facts.X is None else facts
 
 
-def _parked(X: npt.NDArray[Any], y: npt.NDArray[Any], spill: SpillFile | None) -> PartitionFacts:
+def _parked(
+    X: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    spill: SpillFile | None,
+    labels: npt.NDArray[Any] | None,
+) -> PartitionFacts:
     """Park a partition that passed all checks, if there is room."""
-    kept_y = None if spill is None else spill.write(y)
-    kept_X = None if spill is None or kept_y is None else spill.write(X)
-    return PartitionFacts(len(X), None, kept_X, None if kept_X is None else kept_y)
+    facts = PartitionFacts(len(X), labels=labels)
+    if spill is None:
+        return facts
+    kept_y: SpilledArray | SpilledLabels | None
+    if labels is None:
+        kept_y = spill.write(y)
+    else:
+        codes = spill.write(np.searchsorted(labels, y).astype(np.int16))
+        kept_y = None if codes is None else SpilledLabels(labels, codes)
+    kept_X = None if kept_y is None else spill.write(X)
+    return facts if kept_X is None else replace(facts, X=kept_X, y=kept_y)
 
 
 def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.addition import accumulate
-from dpconvex.engine.dask.partitions import Clean, as_features, as_target, fingerprint, read_pair
+from dpconvex.engine.dask.partitions import Clean, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
-from dpconvex.engine.dask.spill import SpilledArray
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
@@ -54,7 +54,7 @@ class Source:
         Features and target, from their source.
     recipe : Recipe or None
         How threads of this process compute the pair without looking at other partitions.
-    X, y : SpilledArray or None
+    X, y : SpilledArray, SpilledLabels or None
         Where they were parked.
     weights : SpilledArray or None
         Weights that replace those of the row map.
@@ -70,7 +70,7 @@ class Source:
     pair: Any = None
     recipe: Recipe | None = None
     X: SpilledArray | None = None
-    y: SpilledArray | None = None
+    y: SpilledArray | SpilledLabels | None = None
     weights: SpilledArray | None = None
     pending: tuple[Change, ...] = ()
     notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
@@ -89,7 +89,11 @@ class Source:
         """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
         if self.X is not None and self.y is not None:
             weights = None if self.weights is None else self.weights.open()
-            rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending, cores)
+            if isinstance(self.y, SpilledLabels):
+                y = self.y.open(mapping.encoded)
+            else:
+                y = mapping.encoded(self.y.open())
+            rows = mapping.rows(self.X.open(), y, weights, self.pending, cores)
         else:
             assert self.recipe is not None
             rows = mapping.source_rows(self.recipe.compute(), self.mark, self.pending, cores)
@@ -128,7 +132,12 @@ class Mapping:
             raise SourceChangedError from None
         if fingerprint(X, y) != mark:
             raise SourceChangedError
-        return self.rows(X, y if self.clean is None else self.clean(X, y), None, pending, cores)
+        y = self.encoded(y if self.clean is None else self.clean(X, y))
+        return self.rows(X, y, None, pending, cores)
+
+    def encoded(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return targets or labels as the numbers that the fit is about, each of which depends on one of them."""
+        return y if self.target is None else self.target(y)
 
     def rows(
         self,
@@ -138,11 +147,10 @@ class Mapping:
         pending: Iterable[Reweight] = (),
         cores: int = 1,
     ) -> MemoryRows:
-        """Return the mapped rows of one partition, invalid ones marked."""
-        X, y = as_features(X), as_target(y)
+        """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
         rows = MemoryRows(
             X,
-            y if self.target is None else self.target(y),
+            y,
             self.row_map,
             self.target_shift,
             self.target_scale,
