@@ -19,7 +19,7 @@ distributed = pytest.importorskip("distributed")
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
 from dpconvex.engine import ClusterLostError, SourceChangedError  # noqa: E402
 from dpconvex.estimators import release  # noqa: E402
-from dpconvex.privacy import Ledger  # noqa: E402
+from dpconvex.privacy import BudgetExceeded, Ledger  # noqa: E402
 
 # Clusters that lose workers leave sockets and tasks behind.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -311,7 +311,7 @@ def test_all_workers_killed(bare_cluster, table, monkeypatch):
     after_the_charge(monkeypatch, lambda: kill(*bare_cluster[1]))
     model, ledger = model_with_ledger(folder)
     with (
-        dask.config.set({"dpconvex.timeout": "3 s"}),
+        dask.config.set({"dpconvex.timeout": "15 s"}),  # a scheduler that imports does not answer
         pytest.raises(ClusterLostError, match=SPENT),
     ):
         model.fit(X, y)
@@ -335,15 +335,11 @@ def test_workers_that_come_back_in_time_finish_the_fit(table, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("timeout", ["2 s", "1 minute"])
-def test_a_killed_scheduler_is_no_reason_to_compute_here(bare_cluster, table, monkeypatch, timeout):
+def test_a_killed_scheduler_is_no_reason_to_compute_here(bare_cluster, table, monkeypatch):
     (X, y), folder = table
     after_the_charge(monkeypatch, lambda: kill(bare_cluster[0]))
     model, ledger = model_with_ledger(folder)
-    with (
-        dask.config.set({"dpconvex.timeout": timeout}),
-        pytest.raises(ClusterLostError, match=SPENT),
-    ):
+    with pytest.raises(ClusterLostError, match=SPENT):
         model.fit(X, y)
     assert reads(folder) == READS
     assert len(ledger.entries()) == 1
@@ -381,5 +377,5 @@ def test_a_killed_fit_has_paid(processes, tmp_path):
     ledger.check()
     assert len(ledger.entries()) == 1
     model, ledger = model_with_ledger(tmp_path)
-    model.fit(*make_table())
-    assert len(ledger.entries()) == 2
+    with pytest.raises(BudgetExceeded):  # there is room for one such fit
+        model.fit(*make_table())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
 
 __all__ = [
@@ -115,25 +116,12 @@ def as_features(part: Any) -> npt.NDArray[Any]:
     dtype = np.float32 if single else np.float64
     if not (values.flags.c_contiguous or values.flags.f_contiguous):
         return np.array(values, dtype=dtype, order="C")
-    return _writable(np.asarray(values, dtype=dtype))
-
-
-def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as one that may be written, for which kernels are compiled; none of them writes."""
-    if values.flags.writeable:
-        return values
-    try:
-        view = values.view()
-        view.flags.writeable = True  # dataframes hand out read-only views of arrays that are not
-    except ValueError:
-        return values.copy(order="K")
-    return view
+    return writable_view(np.asarray(values, dtype=dtype))
 
 
 def as_target(part: Any) -> npt.NDArray[Any]:
     """Return a partition's target as a one-dimensional array of numbers or labels."""
-    values = np.asarray(part)
-    return _writable(values)
+    return np.asarray(part)
 
 
 def read_pair(
