@@ -229,28 +229,6 @@ class TestDaskRows:
                     (found,) = other.combine(theta, WeightedSlope(SMOOTH))
                     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
-    def test_passes_are_repeated_when_workers_are_lost(self, monkeypatch):
-        import dask
-
-        from dpconvex.engine.dask.schedule import compute as computed
-
-        class KilledWorker(Exception):
-            pass
-
-        failures = iter([KilledWorker(), KilledWorker()])
-        compute = dask.compute
-
-        def flaky(*tasks, **options):
-            for failure in failures:
-                raise failure
-            return compute(*tasks, **options)
-
-        monkeypatch.setattr(dask, "compute", flaky)
-        assert computed([dask.delayed(3)]) == [3]
-        failures = iter([KilledWorker()] * 9)
-        with pytest.raises(KilledWorker):
-            computed([dask.delayed(3)])
-
 
 def _halved(block, w):
     return 0.5 * w
@@ -258,14 +236,56 @@ def _halved(block, w):
 
 def test_a_partition_says_nothing_of_void_rows():
     """On a worker no estimator silences numpy: weights of void rows divide by 0."""
-    from dpconvex.engine.dask.rows import Mapping, _run
+    from dpconvex.engine.dask.partitions import fingerprint
+    from dpconvex.engine.dask.sources import Mapping, run_source
 
     X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
     mapping = Mapping(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
     pending = [lambda block, w: 1.0 / np.linalg.norm(block[:, 1:], axis=1)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (total,) = _run(
-            lambda rows: rows.sum_targets(lambda y, w: (y.size,)), mapping, pending, (X, y)
+        (total,) = run_source(
+            lambda rows: rows.sum_targets(lambda y, w: (y.size,)),
+            mapping,
+            fingerprint(X, y),
+            pending,
+            (X, y),
         )
     assert total == 3
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=70), st.integers(0, 9))
+def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
+    from dpconvex.engine.addition import accumulate
+    from dpconvex.engine.dask.held import GROUP, fold, fold_groups
+
+    values = np.random.default_rng(seed).normal(size=(len(owners), 2)) ** 5
+    groups = [values[i : i + GROUP] for i in range(0, len(values), GROUP)]
+    expected = [accumulate((value.copy(),) for value in group)[0] for group in groups]
+    blocks = []
+    for owner in range(3):
+        mine = [i for i, other in enumerate(owners) if other == owner]
+        blocks += fold((i, 1, (values[i].copy(),)) for i in mine)
+    assert sum(size for _, size, _ in blocks) == len(owners)
+    found = [sums[0] for sums in fold_groups(sorted(blocks, key=lambda block: block[0]))]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_fingerprint_tells_orders_types_and_labels():
+    from dpconvex.engine.dask.partitions import fingerprint
+
+    X, y = np.arange(12.0).reshape(6, 2), np.array(["a", "b"] * 3, dtype=object)
+    others = [
+        (X[::-1].copy(), y),
+        (X, y[::-1].copy()),
+        (X[:5], y[:5]),
+        (X.astype(np.float32), y),
+        (X.reshape(3, 4), y),
+        (X, y.astype("U1")),
+        (np.where(X == 3, 3 + 1e-15, X), y),
+    ]
+    marks = {fingerprint(*pair) for pair in [(X, y), *others]}
+    assert len(marks) == 1 + len(others)
+    assert fingerprint(X.copy(), y.copy()) == fingerprint(X, y)
+    assert fingerprint(np.asfortranarray(X), y) == fingerprint(np.asfortranarray(X), y)

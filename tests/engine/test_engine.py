@@ -338,3 +338,26 @@ def test_blas_has_one_thread_inside_workers_whoever_set_the_limit_before():
 
 def test_worker_pool_is_shared():
     assert worker_pool(2) is worker_pool(2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_read_only_rows_need_no_kernels_of_their_own(dtype, order, tmp_path):
+    """Every new type of an array would be compiled for seconds."""
+    from dpconvex.engine.fused import survey_rows
+
+    X = np.array(np.random.default_rng(0).normal(size=(40_000, 3)), dtype=dtype, order=order)
+    np.save(tmp_path / "X.npy", X)
+    frozen = X.copy(order="K")
+    frozen.flags.writeable = False
+    theta, row_map = np.ones(4), RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
+    sums, known = [], set()
+    for rows in (X, frozen, np.load(tmp_path / "X.npy", mmap_mode="r")):
+        held = MemoryRows(rows, np.ones(40_000), row_map)
+        held._small = False
+        sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
+        known.add(len(survey_rows.signatures))
+        assert len(known) == 1
+        assert np.shares_memory(held.raw, rows)
+    np.testing.assert_array_equal(sums, [sums[0]] * 3)
+    assert not frozen.flags.writeable

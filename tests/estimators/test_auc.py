@@ -15,6 +15,7 @@ from dpconvex.mechanisms import (
     NoisyGradientDescent,
     ObjectivePerturbation,
 )
+from dpconvex.privacy import Ledger
 
 LOSSES = ("logistic", "natural-logistic", "hinge", "squared", "squared-hinge")
 COMMON = {
@@ -208,3 +209,16 @@ def test_descents_along_pairs_still_load(named, tmp_path):
     assert (
         json.loads((tmp_path / "again.json").read_text())["certificate"] == earlier["certificate"]
     )
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("epsilon", [3e-5, 1e-5, 1e-8])
+def test_the_smallest_epsilons_converge(data, loss, epsilon, tmp_path):
+    """The tilt is then so large that its roundings exceed what the pair sums resolve."""
+    X, y = data
+    ledger = Ledger(tmp_path / "ledger.db", epsilon=1.0)
+    model = DPAUCClassifier(loss, epsilon=epsilon, delta=0, mechanism="objective", ledger=ledger)
+    model.set_params(**COMMON).fit(X, y)
+    model.certificate_.verify()
+    assert np.isfinite(model.coef_).all()
+    assert len(ledger.entries()) == 1

@@ -1,8 +1,6 @@
 """Fits on Dask collections: the coefficients of the in-memory fit, whatever happens to workers."""
 
 import itertools
-import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,44 +214,6 @@ def test_progress_is_told_for_the_first_pass_only(scheduler):
     assert seen[0] == seen[1]
     assert seen[0][-1][0] == seen[0][-1][1]
     assert [done for done, _ in seen[0]] == sorted({done for done, _ in seen[0]})
-
-
-def _read_or_die(part, pid, counter, last_words):
-    """Return a partition; the process that reads the tenth one is killed on the spot, once."""
-    with open(counter, "a") as file:
-        file.write("x")
-    if os.getpid() != pid and Path(counter).stat().st_size >= 10 and not Path(last_words).exists():
-        Path(last_words).write_text("killed")
-        os.kill(os.getpid(), 9)
-    return part
-
-
-@pytest.mark.filterwarnings("ignore")  # a killed worker leaves open sockets behind
-def test_a_worker_killed_in_a_fit_changes_nothing(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    X, y = make_table()
-    expected = DPQuantileRegressor(**SETTINGS, mechanism="objective").fit(X, y)
-    edges = np.concatenate([[0], np.cumsum(CHUNKS)])
-    read = dask.delayed(_read_or_die, pure=True)
-    counter, last_words = str(tmp_path / "count"), str(tmp_path / "killed")
-    blocks = [
-        da.from_delayed(
-            read(X[a:b], os.getpid(), counter, last_words), shape=(b - a, 4), dtype=X.dtype
-        )
-        for a, b in itertools.pairwise(edges)
-    ]
-    ledger = Ledger(tmp_path / "ledger.db", epsilon=5.0)
-    model = DPQuantileRegressor(**SETTINGS, mechanism="objective", ledger=ledger)
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
-        model.fit(da.concatenate(blocks), in_chunks(y))
-    assert Path(last_words).exists(), "no worker was killed: the test shows nothing"
-    assert_same(model, expected)
-    assert len(ledger.entries()) == 1
 
 
 def test_numbers_beside_text_are_no_labels():

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dpconvex.engine import passes
 from dpconvex.engine.addition import CHAIN, RUNS, accumulate, block_rows, depth
+from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.rows import Partial, Places, Raw, RowFunction, RowMap, Sums
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
@@ -83,6 +84,7 @@ class MemoryRows:
             raw = raw.astype(np.float64)
         if not raw.dtype.isnative:
             raw = raw.astype(raw.dtype.newbyteorder("="))
+        raw = writable_view(raw)
         targets = np.clip(np.asarray(y, dtype=np.float64), -LARGEST, LARGEST)
         targets = np.clip((targets - target_shift) * target_scale, -LARGEST, LARGEST)
         void = np.isnan(targets)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.defaults.cost_warning import warn_of_cost
+from dpconvex.engine import EngineError
 from dpconvex.inputs.settings import noise_source
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
@@ -49,7 +50,7 @@ def release(
     found, records = [], []
     for objective in objectives:
         record: Facts = {}
-        with unwarned():
+        with unwarned(), _spent():
             theta = plan.mechanism.release(objective, certificate, noise, record)
         if bound is not None:  # a projection of what was released: no privacy cost
             theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
@@ -70,6 +71,21 @@ def charge(
             description=f"{owner}.fit",
             neighbors=certificate.neighbors,
         )
+
+
+_SPENT = "The budget of this fit is spent: it was charged before noise was drawn, and another fit costs as much again."
+
+
+@contextmanager
+def _spent() -> Iterator[None]:
+    """Say with every error that the budget is gone."""
+    try:
+        yield
+    except EngineError as error:
+        raise type(error)(f"{error} {_SPENT}") from None
+    except Exception as error:
+        error.add_note(_SPENT)
+        raise
 
 
 @contextmanager

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dask.spill import SpilledArray, SpillFile
+from dpconvex.engine.arrays import writable_view
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
 
 __all__ = [
     "Clean",
@@ -19,8 +21,10 @@ __all__ = [
     "as_target",
     "check_partition",
     "delayed_parts",
+    "fingerprint",
     "loosen",
     "numbers_or_missing",
+    "read_pair",
     "valid_rows",
 ]
 
@@ -112,25 +116,32 @@ def as_features(part: Any) -> npt.NDArray[Any]:
     dtype = np.float32 if single else np.float64
     if not (values.flags.c_contiguous or values.flags.f_contiguous):
         return np.array(values, dtype=dtype, order="C")
-    return _writable(np.asarray(values, dtype=dtype))
-
-
-def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array as one that may be written, for which kernels are compiled; none of them writes."""
-    if values.flags.writeable:
-        return values
-    try:
-        view = values.view()
-        view.flags.writeable = True  # dataframes hand out read-only views of arrays that are not
-    except ValueError:
-        return values.copy(order="K")
-    return view
+    return writable_view(np.asarray(values, dtype=dtype))
 
 
 def as_target(part: Any) -> npt.NDArray[Any]:
     """Return a partition's target as a one-dimensional array of numbers or labels."""
-    values = np.asarray(part)
-    return _writable(values)
+    return np.asarray(part)
+
+
+def read_pair(
+    pair: tuple[Any, Any], clean: Clean | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return features and target of a partition as arrays; with `clean` no value is wrong."""
+    return as_features(pair[0] if clean is None else loosen(pair[0])), as_target(pair[1])
+
+
+def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
+    """Return shapes, types and checksums by which a partition that is read again is known: private, as its rows are."""
+    return tuple((part.shape, part.dtype.str, _checksum(part)) for part in (X, y))
+
+
+def _checksum(values: npt.NDArray[Any]) -> int:
+    if values.dtype.kind == "O":  # labels; objects have no bytes of their own
+        return zlib.crc32("\0".join(map(repr, values.ravel())).encode(errors="surrogatepass"))
+    values = values if values.flags.c_contiguous else values.T
+    content = memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+    return zlib.crc32(content)
 
 
 def numbers_or_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -200,17 +211,20 @@ class PartitionFacts:
         Number of rows.
     problem : str or None
         Key of the error message.
-    X, y : SpilledArray or None
+    X, y : SpilledArray, SpilledLabels or None
         Where the partition was parked.
     labels : array or None
         Distinct labels where the target holds labels.
+    mark : tuple
+        By which the partition is known when it is read again.
     """
 
     rows: int
     problem: str | None = None
     X: SpilledArray | None = None
-    y: SpilledArray | None = None
+    y: SpilledArray | SpilledLabels | None = None
     labels: npt.NDArray[Any] | None = None
+    mark: tuple[Any, ...] = ()
 
     @staticmethod
     def require(facts: Sequence[PartitionFacts], owner: str, least: int = 1) -> None:
@@ -248,14 +262,16 @@ def check_partition(
     numeric: bool,
     spill: SpillFile | None,
     clean: Clean | None = None,
+    reread: bool = False,
 ) -> PartitionFacts:
     """Check one partition, and park it in the spill file if there is one with room for it.
 
-    With `clean` no value is wrong: the target is parked with NaN for invalid rows.
+    With `clean` no value is wrong: the target is parked with NaN for invalid rows. A partition that is not parked, or
+    may be read again all the same (`reread`), is marked.
     """
     try:
-        X = as_features(pair[0] if clean is None else loosen(pair[0]))
-        y = as_target(pair[1])
+        X, y = read_pair(pair, clean)
+        source = X, y
         if numeric:
             if y.dtype.kind not in "biufO":
                 return PartitionFacts(0, "not numbers")
@@ -268,18 +284,21 @@ def check_partition(
         return PartitionFacts(0)
     if X.ndim != 2 or X.shape[1] != width:
         return PartitionFacts(0, "width")
+    labels = None
     if clean is not None:
-        return _parked(X, clean(X, y), spill, None)
-    if not _all_finite(X):
+        y = clean(X, y)
+    elif not _all_finite(X):
         return PartitionFacts(0, "X not finite")
-    if y.dtype.kind == "f" and not _all_finite(y):
+    elif y.dtype.kind == "f" and not _all_finite(y):
         return PartitionFacts(0, "y not finite" if numeric else "missing label")
-    if not numeric and y.dtype.kind == "O" and any(_missing(label) for label in y):
-        return PartitionFacts(0, "missing label")
-    labels = None if numeric else distinct_labels(y)
-    if not numeric and labels is None:
-        return PartitionFacts(0, "not labels")
-    return _parked(X, y, spill, labels)
+    elif not numeric:
+        if y.dtype.kind == "O" and any(_missing(label) for label in y):
+            return PartitionFacts(0, "missing label")
+        labels = distinct_labels(y)
+        if labels is None:
+            return PartitionFacts(0, "not labels")
+    facts = _parked(X, y, spill, labels)
+    return replace(facts, mark=fingerprint(*source)) if reread or facts.X is None else facts
 
 
 def _parked(
@@ -288,14 +307,18 @@ def _parked(
     spill: SpillFile | None,
     labels: npt.NDArray[Any] | None,
 ) -> PartitionFacts:
-    """Park a partition that passed all checks."""
-    kept_X = kept_y = None
-    if spill is not None:
+    """Park a partition that passed all checks, if there is room."""
+    facts = PartitionFacts(len(X), labels=labels)
+    if spill is None:
+        return facts
+    kept_y: SpilledArray | SpilledLabels | None
+    if labels is None:
         kept_y = spill.write(y)
-        kept_X = None if kept_y is None else spill.write(X)
-    if kept_X is None:
-        return PartitionFacts(len(X), labels=labels)
-    return PartitionFacts(len(X), None, kept_X, kept_y, labels)
+    else:
+        codes = spill.write(np.searchsorted(labels, y).astype(np.int16))
+        kept_y = None if codes is None else SpilledLabels(labels, codes)
+    kept_X = None if kept_y is None else spill.write(X)
+    return facts if kept_X is None else replace(facts, X=kept_X, y=kept_y)
 
 
 def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:

@@ -7,9 +7,9 @@ offers what `MemoryRows` offers for sums over them.
 from __future__ import annotations
 
 import itertools
-import warnings
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.addition import accumulate, depth
+from dpconvex.engine.dask.cluster import HeldTable
+from dpconvex.engine.dask.held import GROUP
 from dpconvex.engine.dask.partitions import (
     Clean,
     PartitionFacts,
-    as_features,
-    as_target,
     check_partition,
     delayed_parts,
-    loosen,
 )
 from dpconvex.engine.dask.schedule import (
     Recipe,
+    cluster_client,
     compute,
     in_process,
     recipes,
@@ -35,146 +35,23 @@ from dpconvex.engine.dask.schedule import (
     threads,
     watching,
 )
-from dpconvex.engine.dask.spill import SpilledArray, SpillFile, default_spill_limit
+from dpconvex.engine.dask.sources import (
+    Array,
+    Call,
+    Change,
+    Mapping,
+    Reweight,
+    Source,
+    add_up,
+    run_here,
+    run_source,
+)
+from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
+from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
-
-Array = npt.NDArray[np.float64]
-Reweight = Callable[[Array, Array], Array]
-
-GROUP = 16  # partitions whose results are added where they were computed
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the rows of one partition come from.
-
-    Attributes
-    ----------
-    rows : int
-        How many there are.
-    pair : Delayed
-        Features and target, from their source.
-    recipe : Recipe or None
-        How threads of this process compute the pair without looking at other partitions.
-    X, y : SpilledArray or None
-        Where they were parked.
-    weights : SpilledArray or None
-        Weights that replace those of the row map.
-    pending : tuple of callable
-        Changes of weights that are applied anew in every pass.
-    notes : dict
-        What passes in this process found out about the rows, by row map and order in memory.
-    """
-
-    rows: int
-    pair: Any
-    recipe: Recipe | None = None
-    X: SpilledArray | None = None
-    y: SpilledArray | None = None
-    weights: SpilledArray | None = None
-    pending: tuple[Reweight, ...] = ()
-    notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
-
-    @property
-    def spilled(self) -> bool:
-        """Whether the rows lie in the spill file."""
-        return self.X is not None
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether this process gets at the rows without Dask's scheduler."""
-        return self.spilled or self.recipe is not None
-
-    def open(self, mapping: Mapping, cores: int = 1) -> MemoryRows:
-        """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
-        if self.X is not None and self.y is not None:
-            weights = None if self.weights is None else self.weights.open()
-            rows = mapping.rows(self.X.open(), self.y.open(), weights, self.pending, cores)
-        else:
-            assert self.recipe is not None
-            rows = mapping.source_rows(self.recipe.compute(), self.pending, cores)
-        rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
-        return rows
-
-    def note(self, rows: MemoryRows) -> None:
-        """Remember what a pass found out, unless that is a number per row."""
-        survey = rows.survey
-        if survey is not None and survey.weights is None and survey.factors is None:
-            self.notes[rows.row_map, rows.by_columns] = survey
-
-
-@dataclass(frozen=True)
-class Mapping:
-    """How rows and targets of a partition become `MemoryRows`."""
-
-    row_map: RowMap
-    target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
-    target_shift: float
-    target_scale: float
-    clean: Clean | None = None
-    labels: bool = False
-
-    def source_rows(
-        self, pair: tuple[Any, Any], pending: Iterable[Reweight] = (), cores: int = 1
-    ) -> MemoryRows:
-        """Return the mapped rows of one partition as it comes from its source."""
-        X, y = pair
-        if self.clean is not None:
-            X = as_features(loosen(X))
-            y = self.clean(X, as_target(y))
-        return self.rows(X, y, None, pending, cores)
-
-    def rows(
-        self,
-        X: Any,
-        y: Any,
-        weights: Any = None,
-        pending: Iterable[Reweight] = (),
-        cores: int = 1,
-    ) -> MemoryRows:
-        """Return the mapped rows of one partition, invalid ones marked."""
-        X, y = as_features(X), as_target(y)
-        rows = MemoryRows(
-            X,
-            y if self.target is None else self.target(y),
-            self.row_map,
-            self.target_shift,
-            self.target_scale,
-            threads=cores,
-            keep=False,
-            weights=weights,
-        )
-        if self.labels:
-            rows = rows.with_labels()
-        for function in pending:
-            rows = rows.reweighted(function)
-        return rows
-
-
-def _run(
-    call: Callable[[MemoryRows], Any], mapping: Mapping, pending: Any, pair: tuple[Any, Any]
-) -> tuple[Any, ...]:
-    """Work on one partition where Dask has it, silently: a worker's log must not tell what a row holds."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return tuple(call(mapping.source_rows(pair, pending)))
-
-
-def _run_here(
-    call: Callable[[MemoryRows], Any], mapping: Mapping, source: Source, cores: int = 1
-) -> tuple[Any, ...]:
-    """Work on one partition that is at hand."""
-    rows = source.open(mapping, cores)
-    found = tuple(call(rows))
-    source.note(rows)
-    return found
-
-
-def _add_up(parts: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(accumulate(parts))
 
 
 class DaskTable:
@@ -202,14 +79,18 @@ class DaskTable:
 
     Notes
     -----
-    On Dask's schedulers within this process the checking pass also parks partitions in an
-    uncompressed temporary file without a name, up to ``dask.config`` setting ``dpconvex.spill-limit``
-    (bytes, or text such as "8 GB"; half of the free space by default, 0 to read the source in every
-    pass), in ``temporary-directory``. Partitions beyond the limit, and all of them on a cluster, are
-    read from their source in every pass.
+    The checking pass also parks partitions in an uncompressed temporary file without a name, up to ``dask.config``
+    setting ``dpconvex.spill-limit`` (bytes, or text such as "8 GB"; half of the free space by default, 0 to read the
+    source in every pass), in ``temporary-directory``. On a ``dask.distributed`` cluster every worker parks what it
+    checked in its own local directory, with the limit for each of them, and later passes move sums only. Partitions
+    beyond the limit are read from their source in every pass, and those of a worker that died once more.
 
-    Privacy: error messages name what is wrong and never a value. The number of rows is public under
-    replace-one.
+    What is read again must be what was checked, in number, types and bytes: else `SourceChangedError` is raised. A
+    cluster without scheduler, or without workers for ``dask.config`` setting ``dpconvex.timeout`` ("5 minutes" by
+    default), raises `ClusterLostError`; nothing falls back to threads of this process.
+
+    Privacy: error messages name what is wrong and never a value. The number of rows is public under replace-one.
+    Checksums stay inside.
     """
 
     def __init__(
@@ -225,15 +106,20 @@ class DaskTable:
 
         pairs, width = delayed_parts(X, y, owner)
         self.spill: SpillFile | None = None
+        self.held: HeldTable | None = None
         own: list[Recipe] | None = None
-        if in_process():
+        client = cluster_client()
+        if client is None and in_process():
             own = recipes(pairs)
             folder = dask.config.get("temporary-directory", None)
             limit = dask.config.get("dpconvex.spill-limit", None)
             limit = default_spill_limit(folder) if limit is None else dask.utils.parse_bytes(limit)
             self.spill = SpillFile(limit, folder) if limit > 0 else None
         facts: list[PartitionFacts]
-        if own is not None:
+        if client is not None:
+            self.held = HeldTable(client, pairs, width, numeric, clean)
+            facts = self.held.facts
+        elif own is not None:
             spill = self.spill
             facts = list(
                 run_all(
@@ -250,8 +136,10 @@ class DaskTable:
         self._clean = clean
         self.shape = (sum(fact.rows for fact in facts), width)
         self.sources = [
-            Source(fact.rows, pair, recipe, fact.X, fact.y)
-            for fact, pair, recipe in zip(facts, pairs, own or itertools.repeat(None), strict=False)
+            Source(fact.rows, fact.mark, number, pair, recipe, fact.X, fact.y)
+            for number, (fact, pair, recipe) in enumerate(
+                zip(facts, pairs, own or itertools.repeat(None), strict=False)
+            )
             if fact.rows
         ]
         self._labels = [fact.labels for fact in facts if fact.labels is not None]
@@ -272,7 +160,7 @@ class DaskTable:
             return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
         shift, scale = float(target_shift), float(target_scale)
         mapping = Mapping(row_map, target, shift, scale, self._clean)
-        return DaskRows(self.sources, mapping, self.spill)
+        return DaskRows(self.sources, mapping, self.spill, self.held)
 
 
 class DaskRows:
@@ -290,14 +178,21 @@ class DaskRows:
         How they become bounded rows.
     spill : SpillFile or None
         Where weights may be kept.
+    held : HeldTable or None
+        The workers that hold the partitions.
     """
 
     def __init__(
-        self, sources: Sequence[Source], mapping: Mapping, spill: SpillFile | None = None
+        self,
+        sources: Sequence[Source],
+        mapping: Mapping,
+        spill: SpillFile | None = None,
+        held: HeldTable | None = None,
     ) -> None:
         self._sources = list(sources)
         self._mapping = mapping
         self._spill = spill
+        self._held = held
         self.row_map = mapping.row_map
         self.n_rows = sum(source.rows for source in self._sources)
         self.dim = mapping.row_map.dim
@@ -336,21 +231,25 @@ class DaskRows:
     def reweighted(self, function: Reweight) -> DaskRows:
         """Return the same rows with weights ``function(block, w)``.
 
-        They are computed once for partitions in the spill file, and in every pass for others.
+        They are computed once for partitions that are parked, and in every pass for others.
         """
+        named = Change(function, uuid.uuid4().hex)
 
         def change(source: Source) -> Source:
             if source.spilled and self._spill is not None:
                 kept = self._spill.write(source.open(self._mapping).reweighted(function).weights)
                 if kept is not None:
                     return replace(source, weights=kept, pending=())
-            return replace(source, pending=(*source.pending, function))
+            return replace(source, pending=(*source.pending, named))
 
-        return DaskRows(list(run_all(change, self._sources)), self._mapping, self._spill)
+        return DaskRows(
+            list(run_all(change, self._sources)), self._mapping, self._spill, self._held
+        )
 
     def with_labels(self) -> DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
-        return DaskRows(self._sources, replace(self._mapping, labels=True), self._spill)
+        mapping = replace(self._mapping, labels=True)
+        return DaskRows(self._sources, mapping, self._spill, self._held)
 
     def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
         """Return the same rows with weights ``function(weights)``."""
@@ -407,9 +306,7 @@ class DaskRows:
         starts, size = MemoryRows.stretches(self.n_rows, rows)
         return self.take((starts[:, None] + np.arange(size)).ravel()[:rows])
 
-    def each(
-        self, call: Callable[[MemoryRows], Any] | Sequence[Callable[[MemoryRows], Any]]
-    ) -> Iterator[tuple[Any, ...]]:
+    def each(self, call: Call | Sequence[Call]) -> Iterator[tuple[Any, ...]]:
         """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order.
 
         Parameters
@@ -420,41 +317,47 @@ class DaskRows:
         calls = itertools.repeat(call) if callable(call) else call
         return self._each(self._sources, calls)
 
-    def _pass(self, call: Callable[[MemoryRows], Any]) -> tuple[Any, ...]:
+    def _pass(self, call: Call) -> tuple[Any, ...]:
         parts = self._each(self._sources, itertools.repeat(call), grouped=True)
         return tuple(accumulate(parts))
 
     def _each(
         self,
         sources: Sequence[Source],
-        calls: Iterable[Callable[[MemoryRows], Any]],
+        calls: Iterable[Call],
         grouped: bool = False,
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the results of all partitions in order, added up in groups if asked for."""
         jobs = list(zip(sources, calls, strict=False))
+        if self._held is not None:
+            yield from self._held.run(jobs, self._mapping, grouped)
+            return
         if all(source.at_hand for source in sources):
             cores = threads() if len(jobs) == 1 else 1
-            results = run_all(lambda job: _run_here(job[1], self._mapping, job[0], cores), jobs)
+            results = run_all(lambda job: run_here(job[1], self._mapping, job[0], cores), jobs)
             if not grouped:
                 yield from results
                 return
             while group := list(itertools.islice(results, GROUP)):
-                yield _add_up(group)
+                yield tuple(accumulate(group))
             return
         import dask
 
-        run = dask.delayed(_run, pure=False, traverse=False)
-        opened = dask.delayed(_run_here, pure=False, traverse=False)
+        run = dask.delayed(run_source, pure=False, traverse=False)
+        opened = dask.delayed(run_here, pure=False, traverse=False)
         tasks = [
             opened(call, self._mapping, replace(source, pair=None, recipe=None))
             if source.spilled
-            else run(call, self._mapping, source.pending, source.pair)
+            else run(call, self._mapping, source.mark, source.pending, source.pair)
             for source, call in jobs
         ]
         if grouped:
-            add = dask.delayed(_add_up, pure=False)
+            add = dask.delayed(add_up, pure=False)
             tasks = [add(tasks[i : i + GROUP]) for i in range(0, len(tasks), GROUP)]
-        yield from compute(tasks)
+        for result in compute(tasks):
+            if result is None:
+                raise SourceChangedError
+            yield result
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,17 @@ from typing import Any
 
 from dpconvex.engine.threads import available_cores, worker_pool
 
-__all__ = ["Recipe", "compute", "in_process", "recipes", "run_all", "threads", "watching"]
-
-ATTEMPTS = 3  # of a pass, when workers die faster than their work can be moved to others
+__all__ = [
+    "Recipe",
+    "cluster_client",
+    "compute",
+    "in_process",
+    "recipes",
+    "run_all",
+    "tell",
+    "threads",
+    "watching",
+]
 
 _watchers: list[Callable[[int, int], None]] = []
 
@@ -35,7 +43,8 @@ def watching(report: Callable[[int, int], None]) -> Iterator[None]:
         _watchers.remove(report)
 
 
-def _tell(done: int, total: int) -> None:
+def tell(done: int, total: int) -> None:
+    """Report how far the first pass is."""
     for report in _watchers:
         report(done, total)
 
@@ -105,7 +114,7 @@ def run_all(
     )
     for done, result in enumerate(found, 1):
         if watched:
-            _tell(done, len(jobs))
+            tell(done, len(jobs))
         yield result
 
 
@@ -122,6 +131,17 @@ def in_process() -> bool:
     return get in (dask.threaded.get, dask.local.get_sync)
 
 
+def cluster_client() -> Any:
+    """Return the client of the cluster that Dask would use now, None if it would use none."""
+    if _defaults():
+        return None
+    from dask.base import get_scheduler
+    from dask.delayed import Delayed
+
+    client = getattr(get_scheduler(cls=Delayed), "__self__", None)
+    return client if hasattr(client, "scheduler_info") else None
+
+
 def _defaults() -> bool:
     """Whether nothing but Dask's threads can have been asked for.
 
@@ -133,13 +153,7 @@ def _defaults() -> bool:
 
 
 def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
-    """Compute all tasks with Dask's scheduler; a cluster that lost too many workers is asked again.
-
-    Partitions done are reported if `watched`.
-
-    Nothing random happens in a task and nothing is charged, so that a repeated pass gives the same
-    sums.
-    """
+    """Compute all tasks with Dask's scheduler; partitions done are reported if `watched`."""
     import dask
     from dask.callbacks import Callback
 
@@ -149,24 +163,13 @@ def compute(tasks: list[Any], watched: bool = False) -> list[Any]:
     class Watch(Callback):
         def _posttask(self, key: Any, *_: Any) -> None:
             if watched and key in keys:
-                _tell(next(finished), len(keys))
+                tell(next(finished), len(keys))
 
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            if not in_process():
-                results = list(dask.compute(*tasks))
-                if watched:
-                    _tell(len(tasks), len(tasks))
-                return results
-            chosen = {"scheduler": "threads"} if _defaults() else {}
-            with Watch():
-                return list(dask.compute(*tasks, **chosen))
-        except Exception as error:
-            lost = type(error).__name__ in (
-                "KilledWorker",
-                "FutureCancelledError",
-                "CommClosedError",
-            )
-            if not lost or attempt == ATTEMPTS:
-                raise
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    if not in_process():
+        results = list(dask.compute(*tasks))
+        if watched:
+            tell(len(tasks), len(tasks))
+        return results
+    chosen = {"scheduler": "threads"} if _defaults() else {}
+    with Watch():
+        return list(dask.compute(*tasks, **chosen))

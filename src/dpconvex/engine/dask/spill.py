@@ -8,13 +8,14 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SpillFile", "SpilledArray", "default_spill_limit"]
+__all__ = ["SpillFile", "SpilledArray", "SpilledLabels", "default_spill_limit"]
 
 CHUNK = 1 << 24  # written in pieces, so that a slow disk does not hold a whole partition twice
 
@@ -57,6 +58,18 @@ class SpilledArray:
         if hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_SEQUENTIAL)
         return np.frombuffer(mapped, dtype=self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class SpilledLabels:
+    """Labels of any kind, stored as their positions in a short list of distinct ones."""
+
+    labels: npt.NDArray[Any]
+    codes: SpilledArray
+
+    def open(self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return ``function(labels)``, which turns each label into a number of its own, row by row."""
+        return function(self.labels)[self.codes.open()]
 
 
 class SpillFile:

@@ -38,6 +38,7 @@ __all__ = ["PairwiseBounds", "pairwise_delta", "pairwise_laplace_scale", "pairwi
 
 PairLoss = PairHinge | PairLogistic | PairSquared | PairSquaredHinge
 _PAIR_BLOCK = 1000  # rows at least whose pairs are summed before blocks are: one more rounding each
+_CANCELLED = 16  # roundings of the two parts of a gradient that cancel; certificates of points allow for five
 _RESERVE = 1 - 2e-9  # of delta: profiles are computed to a relative error of 1e-9
 
 
@@ -226,14 +227,16 @@ class PairwiseBounds(Bounds):
         r"""Return the public tolerance on ``||gradient of F||`` that certified minimisers must meet.
 
         ``L D (1e-10 + 2^-52 (64 d + n / 1000)) + 2^-52 (4 d + 64) (c D^2 / alpha) (L D + tilt)``: the accuracy of the
-        pair sums, and what rounding of scores and coefficients can change.
+        pair sums, and what rounding of scores and coefficients can change. At least ``2^-52 16 (L D + tilt)``: in
+        ``alpha w + tilt`` two numbers cancel that are as large as the tilt, which a small epsilon makes huge.
         """
         condition = self.smoothness / self.alpha if math.isfinite(self.smoothness) else 0.0
         own = FINEST + EPS * (ROUNDINGS * self.dimension + self.n_samples / _PAIR_BLOCK)
         rounding = (
             EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
         )
-        return self.lipschitz * own + rounding * (self.lipschitz + tilt)
+        size = self.lipschitz + tilt
+        return max(self.lipschitz * own + rounding * size, EPS * _CANCELLED * size)
 
 
 KINDS["PairwiseBounds"] = PairwiseBounds

@@ -1,0 +1,243 @@
+"""A table on a cluster: workers hold its partitions, only sums move, and nobody waits for ever.
+
+A pass is one task per thread of every worker that holds something. What a worker held that is gone is read and checked
+again by others. Nothing random happens in a task and nothing is charged, so that a repeated one gives the same sums.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dpconvex.engine.dask.held import (
+    Block,
+    HeldFacts,
+    Table,
+    Work,
+    fold_groups,
+    hold,
+    run_held,
+    run_unheld,
+)
+from dpconvex.engine.dask.partitions import Clean, PartitionFacts
+from dpconvex.engine.dask.schedule import tell
+from dpconvex.engine.dask.sources import Call, Mapping, Source
+from dpconvex.engine.failures import ClusterLostError, SourceChangedError
+
+__all__ = ["HeldTable"]
+
+TIMEOUT = "5 minutes"
+POLL = 0.5  # seconds after which a pass that waits looks whether those it waits for are there
+MOST_LOSSES = 10  # of tasks in a pass
+_LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError")
+
+#: A task, the positions it is about, and the worker that alone can do it.
+Task = tuple[Any, Sequence[int], str | None]
+
+
+class HeldTable:
+    """The partitions of a table, held by the workers of a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The cluster; it stays the same for as long as the table lives.
+    pairs : sequence of Delayed
+        Features and target of every partition.
+    width, numeric, clean
+        As for `check_partition`.
+
+    Attributes
+    ----------
+    facts : list of PartitionFacts
+        What checking found.
+
+    Raises
+    ------
+    ClusterLostError
+        If the scheduler is gone, or there has been no worker for as long as ``dask.config`` setting
+        ``dpconvex.timeout`` says.
+    """
+
+    def __init__(
+        self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: Clean | None
+    ) -> None:
+        import dask
+
+        self._client = client
+        self._pairs = pairs
+        limit = dask.config.get("dpconvex.spill-limit", None)
+        limit = None if limit is None else dask.utils.parse_bytes(limit)
+        timeout = dask.config.get("dpconvex.timeout", None)
+        self._timeout = float(dask.utils.parse_timedelta(TIMEOUT if timeout is None else timeout))
+        self._threads: dict[str, int] = {}
+        self._look()
+        self._table = Table(uuid.uuid4().hex, width, numeric, clean, limit, len(self._threads))
+        self._futures: dict[int, Any] = {}  # as long as they live, workers keep what they hold
+        self._found: dict[int, HeldFacts] = {}
+        self._hold(range(len(pairs)))
+        self.facts: list[PartitionFacts] = [self._found[i].facts for i in range(len(pairs))]
+
+    def _hold(self, numbers: Iterable[int]) -> None:
+        """Let workers check and hold partitions; those that were checked before must be as they were."""
+        import dask
+
+        first = not self._found
+        task = dask.delayed(hold, pure=False, traverse=False)
+
+        def submit(waiting: Sequence[int]) -> list[Task]:
+            for number in waiting:
+                self._futures.pop(number, None)  # or Dask would compute it again, too
+            made = [task(self._table, number, self._pairs[number]) for number in waiting]
+            futures = self._client.compute(made)
+            self._futures.update(zip(waiting, futures, strict=True))
+            return [(future, [n], None) for n, future in zip(waiting, futures, strict=True)]
+
+        def accept(positions: Sequence[int], held: HeldFacts) -> Sequence[int]:
+            (number,), result = positions, held.told
+            before = self._found.get(number)
+            if before is not None and before.facts.mark != result.facts.mark:
+                raise SourceChangedError
+            self._found[number] = result
+            if first:
+                tell(len(self._found), len(self._pairs))
+            return positions
+
+        self._finish(set(numbers), submit, accept)
+
+    def run(
+        self, jobs: Sequence[tuple[Source, Call]], mapping: Mapping, grouped: bool
+    ) -> list[tuple[Any, ...]]:
+        """Return what is asked of each partition, in order; sums of groups if `grouped`."""
+        import dask
+
+        blocks: list[Block] = []
+
+        def submit(waiting: Sequence[int]) -> list[Task]:
+            lost = [jobs[i][0].number for i in waiting if self._is_lost(jobs[i][0].number)]
+            if lost:
+                self._hold(lost)
+            unheld = dask.delayed(run_unheld, pure=False, traverse=False)
+            tasks: list[Task] = []
+            shares: dict[str, list[int]] = {}
+            single: dict[int, Any] = {}
+            for position in waiting:
+                source, call = jobs[position]
+                owner = self._found[source.number].owner
+                if owner is None:
+                    bare, pair = replace(source, pair=None), self._pairs[source.number]
+                    single[position] = unheld(position, call, mapping, bare, pair)
+                else:
+                    shares.setdefault(owner, []).append(position)
+            futures = self._client.compute(list(single.values()))
+            tasks += [(future, [i], None) for i, future in zip(single, futures, strict=True)]
+            for owner, positions in shares.items():
+                for part in _split(positions, self._threads.get(owner, 1)):
+                    items = [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in part]
+                    work = Work(self._table.name, mapping, items, grouped)
+                    future = self._client.submit(run_held, work, workers=[owner], pure=False)
+                    tasks.append((future, part, owner))
+            return tasks
+
+        def accept(positions: Sequence[int], result: Any) -> Sequence[int]:
+            if result is None:
+                raise SourceChangedError
+            found, missing = result
+            blocks.extend(found)
+            for position in missing:
+                self._futures.pop(jobs[position][0].number, None)
+            return [position for position in positions if position not in missing]
+
+        self._finish(set(range(len(jobs))), submit, accept)
+        blocks.sort(key=lambda block: block[0])
+        return fold_groups(blocks) if grouped else [block[2] for block in blocks]
+
+    def _is_lost(self, number: int) -> bool:
+        """Whether nobody holds a partition that somebody held."""
+        owner = self._found[number].owner
+        return owner is not None and (owner not in self._threads or number not in self._futures)
+
+    def _finish(
+        self,
+        pending: set[int],
+        submit: Callable[[Sequence[int]], list[Task]],
+        accept: Callable[[Sequence[int], Any], Sequence[int]],
+    ) -> None:
+        """Submit tasks until every position is accepted."""
+        active: dict[Any, tuple[Sequence[int], str | None]] = {}
+        losses = 0
+        while pending:
+            waiting = pending.difference(*(positions for positions, _ in active.values()))
+            if waiting:
+                for future, positions, owner in submit(sorted(waiting)):
+                    active[future] = positions, owner
+            self._wait(active)
+            ended = [future for future in active if future.status != "pending"]
+            finished = [future for future in ended if future.status == "finished"]
+            for future, result in zip(finished, self._gather(finished), strict=False):
+                pending.difference_update(accept(active.pop(future)[0], result))
+            failed = [future for future in ended if future in active]
+            for future in failed:
+                if future.status == "error" and type(future.exception()).__name__ not in _LOST:
+                    raise future.exception()
+                active.pop(future)
+            losses += len(failed) > 0
+            if losses > MOST_LOSSES:
+                raise ClusterLostError(
+                    "Workers of the Dask cluster die again and again. Give them more memory, or smaller partitions."
+                )
+            if not finished:
+                self._look()
+                for future, (_, owner) in list(active.items()):
+                    if owner is not None and owner not in self._threads:
+                        del active[future]
+
+    def _wait(self, futures: Iterable[Any]) -> None:
+        """Wait until something happened to one of the tasks, or for a short time."""
+        from distributed import wait
+
+        with contextlib.suppress(Exception, asyncio.CancelledError):  # their states tell
+            wait(list(futures), timeout=POLL, return_when="FIRST_COMPLETED")
+
+    def _gather(self, futures: list[Any]) -> list[Any]:
+        """Return the results; none if some were lost on the way, with their worker."""
+        try:
+            return list(self._client.gather(futures)) if futures else []
+        except (Exception, asyncio.CancelledError):
+            self._look()
+            return []
+
+    def _look(self) -> None:
+        """Note which workers there are; wait for some if there are none, up to the time-out."""
+        started = time.monotonic()
+        while True:
+            status = self._client.status
+            if status in ("closed", "closing"):
+                raise ClusterLostError("The Dask scheduler is gone.")
+            self._threads = self._ask() if status == "running" else {}
+            if self._threads:
+                return
+            if time.monotonic() - started > self._timeout:
+                raise ClusterLostError(
+                    "The Dask cluster has had no workers, or no scheduler, for as long as dask.config "
+                    f"'dpconvex.timeout' allows, {self._timeout:g} seconds."
+                )
+            time.sleep(min(POLL, self._timeout))
+
+    def _ask(self) -> dict[str, int]:
+        try:
+            limit = max(1.0, min(10.0, self._timeout))
+            return dict(self._client.nthreads(callback_timeout=limit))
+        except (Exception, asyncio.CancelledError):
+            return {}
+
+
+def _split(positions: Sequence[int], parts: int) -> list[Sequence[int]]:
+    """Return up to `parts` stretches of about equal length."""
+    size = -(-len(positions) // max(1, parts))
+    return [positions[i : i + size] for i in range(0, len(positions), size)]

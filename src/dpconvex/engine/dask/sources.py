@@ -1,0 +1,201 @@
+"""Where the rows of a partition come from, and how they become rows that can be summed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.addition import accumulate
+from dpconvex.engine.dask.partitions import Clean, fingerprint, read_pair
+from dpconvex.engine.dask.schedule import Recipe
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels
+from dpconvex.engine.failures import SourceChangedError
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import RowMap
+
+__all__ = ["Call", "Change", "Mapping", "Source", "add_up", "quiet", "run_here", "run_source"]
+
+Array = npt.NDArray[np.float64]
+Reweight = Callable[[Array, Array], Array]
+Call = Callable[[MemoryRows], Any]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of weights that workers know again by its name."""
+
+    function: Reweight
+    name: str
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the changed weights of a block."""
+        return self.function(block, w)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the rows of one partition come from.
+
+    Attributes
+    ----------
+    rows : int
+        How many there are.
+    mark : tuple
+        By which the rows are known when they are read again.
+    number : int
+        Of the partition in its table.
+    pair : Delayed
+        Features and target, from their source.
+    recipe : Recipe or None
+        How threads of this process compute the pair without looking at other partitions.
+    X, y : SpilledArray, SpilledLabels or None
+        Where they were parked.
+    weights : SpilledArray or None
+        Weights that replace those of the row map.
+    pending : tuple of Change
+        Changes of weights that are applied anew in every pass.
+    notes : dict
+        What passes in this process found out about the rows, by row map and order in memory.
+    """
+
+    rows: int
+    mark: tuple[Any, ...]
+    number: int
+    pair: Any = None
+    recipe: Recipe | None = None
+    X: SpilledArray | None = None
+    y: SpilledArray | SpilledLabels | None = None
+    weights: SpilledArray | None = None
+    pending: tuple[Change, ...] = ()
+    notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def spilled(self) -> bool:
+        """Whether the rows lie in the spill file."""
+        return self.X is not None
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether this process gets at the rows without Dask's scheduler."""
+        return self.spilled or self.recipe is not None
+
+    def open(self, mapping: Mapping, cores: int = 1) -> MemoryRows:
+        """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
+        if self.X is not None and self.y is not None:
+            weights = None if self.weights is None else self.weights.open()
+            if isinstance(self.y, SpilledLabels):
+                y = self.y.open(mapping.encoded)
+            else:
+                y = mapping.encoded(self.y.open())
+            rows = mapping.rows(self.X.open(), y, weights, self.pending, cores)
+        else:
+            assert self.recipe is not None
+            rows = mapping.source_rows(self.recipe.compute(), self.mark, self.pending, cores)
+        rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
+        return rows
+
+    def note(self, rows: MemoryRows) -> None:
+        """Remember what a pass found out, unless that is a number per row."""
+        survey = rows.survey
+        if survey is not None and survey.weights is None and survey.factors is None:
+            self.notes[rows.row_map, rows.by_columns] = survey
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How rows and targets of a partition become `MemoryRows`."""
+
+    row_map: RowMap
+    target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None
+    target_shift: float
+    target_scale: float
+    clean: Clean | None = None
+    labels: bool = False
+
+    def source_rows(
+        self,
+        pair: tuple[Any, Any],
+        mark: tuple[Any, ...],
+        pending: Iterable[Reweight] = (),
+        cores: int = 1,
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
+        try:
+            X, y = read_pair(pair, self.clean)
+        except (TypeError, ValueError, OverflowError):
+            raise SourceChangedError from None
+        if fingerprint(X, y) != mark:
+            raise SourceChangedError
+        y = self.encoded(y if self.clean is None else self.clean(X, y))
+        return self.rows(X, y, None, pending, cores)
+
+    def encoded(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return targets or labels as the numbers that the fit is about, each of which depends on one of them."""
+        return y if self.target is None else self.target(y)
+
+    def rows(
+        self,
+        X: Any,
+        y: Any,
+        weights: Any = None,
+        pending: Iterable[Reweight] = (),
+        cores: int = 1,
+    ) -> MemoryRows:
+        """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
+        rows = MemoryRows(
+            X,
+            y,
+            self.row_map,
+            self.target_shift,
+            self.target_scale,
+            threads=cores,
+            keep=False,
+            weights=weights,
+        )
+        if self.labels:
+            rows = rows.with_labels()
+        for function in pending:
+            rows = rows.reweighted(function)
+        return rows
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Say nothing of numbers: a worker's log must not tell what a row holds."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run_source(
+    call: Call,
+    mapping: Mapping,
+    mark: tuple[Any, ...],
+    pending: Iterable[Reweight],
+    pair: tuple[Any, Any],
+) -> tuple[Any, ...] | None:
+    """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
+    with quiet():
+        try:
+            return tuple(call(mapping.source_rows(pair, mark, pending)))
+        except SourceChangedError:
+            return None
+
+
+def run_here(call: Call, mapping: Mapping, source: Source, cores: int = 1) -> tuple[Any, ...]:
+    """Work on one partition that is at hand."""
+    rows = source.open(mapping, cores)
+    found = tuple(call(rows))
+    source.note(rows)
+    return found
+
+
+def add_up(parts: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return the sums of a group of partitions; None if one of them changed."""
+    return None if any(part is None for part in parts) else tuple(accumulate(parts))
