@@ -9,7 +9,6 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier
 from dpconvex.audit import audit
-from dpconvex.inputs.tables import map_rows
 from dpconvex.mechanisms import moments
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
@@ -27,9 +26,7 @@ def releases(estimator, X, y, read):
     """A sampler of what an estimator releases on these rows: its mechanism, charged and certified as in a fit."""
     rows, targets, shape = estimator._read(X, y)
     plan = estimator._plan(*shape)
-    objective = estimator._objective(
-        map_rows(rows, targets[0], plan, type(estimator).__name__), plan.certificate
-    )
+    (objective,) = estimator._objectives(rows, targets, plan)
 
     def sample(count, rng):
         return np.array([read(plan, objective) for _ in range(count)])

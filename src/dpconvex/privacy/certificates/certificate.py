@@ -25,7 +25,6 @@ from dpconvex.privacy.certificates.rules import (
     Proof,
     calibrate,
     check_tails,
-    priced,
     prover_of,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, follows
@@ -165,9 +164,8 @@ class Certificate(Promise):
         """Return what the stated noise proves, or raise if it is less than the guarantee."""
         try:
             with np.errstate(all="ignore"):
-                judged = replace(self, guarantee=priced(self.guarantee))
-                proof = prover_of(self.mechanism)(judged)
-                enough = follows(judged.guarantee, proof.guarantee)
+                proof = prover_of(self.mechanism)(self)
+                enough = follows(self.guarantee, proof.guarantee)
         except CertificateError:
             raise
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -181,7 +179,7 @@ class Certificate(Promise):
             )
         if proof.sampler == EXACT:
             numbers = self.problems * sum(t.releases * t.dimension for t in self.noise.values())
-            check_tails(judged.guarantee, numbers, self.revision)
+            check_tails(self.guarantee, numbers, self.revision)
         for name, term in self.noise.items():
             if (term.drawn_grid > 0) != (proof.sampler == EXACT):
                 raise CertificateError(

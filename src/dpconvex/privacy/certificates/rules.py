@@ -26,7 +26,6 @@ __all__ = [
     "calibrate",
     "calibrates",
     "check_tails",
-    "priced",
     "prover_of",
     "proves",
 ]
@@ -133,22 +132,18 @@ def calibrate(
     mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of ``mechanism`` from public facts."""
-    return _registered(_CALIBRATORS, mechanism)(bounds, priced(guarantee), parameters)
-
-
-def priced(guarantee: Guarantee) -> Guarantee:
-    """Return what noise is made for: (epsilon, delta) with epsilon up to 150, beyond which tails would count.
-
-    A guarantee of a smaller epsilon implies that of a larger one, and noise of this size no longer matters.
-    """
-    if isinstance(guarantee, ApproxDP) and guarantee.epsilon_bound > MOST_EPSILON:
-        return ApproxDP(MOST_EPSILON, guarantee.delta_bound)
-    return guarantee
+    return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
 
 def check_tails(guarantee: Guarantee, numbers: int, revision: int) -> None:
-    """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers."""
-    if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
+    """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers.
+
+    Beyond an epsilon of 150, where ratios of probabilities have no meaning any more, nothing covers them: what is drawn
+    then is as close to a law with the guarantee as the certificate's failure probability says.
+    """
+    if not isinstance(guarantee, ApproxDP) or guarantee.epsilon_bound > MOST_EPSILON:
+        return
+    if guarantee.delta_bound > 0:
         tail = _EARLIER_TAIL if revision == 2 else TAIL_PROBABILITY
         missing = (1 + math.exp(guarantee.epsilon_bound)) * numbers * tail
         if missing > RESERVED * guarantee.delta_bound:
