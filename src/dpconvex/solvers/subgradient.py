@@ -60,23 +60,18 @@ class _Averaging:
         if not objective.strong_convexity > 0:
             raise ValueError(f"{owner} needs a strongly convex objective. Use alpha > 0.")
         records = materialise(objective, owner)
-        wanted = tolerance**2 / (2 * float(objective.strong_convexity))
         with single_threaded_blas():
-            found = self._search(objective, records, point, tolerance, wanted)
+            found = self._search(objective, records, point, tolerance)
         if found is not None:
             return found
+        wanted = tolerance**2 / (2 * objective.alpha)
         raise ConvergenceError(
             f"{owner} reached its limit of steps without certifying a gap of {wanted:.3g}. Use Envelope() or Newton(), "
             "a larger tolerance or a larger alpha."
         )
 
     def _search(
-        self,
-        objective: EmpiricalObjective,
-        records: Records,
-        point: Array,
-        tolerance: float,
-        wanted: float,
+        self, objective: EmpiricalObjective, records: Records, point: Array, tolerance: float
     ) -> Solution | None:
         """Return a point of this gap, or None where the limit on the steps is reached."""
         raise AttributeError(f"{type(self).__name__} does not say how it searches.")
@@ -98,14 +93,9 @@ class Subgradient(_Averaging):
     max_iterations: int = 200_000
 
     def _search(
-        self,
-        objective: EmpiricalObjective,
-        records: Records,
-        point: Array,
-        tolerance: float,
-        wanted: float,
+        self, objective: EmpiricalObjective, records: Records, point: Array, tolerance: float
     ) -> Solution | None:
-        alpha = objective.strong_convexity
+        alpha = objective.alpha
         average = np.zeros_like(point)
         slopes = np.zeros(records.count)
         check = 16
@@ -119,7 +109,7 @@ class Subgradient(_Averaging):
             point = point - share * (point + direction / alpha)
             if t == check:
                 check = 2 * check
-                found = _certify(objective, records, average, slopes, tolerance, wanted, t)
+                found = _certify(objective, records, average, slopes, tolerance, t)
                 if found is not None:
                     return found
         return None
@@ -131,14 +121,13 @@ def _certify(
     average: Array,
     slopes: Array,
     tolerance: float,
-    wanted: float,
     iterations: int,
 ) -> Solution | None:
     if math.isfinite(objective.loss.smoothness):
         found = certify_point(objective, average, tolerance)
         return found and Solution(found.point, found.gradient_norm, iterations)
     gap = averaged_gap(objective, records, average, slopes)
-    if gap > wanted:
+    if gap > tolerance**2 / (2 * objective.alpha):
         return None
     return Solution(average, math.sqrt(2 * objective.alpha * gap), iterations, gap)
 
@@ -192,14 +181,9 @@ class StochasticSubgradient(_Averaging):
     seed: int = 0
 
     def _search(
-        self,
-        objective: EmpiricalObjective,
-        records: Records,
-        point: Array,
-        tolerance: float,
-        wanted: float,
+        self, objective: EmpiricalObjective, records: Records, point: Array, tolerance: float
     ) -> Solution | None:
-        alpha = objective.strong_convexity
+        alpha = objective.alpha
         smooth = math.isfinite(objective.loss.smoothness)
         lowest = None if smooth else _lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)
@@ -224,7 +208,7 @@ class StochasticSubgradient(_Averaging):
                 continue
             value, error = _value(objective, average)
             gap = max(value + error - lowest, 0.0)
-            if gap <= wanted:
+            if gap <= tolerance**2 / (2 * alpha):
                 return Solution(average, math.sqrt(2 * alpha * gap), t, gap)
         return None
 
