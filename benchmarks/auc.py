@@ -118,7 +118,7 @@ class Problem:
         )
 
 
-def direct_sums(targets: Array, sources: Array) -> Array:
+def direct_pair_sums(targets: Array, sources: Array) -> Array:
     """Return the slopes' sums by vectorised numpy, one target at a time."""
     return np.array([(1 / (1 + np.exp(sources - target))).sum() for target in targets])
 
@@ -130,7 +130,7 @@ def speed(problem: Problem) -> Iterator[Measurement]:
     s, t = objective.positives @ w, objective.negatives @ w
     fast = best_time(lambda: (logistic_sums(-s, -t), logistic_sums(t, s)))
     part = slice(None, None, 20)
-    slow = one_time(lambda: direct_sums(-s[part], -t)) * s.size / s[part].size
+    slow = one_time(lambda: direct_pair_sums(-s[part], -t)) * s.size / s[part].size
     yield Measurement(
         "pair sums on http, direct / ours",
         slow / fast,

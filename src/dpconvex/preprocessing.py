@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.addition import accumulate
+from dpconvex.engine.summation_order import accumulate
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
 from dpconvex.inputs.tables import read_features
@@ -26,7 +26,7 @@ from dpconvex.privacy.certificates.preprocessing import (
     moment_noise,
     quantile_noise,
 )
-from dpconvex.privacy.exponential import SCORE_GRID, choose
+from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
@@ -259,7 +259,7 @@ class DPQuantileBounds(_PaidTransformer):
             low, high = float(lowest[column]), float(highest[column])
             values = np.sort(np.clip(rows[:, column], low, high))
             drawn = sorted(
-                private_quantile(values, quantile, low, high, epsilon, noise)
+                private_column_quantile(values, quantile, low, high, epsilon, noise)
                 for quantile in (tail, 1 - tail)
             )
             # Released numbers only from here on; a width of zero is no use as a bound.
@@ -273,7 +273,7 @@ class DPQuantileBounds(_PaidTransformer):
         return _scaled(rows, self.low_, self.high_)
 
 
-def private_quantile(
+def private_column_quantile(
     values: Array, quantile: float, low: float, high: float, epsilon: float, noise: NoiseSource
 ) -> float:
     """Return a private quantile of sorted values in [low, high] by the exponential mechanism.

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.inputs.model import Classifier
+from dpconvex.inputs.estimator_protocols import Classifier
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.privacy.exponential import SCORE_GRID
+from dpconvex.privacy.exponential_mechanism import SCORE_GRID
 
 __all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 

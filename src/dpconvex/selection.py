@@ -27,8 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
 from dpconvex.estimators.release import unchanged_on_failure
+from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.inputs.labels import declared_classes, label_set
-from dpconvex.inputs.model import Classifier, Model
 from dpconvex.inputs.settings import (
     least_rows,
     optional_positive,
@@ -37,7 +37,7 @@ from dpconvex.inputs.settings import (
 )
 from dpconvex.inputs.tables import is_partitioned, read_training
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
-from dpconvex.privacy.exponential import SCORE_GRID, choose, geometric
+from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose, geometric
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource

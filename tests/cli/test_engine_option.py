@@ -9,7 +9,7 @@ from command_line import sales_csv
 
 pytest.importorskip("dask.dataframe")
 
-from dpconvex.inputs import partitioned_files as partitions
+from dpconvex.inputs import dask_files as partitions
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import read_training
 from dpconvex.inputs.schema import read_bounds

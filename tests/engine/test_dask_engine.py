@@ -13,7 +13,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.clamped import ClampedTarget
+from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
 
@@ -257,8 +257,8 @@ def test_a_partition_says_nothing_of_void_rows():
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=70), st.integers(0, 9))
 def test_sums_have_the_same_bits_whoever_holds_the_partitions(owners, seed):
-    from dpconvex.engine.addition import accumulate
     from dpconvex.engine.dask.held import GROUP, fold, fold_groups
+    from dpconvex.engine.summation_order import accumulate
 
     values = np.random.default_rng(seed).normal(size=(len(owners), 2)) ** 5
     groups = [values[i : i + GROUP] for i in range(0, len(values), GROUP)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.addition import most_additions
+from dpconvex.engine.summation_order import most_additions
 from dpconvex.engine.threads import single_threaded_blas, worker_pool
 from dpconvex.losses import Logistic
 
@@ -179,7 +179,7 @@ def moments(block, y, w):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_sums_are_bitwise_the_same_for_every_number_of_threads(kept, monkeypatch):
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 14)
     if not kept:
         monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
     rng = np.random.default_rng(4)
@@ -208,7 +208,7 @@ def test_combined_rows_match_naive_numpy(
     influence, fit_intercept, dtype, order, row_norm, monkeypatch
 ):
     """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
     rng = np.random.default_rng(6)
     X = np.asarray(4 * rng.normal(size=(2003, 5)), dtype=dtype, order=order)
@@ -227,7 +227,7 @@ def test_combined_rows_match_naive_numpy(
 
 def test_additions_bound_the_longest_chain(monkeypatch):
     """Rows in a block, blocks in a run, runs: the three levels of the sum."""
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
     rows = MemoryRows(np.zeros((64 * 1000, 1)), np.zeros(64_000), RowMap(1, 1.0))
     assert rows.block_rows == 64
     assert rows.additions == 64 + 16 + 4 + 6
@@ -265,7 +265,7 @@ def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
     slope = WeightedSlope(Logistic())
     for cache in (1 << 25, 0):
         monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", cache)
-        monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 14)
+        monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 14)
         for data in (whole, whole.reweighted(lambda block, w: w / (1 + block[:, 1] ** 2))):
             part, copied = data.part(rows), data.take(places)
             assert (part.n_rows, part.dim) == (rows, 6)

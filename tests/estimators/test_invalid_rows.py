@@ -26,7 +26,8 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.defaults.cost_warning import PrivacyCostWarning
-from dpconvex.engine import MemoryRows, RowMap, addition, memory
+from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.engine import summation_order as addition
 from dpconvex.estimators import linear as private_linear
 from dpconvex.objectives.slopes import WeightedSlope
 

@@ -20,7 +20,7 @@ from dpconvex.preprocessing import (
     DPQuantileBounds,
     PublicScaler,
     _stacked,
-    private_quantile,
+    private_column_quantile,
 )
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 
@@ -117,7 +117,9 @@ def test_exponential_mechanism_of_quantiles_is_audited():
     def sampler(values, epsilon):
         def draw(count, rng):
             noise = NoiseSource(rng)
-            draws = [private_quantile(values, 0.5, 0.0, 1.0, epsilon, noise) for _ in range(count)]
+            draws = [
+                private_column_quantile(values, 0.5, 0.0, 1.0, epsilon, noise) for _ in range(count)
+            ]
             return np.asarray(draws)
 
         return draw
@@ -201,7 +203,7 @@ def test_quantiles_are_points_of_a_public_grid():
     for values in (rng.uniform(0, 1, 50), np.full(3, 1 / 3), np.array([0.0, 5e-324, 1.0])):
         noise = NoiseSource(1)
         for _ in range(200):
-            point = private_quantile(np.sort(values), 0.3, 0.0, 1.0, 1.0, noise)
+            point = private_column_quantile(np.sort(values), 0.3, 0.0, 1.0, 1.0, noise)
             assert (point * 2**40).is_integer()
 
 

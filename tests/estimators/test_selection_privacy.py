@@ -24,7 +24,7 @@ from dpconvex.privacy import (
     PureDP,
 )
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
-from dpconvex.privacy.exponential import SCORE_GRID, choose
+from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [0.01, 1.0]}

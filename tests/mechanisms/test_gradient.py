@@ -14,7 +14,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, ReLU, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient_plan import plan_gradient
-from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
 from dpconvex.privacy.certificates.rules import CertificateError

@@ -22,7 +22,7 @@ from dpconvex.losses import (
     Squared,
 )
 from dpconvex.mechanisms import NoisySGD, resolve_mechanism
-from dpconvex.mechanisms.compiled_slopes import compile_slope, slope
+from dpconvex.mechanisms.stochastic_slopes import compile_slope, compiled_slope
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.sampling import (
@@ -59,7 +59,7 @@ def test_compiled_slopes_agree(loss):
     y = rng.normal(size=z.size) if loss.kind == "residual" else rng.choice([-1.0, 1.0], z.size)
     y[-6:] = [0.0, 1.0, -1.0, 1.0, -1.0, 1.0]
     compiled = compile_slope(loss)
-    found = [slope(compiled, *pair) for pair in zip(y, z, strict=True)]
+    found = [compiled_slope(compiled, *pair) for pair in zip(y, z, strict=True)]
     np.testing.assert_allclose(found, loss.gradient(y, z), rtol=0, atol=1e-12)
 
 

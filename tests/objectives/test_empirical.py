@@ -215,7 +215,7 @@ def test_data_larger_than_the_cache_gives_the_same_numbers(monkeypatch):
     theta = np.ones(5)
     expected = small.value_and_gradient(theta)
     monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 12)
     value, gradient = problem(LOSSES["pinball-logistic"], n=5000).value_and_gradient(theta)
     assert value == pytest.approx(expected[0], rel=1e-13)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-12, atol=1e-15)

@@ -6,7 +6,8 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from dpconvex.engine import MemoryRows, RowMap, addition
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine import summation_order as addition
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective, TiltedObjective

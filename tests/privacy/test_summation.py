@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.addition import accumulate, block_rows, depth, most_additions
+from dpconvex.engine.summation_order import accumulate, block_rows, most_additions, sum_depth
 from dpconvex.losses import Logistic
-from dpconvex.mechanisms.geometry import cancellation
+from dpconvex.mechanisms.gradient_geometry import cancellation
 from dpconvex.privacy import LinearBounds
 from dpconvex.privacy.summation import (
-    most_rows,
+    most_summed_rows,
     summation_error,
 )
 
@@ -39,7 +39,7 @@ def adversarial_rows(kind, n, d):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_combined_rows_stay_within_the_bound(kind, keep, order, monkeypatch):
     # Small blocks: many of them, and the tree above them is what adds.
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 10)
     n, d = 40_000, 3
     # Numbers of 24 bits, whose products are exact.
     X = np.asarray(adversarial_rows(kind, n, d).astype(np.float32).astype(float), order=order)
@@ -82,7 +82,7 @@ def test_parts_are_added_in_order_and_no_deeper_than_the_tree(count):
 
     (total,) = accumulate((Part([i]),) for i in range(count))
     assert total.names == list(range(count))
-    assert total.height == depth(count) == math.ceil(math.log2(count))
+    assert total.height == sum_depth(count) == math.ceil(math.log2(count))
 
 
 def test_nothing_adds_up_to_nothing():
@@ -98,7 +98,7 @@ def test_bound_covers_every_layout(n, dim):
         if partitions <= n:
             groups = -(-partitions // 16)
             longest = n - partitions + 1
-            assert MemoryRows.additions_for(longest, dim) + 4 + depth(groups) <= most
+            assert MemoryRows.additions_for(longest, dim) + 4 + sum_depth(groups) <= most
 
 
 @pytest.mark.parametrize("d", [2, 8])
@@ -127,6 +127,6 @@ def test_mapped_sums_err_no_more_than_their_share(d):
 
 
 def test_private_numbers_of_rows_have_a_cap():
-    assert most_rows(500, "replace_one") == 500
-    assert most_rows(500, "add_or_remove_one") == 2_000_000
-    assert most_rows(10**7, "add_or_remove_one") == 10**8
+    assert most_summed_rows(500, "replace_one") == 500
+    assert most_summed_rows(500, "add_or_remove_one") == 2_000_000
+    assert most_summed_rows(10**7, "add_or_remove_one") == 10**8

@@ -34,7 +34,7 @@ ROUNDING = 1 + 1e-9
 def fused(monkeypatch):
     """Blocks of 64 rows that are never kept: what tables of millions of rows go through."""
     monkeypatch.setattr(memory, "CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
 
 
 def table(kind, n, d, rng):
@@ -83,7 +83,7 @@ def settings_of(draw):
 def test_fused_kernels_spend_at_most_the_budget(chosen):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "CACHE_BYTES", 0)
-        patch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 1)
+        patch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
         _spends_at_most_the_budget(**chosen)
 
 

@@ -17,12 +17,12 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
-    geometry,
     gradient,
     gradient_plan,
-    private_descent,
 )
-from dpconvex.mechanisms.private_descent import gradient_sum
+from dpconvex.mechanisms import gradient_geometry as geometry
+from dpconvex.mechanisms import gradient_run as private_descent
+from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource

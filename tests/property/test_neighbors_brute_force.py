@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows
 from dpconvex.mechanisms import NoisyGradientDescent, gradient
-from dpconvex.mechanisms.geometry import Coordinates, _moment_sums, given_coordinates
-from dpconvex.mechanisms.private_descent import gradient_sum
-from dpconvex.mechanisms.symmetric import packed
+from dpconvex.mechanisms.gradient_geometry import Coordinates, _moment_sums, given_coordinates
+from dpconvex.mechanisms.gradient_run import gradient_sum
+from dpconvex.mechanisms.symmetric_release import pack_symmetric
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -342,7 +342,7 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
     ]
     if runs[0].plan.private:
         measured = [run.rows.reweighted(frame.store_lengths) for run in runs]
-        sums = [packed(_moment_sums(rows, frame, 0.7)) for rows in measured]
+        sums = [pack_symmetric(_moment_sums(rows, frame, 0.7)) for rows in measured]
         size = np.linalg.norm(sums[0] - sums[1])
         ratios.see("moments", size, noise["moments"]["sensitivity"])
         clip = runs[0].plan.clip * frame.typical

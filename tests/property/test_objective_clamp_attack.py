@@ -248,7 +248,7 @@ def test_one_record_more_for_any_number_of_rows(
 
 def test_the_attack_machinery_catches_a_limit_that_knows_the_noise(tilted, monkeypatch):
     # The clamp of earlier code, put back: the same attack then proves far more than was claimed.
-    import dpconvex.objectives.clamped as clamped
+    import dpconvex.objectives.clamped_targets as clamped
 
     certificate = issued(0.5, PureDP(1.0))
     own = clamped.with_clamped_targets

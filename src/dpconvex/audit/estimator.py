@@ -9,7 +9,7 @@ from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
 from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
-from dpconvex.inputs.model import Model
+from dpconvex.inputs.estimator_protocols import Model
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dpconvex.datasets.synthetic import Synthetic
-    from dpconvex.inputs.model import Fitted
+    from dpconvex.inputs.estimator_protocols import Fitted
 
     Result = tuple[np.ndarray, Fitted, float]
 

@@ -21,13 +21,13 @@ from dpconvex.cli.options import (
 )
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.columns import Columns
+from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import check_file, read_training, table_format
-from dpconvex.inputs.partitioned_files import matching_files
 from dpconvex.inputs.schema import BoundsFile, read_bounds
 
 if TYPE_CHECKING:
-    from dpconvex.inputs.model import Fitted, Model
+    from dpconvex.inputs.estimator_protocols import Fitted, Model
     from dpconvex.privacy.ledger.ledger import Ledger
 
 TaskOption = Annotated[str, typer.Option(help=f"What to fit: {', '.join(TASKS)}.")]
@@ -203,7 +203,7 @@ def _fit_pieces(
         ) from None
     from dpconvex.engine.dask.rows import watching
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.partitioned_files import (
+    from dpconvex.inputs.dask_files import (
         dask_engine,
         memory_bytes,
         plan_pieces,

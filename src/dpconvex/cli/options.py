@@ -19,7 +19,7 @@ from dpconvex.cli.errors import reports_errors
 from dpconvex.inputs.errors import InputError
 
 if TYPE_CHECKING:
-    from dpconvex.inputs.model import Label, Model
+    from dpconvex.inputs.estimator_protocols import Label, Model
 
 
 Settings = dict[str, Any]  # options that were given, by name; None for the others

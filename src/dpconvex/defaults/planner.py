@@ -37,7 +37,7 @@ from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient import NARROW, total_mu
 from dpconvex.mechanisms.gradient_plan import GradientPlan, descent_noise, plan_gradient
-from dpconvex.mechanisms.private_descent import BANDWIDTH_SHARE
+from dpconvex.mechanisms.gradient_run import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.rules import calibrate

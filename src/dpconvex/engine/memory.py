@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine import passes
-from dpconvex.engine.addition import CHAIN, RUNS, accumulate, block_rows, depth
 from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.rows import Partial, Places, Raw, RowFunction, RowMap, Sums
+from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate, block_rows, sum_depth
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 
 __all__ = ["MemoryRows"]
@@ -151,7 +151,7 @@ class MemoryRows:
         size = max(1, min(n_rows, block_rows(dim)))
         blocks = max(1, -(-n_rows // size))
         runs = min(blocks, RUNS)
-        return size + min(blocks, CHAIN) + depth(-(-blocks // runs)) + depth(runs)
+        return size + min(blocks, CHAIN) + sum_depth(-(-blocks // runs)) + sum_depth(runs)
 
     @property
     def raw(self) -> Raw:
@@ -318,7 +318,7 @@ class MemoryRows:
         other = copy.copy(self)
         other._weights = passes.margins(self, theta, self._survey(weights=False))
         if self._void is not None:  # of features 0, whatever they hold
-            other._weights[self._void] = passes.split(self, theta)[0]
+            other._weights[self._void] = passes.split_intercept(self, theta)[0]
         return other
 
     def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.addition import CHAIN, RUNS, accumulate
 from dpconvex.engine.rows import Partial, RowFunction, Sums
+from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate
 from dpconvex.engine.threads import worker_pool
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _tile(rows: MemoryRows) -> int:
     return tile_rows(rows.row_map.n_features, rows.by_columns)
 
 
-def split(rows: MemoryRows, theta: Array) -> tuple[float, Array]:
+def split_intercept(rows: MemoryRows, theta: Array) -> tuple[float, Array]:
     """Return the constant and the coefficients of the columns."""
     lead = int(rows.row_map.fit_intercept)
     return (
@@ -111,7 +111,7 @@ def combine_sigmoids(
     from dpconvex.engine.fused import sigmoid_gradient
 
     lead, tile = int(rows.row_map.fit_intercept), _tile(rows)
-    constant, slopes = split(rows, theta)
+    constant, slopes = split_intercept(rows, theta)
     starts, edges, per_block = rows.layout()
 
     def chain(first: int, last: int) -> Partial:
@@ -198,7 +198,7 @@ def _margin_reader(rows: MemoryRows, theta: Array, found: Survey) -> Callable[[i
     from dpconvex.engine.fused import row_margins
 
     low, high, shift, scale = rows.columns
-    constant, slopes = split(rows, theta)
+    constant, slopes = split_intercept(rows, theta)
     scaled, tile = slopes * scale, _tile(rows)
 
     def read(start: int, z: Array) -> bool:

@@ -2,10 +2,10 @@
 
 from dpconvex.estimators.auc import DPAUCClassifier
 from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
+from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.newsvendor import DPNewsvendor
 from dpconvex.estimators.quantile import DPQuantileRegressor
 from dpconvex.estimators.robust import DPRobustClassifier
-from dpconvex.estimators.structured import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.tilted import DPTiltedClassifier, DPTiltedRegressor
 from dpconvex.models.file import ModelFileError, load_model, save_model
 from dpconvex.models.parsing import register

@@ -14,9 +14,9 @@ from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.engine import RowMap
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows
+from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
-from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Logistic, PairHinge

@@ -14,9 +14,15 @@ from sklearn.utils import Tags
 from dpconvex.defaults.classification import choose_classifier_mechanism
 from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import Clean
-from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_facts, rows_for
-from dpconvex.estimators.model import Stated
+from dpconvex.estimators.base import Stated
+from dpconvex.estimators.linear import (
+    PrivateLinearModel,
+    PublicFacts,
+    kept_share_facts,
+    row_map_for,
+)
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.estimator_protocols import Label
 from dpconvex.inputs.labels import (
     LabelPositions,
     against_rest,
@@ -26,7 +32,6 @@ from dpconvex.inputs.labels import (
     expected_classes,
     label_set,
 )
-from dpconvex.inputs.model import Label
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.inputs.tables import read_training
 from dpconvex.losses import Hinge, Logistic, PointwiseLoss
@@ -89,7 +94,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        row_map = rows_for(chosen.mechanism, facts.row_map)
+        row_map = row_map_for(chosen.mechanism, facts.row_map)
         return Plan(chosen.mechanism, certificate, row_map, 0.0, 1.0)
 
     def certify(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Certificate:
@@ -156,7 +161,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         facts = [("classes", f"{parameters['n_classes']}, label set {parameters['label_set']}")]
         if parameters["problems"] > 1:
             facts.append(("budget split", f"over {parameters['problems']} one-against-rest fits"))
-        return [*facts, *kept_facts(self.released_)]
+        return [*facts, *kept_share_facts(self.released_)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.engine import RowMap
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.engine.rows import Rows
-from dpconvex.estimators.model import CommonFacts, PrivateModel
+from dpconvex.estimators.base import CommonFacts, PrivateModel
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_bounds
 from dpconvex.inputs.tables import as_numbers, map_rows, read_features, read_training
@@ -226,12 +226,12 @@ def finite_predictions(
     return np.clip(found, -largest, largest)
 
 
-def rows_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
+def row_map_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
     """Return how a mechanism bounds rows: descents weight them, also where there are no feature bounds."""
     return row_map.weighted() if mechanism.name == "gradient" else row_map
 
 
-def kept_facts(released: Facts) -> list[tuple[str, str]]:
+def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
     """Return what a summary says where a fit stayed near a private constant."""
     share = released.get("kept_share")
     if share is None or share > 0.9:

@@ -10,8 +10,13 @@ from sklearn.metrics import d2_pinball_score
 from dpconvex.defaults.forecast_quantile import may_be_level
 from dpconvex.defaults.quantile import choose_quantile_mechanism
 from dpconvex.defaults.request import Request
-from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_facts, rows_for
-from dpconvex.estimators.model import Stated
+from dpconvex.estimators.base import Stated
+from dpconvex.estimators.linear import (
+    PrivateLinearRegressor,
+    PublicFacts,
+    kept_share_facts,
+    row_map_for,
+)
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
 from dpconvex.losses import Pinball
@@ -80,7 +85,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         certificate = chosen.mechanism.certify(
             chosen.bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
-        row_map = rows_for(chosen.mechanism, facts.row_map)
+        row_map = row_map_for(chosen.mechanism, facts.row_map)
         return Plan(chosen.mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
@@ -88,7 +93,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         facts = [("quantile", f"{parameters['quantile']:g}")]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
-        return [*facts, *kept_facts(self.released_)]
+        return [*facts, *kept_share_facts(self.released_)]
 
 
 @estimator

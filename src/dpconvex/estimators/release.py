@@ -21,9 +21,9 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.ledger.ledger import Ledger
 
 if TYPE_CHECKING:
-    from dpconvex.estimators.model import PrivateModel
+    from dpconvex.estimators.base import PrivateModel
 
-__all__ = ["charge", "release", "unchanged_on_failure", "unwarned"]
+__all__ = ["charge", "release", "unchanged_on_failure", "without_warnings"]
 
 
 def release(
@@ -50,7 +50,7 @@ def release(
     found, records = [], []
     for objective in objectives:
         record: Facts = {}
-        with unwarned(), _spent():
+        with without_warnings(), _spent():
             theta = plan.mechanism.release(objective, certificate, noise, record)
         if bound is not None:  # a projection of what was released: no privacy cost
             theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
@@ -89,7 +89,7 @@ def _spent() -> Iterator[None]:
 
 
 @contextmanager
-def unwarned() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     """Say nothing about numbers: whether one overflows, vanishes or is odd depends on the data."""
     # In the threads of a pool numpy's own setting does not hold, but filters of warnings do.
     with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, robust_penalty
 from dpconvex.engine.rows import Rows
+from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
-from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.tilted import MARGIN_LOSSES
 from dpconvex.inputs.labels import count_classes

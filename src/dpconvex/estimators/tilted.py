@@ -11,9 +11,9 @@ from dpconvex.defaults.tilted_and_robust import (
     tilted_penalty,
 )
 from dpconvex.engine.rows import Rows
+from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor, PublicFacts
-from dpconvex.estimators.model import Stated
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.labels import count_classes
 from dpconvex.inputs.settings import at_least_zero, optional_positive

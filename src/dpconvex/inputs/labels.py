@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.checks import check_count
 from dpconvex.engine.dask.partitions import MOST_LABELS
-from dpconvex.inputs.model import Classifier, Label
+from dpconvex.inputs.estimator_protocols import Classifier, Label
 
 __all__ = [
     "AgainstRest",

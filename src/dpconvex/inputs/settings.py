@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_number
-from dpconvex.inputs.model import Model
+from dpconvex.inputs.estimator_protocols import Model
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses.kinks import Kinks
 
-__all__ = ["Group", "Pieces", "arrange", "upper_envelope"]
+__all__ = ["Group", "Pieces", "arrange_pieces", "upper_envelope"]
 
 Array = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ class Pieces:
         return float(np.linalg.norm(self.directions, 2))
 
 
-def arrange(slopes: Array, offsets: Array, centre: Array) -> Pieces:
+def arrange_pieces(slopes: Array, offsets: Array, centre: Array) -> Pieces:
     """Return the pieces relative to a centre, grouped by direction."""
     size = max(1.0, float(np.abs(slopes).max()))
     floor, groups = -math.inf, list[Group]()

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpconvex.checks import check_count
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.kinks import Kinks
-from dpconvex.losses.pieces import Pieces, arrange, upper_envelope
+from dpconvex.losses.pieces import Pieces, arrange_pieces, upper_envelope
 
 __all__ = ["Bowl", "L1Norm", "L1WithLink", "PiecewiseLinear", "VectorLoss"]
 
@@ -260,7 +260,7 @@ class PiecewiseLinear(VectorLoss):
         # Any centre will do; with many pieces, looking for the best one costs more than it gains.
         own = slopes if len(slopes) <= _MOST_CENTRES else ()
         centres = [np.zeros(self.outputs), *own, slopes.mean(axis=0)]
-        candidates = [arrange(slopes, self._offsets, centre) for centre in centres]
+        candidates = [arrange_pieces(slopes, self._offsets, centre) for centre in centres]
         return min(candidates, key=lambda pieces: (round(pieces.stretch, 9), len(pieces.groups)))
 
     @cached_property
@@ -352,7 +352,7 @@ class Bowl(VectorLoss):
         """``||u||_1`` as the maximum over sign vectors, in opposite pairs."""
         bits = (np.arange(2**self.size)[:, None] >> np.arange(self.size)) & 1
         signs = np.array(1.0 - 2.0 * bits, dtype=np.float64)
-        return arrange(signs, np.zeros(len(signs)), np.zeros(self.size))
+        return arrange_pieces(signs, np.zeros(len(signs)), np.zeros(self.size))
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``(||u||_1 - level)^+`` of every row."""

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.mechanisms.geometry import Coordinates, given_coordinates
+from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
+from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.private_descent import PrivateDescent
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds

@@ -15,8 +15,8 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_number
-from dpconvex.mechanisms.geometry import LENGTH_STEPS, OCTAVES
-from dpconvex.mechanisms.symmetric import entries
+from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES
+from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import REVISION
@@ -322,7 +322,7 @@ def release_facts(
         moving, constant = bounds.given_sensitivities()
         facts: dict[str, tuple[float, int, int | None]] = {"gradients": (moving, size, None)}
         return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
-    moments = bounds.moment_sensitivity(), entries(size), 1
+    moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     facts = {
         "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),

@@ -17,12 +17,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.addition import most_additions
 from dpconvex.engine.rows import RowFunction, Sums
+from dpconvex.engine.summation_order import most_additions
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
-from dpconvex.mechanisms.symmetric import entries, release_symmetric
+from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
+from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
@@ -57,7 +57,11 @@ _AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs nois
 
 def _sizes(n_features: int) -> dict[str, int]:
     """Return how many numbers each release has."""
-    many = {"centre": n_features, "moments": entries(n_features), "difference": n_features}
+    many = {
+        "centre": n_features,
+        "moments": symmetric_entries(n_features),
+        "difference": n_features,
+    }
     return {name: many.get(name, 1) for name in PHASES}
 
 

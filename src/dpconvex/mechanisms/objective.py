@@ -96,7 +96,7 @@ def tilted_noise(bounds: Bounds, guarantee: Guarantee, searched: float = 0.0) ->
     form, divisor, moved = bounds.tilted
     tilt = NoiseTerm(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(tilt.largest / divisor)
-    short, size = inexactness(bounds, tilt, tolerance), tilt.dimension
+    short, size = solver_inexactness(bounds, tilt, tolerance), tilt.dimension
     scale = released_scale(release_budget(guarantee, RELEASE_SHARE, law), short, size)
     release = NoiseTerm(law, scale, short, size, "coefficients", tolerance=tolerance)
     return Calibration({"objective": tilt, "release": release}, tolerance)
@@ -120,8 +120,8 @@ def release_budget(guarantee: Guarantee, share: float, law: str) -> float:
     return gaussian_mu(epsilon, delta) if law == "gaussian" else epsilon
 
 
-def inexactness(bounds: Bounds, tilt: NoiseTerm, tolerance: float) -> float:
-    r"""Return how far apart the inexactness of two solved problems can take what the theorem is about.
+def solver_inexactness(bounds: Bounds, tilt: NoiseTerm, tolerance: float) -> float:
+    r"""Return how far apart the solver_inexactness of two solved problems can take what the theorem is about.
 
     ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
     ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g differs by
@@ -152,7 +152,7 @@ def prove_tilted(
     tolerance, size = certificate.check_tolerance(), bounds.dimension
     form, _, moved = bounds.tilted
     tilt = certificate.term("objective", moved, size, form)
-    short = inexactness(bounds, tilt, tolerance)
+    short = solver_inexactness(bounds, tilt, tolerance)
     release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
     gaussian = tilt.distribution == "gaussian"
     what, family = bounds.tilt_theorem(gaussian)
@@ -200,7 +200,7 @@ class ObjectivePerturbation(PrivateMechanism):
     def _run(
         self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
-        """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
+        """Return the minimiser of the perturbed objective, with the noise that pays for its solver_inexactness."""
         from dpconvex.solvers import certified_point
 
         terms, divisor = certificate.noise, certificate.bounds.tilted[1]
@@ -218,7 +218,7 @@ class ObjectivePerturbation(PrivateMechanism):
         self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> tuple[Tiltable, float]:
         """Return the objective to tilt, and the unit of length of its rows."""
-        from dpconvex.objectives.clamped import with_clamped_targets
+        from dpconvex.objectives.clamped_targets import with_clamped_targets
 
         # The clamp knows a public bound on the noise and never the noise: theta must determine b.
         limit = certificate.noise["objective"].largest / certificate.bounds.n_samples

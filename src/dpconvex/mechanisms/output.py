@@ -244,7 +244,7 @@ class OutputPerturbation(PrivateMechanism):
 
     def minimise(self, objective: Objective, certificate: Certificate) -> NDArray[np.float64]:
         """Return the exact certified point that noise is added to: private."""
-        from dpconvex.objectives.clamped import with_clamped_targets
+        from dpconvex.objectives.clamped_targets import with_clamped_targets
         from dpconvex.solvers import certified_point
         from dpconvex.solvers.gap import envelope_of
 

@@ -20,7 +20,7 @@ from dpconvex.mechanisms.objective import (
     release_budget,
     tilted_noise,
 )
-from dpconvex.mechanisms.search import SEARCH_STEPS, private_median
+from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
 from dpconvex.objectives.objective import Tiltable
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds

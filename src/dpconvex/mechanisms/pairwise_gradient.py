@@ -7,7 +7,7 @@ released the gradient of the mean over pairs, of rows in the unit ball in these 
 from __future__ import annotations
 
 from dpconvex.mechanisms.moments import PHASES, stated_moments
-from dpconvex.objectives.pair_sums import RELATIVE_ERROR, additions
+from dpconvex.objectives.pair_sums import RELATIVE_ERROR, pair_sum_additions
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError, Proof, proves
@@ -35,5 +35,5 @@ def sensitivity_of_pairs(bounds: PairwiseBounds) -> float:
     Pair sums are computed up to a stated error, on either side.
     """
     slope = float(bounds.loss.lipschitz)
-    rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * additions(bounds.n_samples))
+    rounding = 4 * slope * (RELATIVE_ERROR + 2.0**-52 * pair_sum_additions(bounds.n_samples))
     return 2 * slope * bounds.pair_factor + rounding

@@ -134,7 +134,7 @@ class PhasedERM(Phased):
         chosen: Places,
         start: Array,
     ) -> Array:
-        from dpconvex.objectives.clamped import with_clamped_targets
+        from dpconvex.objectives.clamped_targets import with_clamped_targets
         from dpconvex.smoothing import moreau
         from dpconvex.solvers import default_solver
 

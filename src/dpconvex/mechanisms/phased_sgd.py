@@ -151,8 +151,8 @@ class PhasedSGD(Phased):
         chosen: Places,
         start: Array,
     ) -> Array:
-        from dpconvex.mechanisms.compiled_slopes import compile_slope
-        from dpconvex.mechanisms.stochastic_loop import run_one_pass
+        from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
+        from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
         rows, targets, weights = objective.rows.take(chosen).mapped()
         alpha, step = certificate.bounds.alpha, phase.step
@@ -160,7 +160,7 @@ class PhasedSGD(Phased):
         compiled = compile_slope(objective.loss)
         if compiled is not None:
             order = np.arange(len(targets))
-            run_one_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
+            run_one_sgd_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
         else:  # a loss of the user's own: the same steps, not compiled
             for row, target, weight in zip(rows, targets, weights, strict=True):
                 slope = float(objective.loss.gradient(target, row @ theta))

@@ -274,7 +274,7 @@ class _Run:
     def __init__(
         self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource
     ) -> None:
-        from dpconvex.mechanisms.compiled_slopes import compile_slope
+        from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
         self.settings = certificate.parameters["sgd"]
         term = certificate.noise["gradients"]
@@ -307,22 +307,22 @@ class _Run:
             steps -= count
 
     def _single(self, steps: int, total: Array) -> None:
-        from dpconvex.mechanisms.stochastic_loop import run_single
+        from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
         chosen = self.generator.integers(0, len(self.targets), size=steps)
-        run_single(
+        run_single_sgd_steps(
             self.generator, chosen, self.rows, self.targets, self.weights, self.compiled,
             self.theta, total, self.settings["step_size"], self.alpha, self.std,
         )  # fmt: skip
 
     def _batches(self, steps: int, total: Array) -> None:
-        from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_batches
+        from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_sgd_batches
 
         sizes, swaps = draw_batches(
             self.generator, self.sampling, len(self.targets), self.size, self.rate, steps
         )
         if self.compiled is not None:
-            run_batches(
+            run_sgd_batches(
                 self.generator, sizes, swaps, self.permutation, self.rows, self.targets,
                 self.weights, self.compiled, self.theta, total, self.settings["step_size"],
                 self.alpha, self.std, float(self.size),

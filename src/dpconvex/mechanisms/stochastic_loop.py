@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
-from dpconvex.mechanisms.compiled_slopes import CompiledSlope, slope
+from dpconvex.mechanisms.stochastic_slopes import CompiledSlope, compiled_slope
 
-__all__ = ["draw_batches", "run_batches", "run_one_pass", "run_single"]
+__all__ = ["draw_batches", "run_one_sgd_pass", "run_sgd_batches", "run_single_sgd_steps"]
 
 Array = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def members(permutation: Places, swaps: Places, start: int, size: int) -> None:
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def run_single(
+def run_single_sgd_steps(
     generator: np.random.Generator, chosen: Places, rows: Array, targets: Array, weights: Array, loss: CompiledSlope,
     theta: Array, total: Array, rate: float, alpha: float, std: float,
 ) -> None:  # fmt: skip
@@ -73,7 +73,7 @@ def run_single(
         margin = 0.0
         for j in range(dim):
             margin += rows[i, j] * theta[j]
-        multiple = -rate * weights[i] * slope(loss, targets[i], margin)
+        multiple = -rate * weights[i] * compiled_slope(loss, targets[i], margin)
         for j in range(dim):
             noise[j] = spread * generator.standard_normal()
         for j in range(dim):
@@ -83,7 +83,7 @@ def run_single(
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def run_batches(
+def run_sgd_batches(
     generator: np.random.Generator, sizes: Places, swaps: Places, permutation: Places,
     rows: Array, targets: Array, weights: Array,
     loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float, divisor: float,
@@ -102,7 +102,7 @@ def run_batches(
             margin = 0.0
             for j in range(dim):
                 margin += rows[i, j] * theta[j]
-            multiple = weights[i] * slope(loss, targets[i], margin)
+            multiple = weights[i] * compiled_slope(loss, targets[i], margin)
             for j in range(dim):
                 gradient[j] += multiple * rows[i, j]
         for j in range(dim):
@@ -112,7 +112,7 @@ def run_batches(
 
 
 @numba.njit(cache=True)
-def run_one_pass(
+def run_one_sgd_pass(
     order: Places, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
     rate: float, alpha: float,
 ) -> None:  # fmt: skip
@@ -123,7 +123,7 @@ def run_one_pass(
         margin = 0.0
         for j in range(dim):
             margin += rows[i, j] * theta[j]
-        multiple = weights[i] * slope(loss, targets[i], margin)
+        multiple = weights[i] * compiled_slope(loss, targets[i], margin)
         for j in range(dim):
             theta[j] -= rate * (multiple * rows[i, j] + alpha * theta[j])
             total[j] += theta[j]

@@ -28,7 +28,7 @@ from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.summation import most_rows, summation_error
+from dpconvex.privacy.summation import most_summed_rows, summation_error
 
 __all__ = ["StructuredGradientDescent"]
 
@@ -70,7 +70,7 @@ def calibrate_structured_gradient(
 
 def _moved(bounds: StructuredBounds) -> float:
     """Return how far a computed sum of gradients can move: its sensitivity, and rounding on either side."""
-    rows = most_rows(bounds.n_samples, bounds.neighbors)
+    rows = most_summed_rows(bounds.n_samples, bounds.neighbors)
     additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
     error = summation_error(rows, bounds.dimension, bounds.lipschitz, additions)
     return bounds.gradient_sum_sensitivity() + 2 * error

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.inputs.model import Fitted
+from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.models.parsing import (
     FORMAT,
     NOT_SAVED,

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
 from dpconvex.inputs.columns import Columns
+from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
-from dpconvex.inputs.model import Classifier, Fitted, Label
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild

@@ -1,7 +1,7 @@
 """Data and a loss become a function of theta, always a MEAN over rows."""
 
 from dpconvex.objectives.adversarial import AdversarialObjective
-from dpconvex.objectives.costly import CostlyAdversaryObjective
+from dpconvex.objectives.costly_adversary import CostlyAdversaryObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
 from dpconvex.objectives.pair_partitions import PartitionedPairwiseObjective
 from dpconvex.objectives.pairwise import PairwiseObjective

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
-from dpconvex.objectives.clamped import ClampedTarget
+from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear
 from dpconvex.objectives.slopes import WeightedSlope
-from dpconvex.objectives.widened import WidenedLoss
+from dpconvex.objectives.widened_losses import WidenedLoss
 
 __all__ = ["EmpiricalObjective", "slopes_with_error"]
 

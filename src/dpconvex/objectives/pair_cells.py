@@ -11,7 +11,13 @@ import math
 import numba
 import numpy as np
 
-__all__ = ["add_moments", "direct_sums", "evaluate", "exponential_suffix", "near_values"]
+__all__ = [
+    "add_moments",
+    "direct_pair_sums",
+    "evaluate_cells",
+    "near_pair_values",
+    "pair_exponential_sums",
+]
 
 _compile = numba.njit(cache=True, nogil=True)
 
@@ -40,7 +46,7 @@ def add_moments(scores, floors, cells, nodes, flush):  # type: ignore[no-untyped
 
 
 @_compile
-def near_values(weights, source_floors, target_floors, blocks):  # type: ignore[no-untyped-def]
+def near_pair_values(weights, source_floors, target_floors, blocks):  # type: ignore[no-untyped-def]
     """Return sums at the targets' nodes over all source cells within reach, ``blocks[target - source + reach]``."""
     reach = blocks.shape[0] // 2
     nodes = blocks.shape[1]
@@ -62,7 +68,7 @@ def near_values(weights, source_floors, target_floors, blocks):  # type: ignore[
 
 
 @_compile
-def evaluate(scores, floors, cells, coefficients):  # type: ignore[no-untyped-def]
+def evaluate_cells(scores, floors, cells, coefficients):  # type: ignore[no-untyped-def]
     """Return ``sum_k coefficients[cell, k] T_k(x)`` for every score, by Clenshaw's recurrence."""
     out = np.empty(scores.size)
     nodes = coefficients.shape[1]
@@ -77,7 +83,7 @@ def evaluate(scores, floors, cells, coefficients):  # type: ignore[no-untyped-de
 
 
 @_compile
-def exponential_suffix(positions, masses):  # type: ignore[no-untyped-def]
+def pair_exponential_sums(positions, masses):  # type: ignore[no-untyped-def]
     """Return ``Q_k = sum_{j >= k} masses_j exp(positions_k - positions_j)`` for increasing positions."""
     suffix = masses.copy()
     for k in range(positions.size - 2, -1, -1):
@@ -86,7 +92,7 @@ def exponential_suffix(positions, masses):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def direct_sums(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
+def direct_pair_sums(targets, sources, low, high, with_value):  # type: ignore[no-untyped-def]
     """Return sums over ``sources[low_i : high_i]`` of the sigmoid or the softplus of ``target - source``.
 
     A thousand terms are added up before they enter the total, so that no term passes through many roundings.

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.addition import accumulate
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowFunction, Sums
+from dpconvex.engine.summation_order import accumulate
 from dpconvex.losses.pairwise import PairLoss
 from dpconvex.objectives.pair_sums import CellMoments
-from dpconvex.objectives.pairwise import PairwiseObjective, RowChange, combine
+from dpconvex.objectives.pairwise import PairwiseObjective, RowChange, combine_pairs
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows import DaskRows
@@ -249,13 +249,13 @@ class _Slopes:
     high: float
 
     def __call__(self, scores: Array) -> Array:
-        from dpconvex.objectives.pair_cells import evaluate
+        from dpconvex.objectives.pair_cells import evaluate_cells
 
         each = np.floor(scores)
         place = np.minimum(np.searchsorted(self.floors, each), self.floors.size - 1)
         # The same scores were collected before, so that each lies in its interval; one that falls on an end of it may
         # be rounded to the other side, where the neighbour's coefficients are.
-        found = evaluate(scores, self.floors[place], place, self.coefficients)
+        found = evaluate_cells(scores, self.floors[place], place, self.coefficients)
         # Rows that changed between two passes must not weigh more than the bounds of a slope allow.
         return np.clip(found, self.low, self.high)
 
@@ -274,7 +274,7 @@ class _Combine:
         scores, multiples = block @ self.w, np.zeros(len(block))
         for which, slopes in ((y > 0, self.ahead), (y < 0, self.behind)):
             multiples[which] = slopes(scores[which])
-        return (combine(block, multiples),)
+        return (combine_pairs(block, multiples),)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class _Weigh:
         total = np.zeros(rows.dim)
         for part, multiples, sign in ((ahead, self.ahead, 1.0), (behind, self.behind, -1.0)):
             if len(part):
-                total += sign * combine(part, multiples)
+                total += sign * combine_pairs(part, multiples)
         return (total,)
 
 

@@ -25,10 +25,10 @@ from dpconvex.losses.pairwise import Pieces
 __all__ = [
     "RELATIVE_ERROR",
     "CellMoments",
-    "additions",
     "cell_coefficients",
     "logistic_cross",
     "logistic_sums",
+    "pair_sum_additions",
     "piece_sums",
 ]
 
@@ -47,7 +47,7 @@ _DENSE = 1 << 16
 _CHUNK = 1 << 18  # targets of a piecewise quadratic that are worked on together
 
 
-def additions(count: int) -> int:
+def pair_sum_additions(count: int) -> int:
     """Return how many roundings a term passes through on its way into a sum over ``count`` scores."""
     return _FLUSH * 4 + count // _FLUSH + 512
 
@@ -207,10 +207,10 @@ def _cells_pay(near: _Cells, far: _Cells) -> bool:
 
 
 def _sums_by_cells(near: _Cells, far: _Cells, kind: str) -> Array:
-    from dpconvex.objectives.pair_cells import evaluate
+    from dpconvex.objectives.pair_cells import evaluate_cells
 
     coefficients = cell_coefficients(near.floors, far.floors, far.moments(), kind)
-    return np.asarray(evaluate(near.scores, near.each, near.index, coefficients))
+    return np.asarray(evaluate_cells(near.scores, near.each, near.index, coefficients))
 
 
 def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str) -> Array:
@@ -226,14 +226,14 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
     kind : {"slope", "value"}
         As for `logistic_sums`.
     """
-    from dpconvex.objectives.pair_cells import exponential_suffix, near_values
+    from dpconvex.objectives.pair_cells import near_pair_values, pair_exponential_sums
 
     nodes, transform = _basis()
-    values = near_values(moments @ transform, sources, targets, _blocks(kind))
+    values = near_pair_values(moments @ transform, sources, targets, _blocks(kind))
     coefficients = np.ascontiguousarray(values @ transform.T)
     # Sources far above: exp(s - t), a product of two exponentials of local coordinates.
     masses = moments @ (transform @ np.exp(-nodes))
-    suffix = np.r_[exponential_suffix(sources, masses), 0.0]
+    suffix = np.r_[pair_exponential_sums(sources, masses), 0.0]
     beyond = np.searchsorted(sources, targets + REACH, side="right")
     at = np.r_[sources, np.inf][beyond]
     coefficients += np.outer(np.exp(targets - at) * suffix[beyond], transform @ np.exp(nodes))
@@ -251,12 +251,12 @@ def cell_coefficients(targets: Array, sources: Array, moments: Array, kind: str)
 
 
 def _sums_directly(targets: Array, ordered: Array, kind: str) -> Array:
-    from dpconvex.objectives.pair_cells import direct_sums, exponential_suffix
+    from dpconvex.objectives.pair_cells import direct_pair_sums, pair_exponential_sums
 
     low = np.searchsorted(ordered, targets - REACH)
     high = np.searchsorted(ordered, targets + REACH, side="right")
-    out = direct_sums(targets, ordered, low, high, kind == "value")
-    suffix = np.r_[exponential_suffix(ordered, np.ones(ordered.size)), 0.0]
+    out = direct_pair_sums(targets, ordered, low, high, kind == "value")
+    suffix = np.r_[pair_exponential_sums(ordered, np.ones(ordered.size)), 0.0]
     at = np.r_[ordered, np.inf][high]
     with np.errstate(under="ignore"):
         out += np.exp(targets - at) * suffix[high]
@@ -276,7 +276,7 @@ def logistic_cross(
     tuple of three arrays
         ``sum_j k`` per positive, ``sum_i k`` per negative, and the matrix ``sum_ij k x_i x_j^T``.
     """
-    from dpconvex.objectives.pair_cells import evaluate, near_values
+    from dpconvex.objectives.pair_cells import evaluate_cells, near_pair_values
 
     limit = _LARGEST_FLOOR / 4
     first, second = (_Cells(np.clip(scores, -limit, limit)) for scores in (positives, negatives))
@@ -284,16 +284,18 @@ def logistic_cross(
     blocks = _blocks("curvature")
 
     def at_targets(near: _Cells, far: _Cells) -> Array:
-        values = near_values(far.moments() @ transform, far.floors, near.floors, blocks)
+        values = near_pair_values(far.moments() @ transform, far.floors, near.floors, blocks)
         coefficients = np.ascontiguousarray(values @ transform.T)
-        return np.maximum(evaluate(near.scores, near.each, near.index, coefficients), 0.0)
+        return np.maximum(evaluate_cells(near.scores, near.each, near.index, coefficients), 0.0)
 
     ahead = _row_moments(first, positive_rows)
     behind = _row_moments(second, negative_rows)
     cross = np.zeros((positive_rows.shape[1], negative_rows.shape[1]))
     for column in range(negative_rows.shape[1]):
         weights = behind[:, :, column] @ transform
-        values = near_values(np.ascontiguousarray(weights), second.floors, first.floors, blocks)
+        values = near_pair_values(
+            np.ascontiguousarray(weights), second.floors, first.floors, blocks
+        )
         cross[:, column] = np.einsum("ckd,ck->d", ahead, values @ transform.T)
     return at_targets(first, second), at_targets(second, first), cross
 

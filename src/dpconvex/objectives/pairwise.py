@@ -9,20 +9,20 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.addition import accumulate, block_rows
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowFunction, RowMap, Sums
+from dpconvex.engine.summation_order import accumulate, block_rows
 from dpconvex.losses.pairwise import PairLogistic, PairLoss
 from dpconvex.objectives.objective import UNIT, WithLinear
 from dpconvex.objectives.pair_sums import (
     RELATIVE_ERROR,
-    additions,
     logistic_cross,
     logistic_sums,
+    pair_sum_additions,
     piece_sums,
 )
 
-__all__ = ["PairwiseObjective", "combine"]
+__all__ = ["PairwiseObjective", "combine_pairs"]
 
 Array = npt.NDArray[np.float64]
 RowChange = Callable[[Array], Array]
@@ -261,7 +261,7 @@ class PairwiseObjective(WithLinear):
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         ahead, behind = self._slopes(s, t)
-        return combine(self.positives, ahead) - combine(self.negatives, behind)
+        return combine_pairs(self.positives, ahead) - combine_pairs(self.negatives, behind)
 
     def hessian(self, w: npt.ArrayLike) -> Array:
         """Hessian of F; its accuracy decides about speed only."""
@@ -331,10 +331,10 @@ class PairwiseObjective(WithLinear):
     @property
     def _additions(self) -> int:
         """Bound on the number of roundings a pair's term passes through."""
-        return additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
+        return pair_sum_additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
 
 
-def combine(rows: Array, multiples: Array) -> Array:
+def combine_pairs(rows: Array, multiples: Array) -> Array:
     """Return ``multiples @ rows``, added in blocks so that rounding errors stay small."""
     parts = [
         multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.losses import Logistic, Loss
-from dpconvex.objectives.clamped import ClampedTarget
+from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.smoothing import LogisticKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
 

@@ -9,8 +9,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.addition import accumulate, depth
 from dpconvex.engine.compensated import CompensatedSum
+from dpconvex.engine.summation_order import accumulate, sum_depth
 from dpconvex.losses.structured import VectorLoss
 from dpconvex.objectives.objective import UNIT, WithLinear
 from dpconvex.smoothing.multivariate import SmoothedMax
@@ -132,7 +132,7 @@ class StructuredRecords:
     @staticmethod
     def most_additions(n_rows: int, outputs: int) -> int:
         """Return through how many additions a number passes in :meth:`combine`, at most."""
-        return min(n_rows, _BLOCK) * outputs + depth(-(-n_rows // _BLOCK))
+        return min(n_rows, _BLOCK) * outputs + sum_depth(-(-n_rows // _BLOCK))
 
 
 def _shrink(norms: Array, limit: float) -> Array:

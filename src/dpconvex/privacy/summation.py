@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["most_rows", "relative_error", "summation_error"]
+__all__ = ["most_summed_rows", "relative_sum_error", "summation_error"]
 
 UNIT = 2.0**-53
 
@@ -21,7 +21,7 @@ _TERM = 12
 _UNDERFLOW = 1e-300
 
 
-def most_rows(n_samples: int, neighbors: str) -> int:
+def most_summed_rows(n_samples: int, neighbors: str) -> int:
     """Return the number of rows for which rounding is paid for.
 
     Under add-or-remove-one the number of rows is private: ten times the nominal number, and at least two million.
@@ -35,9 +35,9 @@ def summation_error(
     r"""Bound the norm of the rounding error of a sum over rows.
 
     A term passes through at most ``k`` roundings: within a block of rows in any order (BLAS may choose), then
-    pairwise over blocks, runs and partitions (`dpconvex.engine.addition.most_additions`). The computed sum is the exact
-    sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u = 2^-53``, so that
-    the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
+    pairwise over blocks, runs and partitions (`dpconvex.engine.summation_order.most_additions`). The computed sum is
+    the exact sum of terms each changed by a relative error of at most ``k u / (1 - k u)`` per coordinate, ``u =
+    2^-53``, so that the error has norm at most ``k u / (1 - k u) n_rows largest_term``.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def summation_error(
     >>> summation_error(10_000, 100, 1.0) < 2e-9
     True
     """
-    from dpconvex.engine.addition import most_additions
+    from dpconvex.engine.summation_order import most_additions
 
     if additions is None:
         additions = most_additions(n_rows, dimension)
@@ -69,9 +69,9 @@ def summation_error(
     return n_rows * (relative * largest_term + math.sqrt(dimension) * _UNDERFLOW)
 
 
-def relative_error(n_rows: int, dimension: int) -> float:
+def relative_sum_error(n_rows: int, dimension: int) -> float:
     """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' sizes."""
-    from dpconvex.engine.addition import most_additions
+    from dpconvex.engine.summation_order import most_additions
 
     return _relative(most_additions(n_rows, dimension) + _TERM + dimension + 1)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
-from dpconvex.solvers.descent import Certified, Descent, check_start
+from dpconvex.solvers.descent import Certified, Descent, check_start_point
 from dpconvex.solvers.gap import Envelope, certified_gap
 from dpconvex.solvers.lbfgs import LBFGS, default_solver
 from dpconvex.solvers.newton import Newton
@@ -157,7 +157,7 @@ class BlackBox:
         Solution
             Certified at the point returned.
         """
-        point = check_start(objective, start, tolerance, "BlackBox")
+        point = check_start_point(objective, start, tolerance, "BlackBox")
         if self.method is not None:
             answer = self.run(objective, point, tolerance)
             solution = certify_point(objective, answer, tolerance)

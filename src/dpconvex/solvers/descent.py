@@ -13,7 +13,7 @@ from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives.objective import Objective, can_refine
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
-__all__ = ["Certified", "Certifying", "Descent", "State", "check_start", "require"]
+__all__ = ["Certified", "Certifying", "Descent", "State", "check_start_point", "require"]
 
 Array = npt.NDArray[np.float64]
 Asked = TypeVar("Asked", bound=Objective, contravariant=True)
@@ -204,7 +204,9 @@ def require(objective: Objective, solver: str, names: tuple[str, ...]) -> None:
         )
 
 
-def check_start(objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str) -> Array:
+def check_start_point(
+    objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str
+) -> Array:
     """Return the start as a new float64 array of the right shape."""
     point = np.array(start, dtype=np.float64)
     if point.shape != (objective.dim,):
@@ -249,7 +251,7 @@ class Certifying(Generic[Asked]):
         """
         owner = type(self).__name__
         require(objective, owner, self.needs)
-        point = check_start(objective, start, tolerance, owner)
+        point = check_start_point(objective, start, tolerance, owner)
         descent = Descent(objective, tolerance)
         with single_threaded_blas():
             try:

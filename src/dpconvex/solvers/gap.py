@@ -23,10 +23,10 @@ from dpconvex.engine.rows import Sums
 from dpconvex.losses.interface import Loss, PointwiseLoss
 from dpconvex.losses.kinks import Kinks
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.clamped import ClampedTarget
+from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.objectives.objective import UNIT, Objective
 from dpconvex.smoothing import moreau
-from dpconvex.solvers.descent import check_start
+from dpconvex.solvers.descent import check_start_point
 from dpconvex.solvers.lbfgs import default_solver
 from dpconvex.solvers.solution import Solution, Solver
 
@@ -175,7 +175,7 @@ class Envelope:
             If the gap is below what float64 can certify.
         """
         kinks_of(objective, "Envelope")
-        point = check_start(objective, start, tolerance, "Envelope")
+        point = check_start_point(objective, start, tolerance, "Envelope")
         if not objective.strong_convexity > 0:
             raise ValueError("Envelope needs a strongly convex objective. Use alpha > 0.")
         wanted = tolerance**2 / (2 * objective.alpha)

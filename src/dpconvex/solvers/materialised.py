@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.clamped import ClampedTarget
+from dpconvex.objectives.clamped_targets import ClampedTarget
 
 __all__ = ["Records", "materialise"]
 

@@ -18,7 +18,7 @@ from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
 from dpconvex.solvers.black_box import certify_point
-from dpconvex.solvers.descent import check_start
+from dpconvex.solvers.descent import check_start_point
 from dpconvex.solvers.gap import Envelope, kinks_of, young_excess
 from dpconvex.solvers.materialised import Records, materialise
 from dpconvex.solvers.solution import ConvergenceError, Solution
@@ -56,7 +56,7 @@ class _Averaging:
             If the limit on the steps is reached.
         """
         owner = type(self).__name__
-        point = check_start(objective, start, tolerance, owner)
+        point = check_start_point(objective, start, tolerance, owner)
         if not objective.strong_convexity > 0:
             raise ValueError(f"{owner} needs a strongly convex objective. Use alpha > 0.")
         records = materialise(objective, owner)

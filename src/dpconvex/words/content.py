@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpconvex.defaults import plan
 from dpconvex.engine import RowMap
-from dpconvex.inputs.model import Fitted
+from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.losses import Logistic
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpconvex.inputs.model import Fitted
+from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger

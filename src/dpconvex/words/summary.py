@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dpconvex.inputs.model import Fitted
+from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.terms import NoiseTerm
 

@@ -9,7 +9,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from dpconvex.inputs.model import Classifier, Fitted
+from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpconvex.engine.addition import accumulate
 from dpconvex.engine.dask.partitions import Clean, PartitionFacts, check_partition
 from dpconvex.engine.dask.sources import Call, Change, Mapping, Source, quiet, run_here, run_source
 from dpconvex.engine.dask.spill import SpilledArray, SpillFile, default_spill_limit
+from dpconvex.engine.summation_order import accumulate
 
 __all__ = [
     "GROUP",

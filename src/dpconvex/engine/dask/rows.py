@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.addition import accumulate, depth
 from dpconvex.engine.dask.cluster import HeldTable
 from dpconvex.engine.dask.held import GROUP
 from dpconvex.engine.dask.partitions import (
@@ -50,6 +49,7 @@ from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.summation_order import accumulate, sum_depth
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
 
@@ -207,7 +207,7 @@ class DaskRows:
         """Bound on the number of roundings any one term of `sum` passes through."""
         longest = max(source.rows for source in self._sources)
         groups = -(-len(self._sources) // GROUP)
-        return MemoryRows.additions_for(longest, self.dim) + depth(GROUP) + depth(groups)
+        return MemoryRows.additions_for(longest, self.dim) + sum_depth(GROUP) + sum_depth(groups)
 
     @property
     def own_weights(self) -> bool:

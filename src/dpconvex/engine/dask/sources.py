@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.addition import accumulate
 from dpconvex.engine.dask.partitions import Clean, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.summation_order import accumulate
 
 __all__ = ["Call", "Change", "Mapping", "Source", "add_up", "quiet", "run_here", "run_source"]
 

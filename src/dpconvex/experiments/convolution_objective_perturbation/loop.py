@@ -8,11 +8,11 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["run_single"]
+__all__ = ["run_single_sgd_steps"]
 
 
 @numba.njit(nogil=True, cache=True)
-def run_single(
+def run_single_sgd_steps(
     generator: Any, A: Any, Y: Any, slopes: Any, offsets: Any,
     steps: int, rate: float, std: float, radius: float,
 ) -> Any:  # fmt: skip

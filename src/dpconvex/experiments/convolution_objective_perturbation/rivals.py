@@ -97,7 +97,7 @@ def noisy_sgd(
     -------
     array of shape (d,)
     """
-    from dpconvex.experiments.convolution_objective_perturbation.loop import run_single
+    from dpconvex.experiments.convolution_objective_perturbation.loop import run_single_sgd_steps
 
     n, d = records.n_rows, records.dim
     lipschitz = records.operator_norm * loss.lipschitz
@@ -108,7 +108,7 @@ def noisy_sgd(
         slopes, offsets = np.array(loss.slopes), np.array(loss.offsets)
     arrays = (records.matrices, records.targets, slopes, offsets)
     generator = np.random.default_rng(rng)
-    return np.asarray(run_single(generator, *arrays, n * n, rate, std, radius))
+    return np.asarray(run_single_sgd_steps(generator, *arrays, n * n, rate, std, radius))
 
 
 def moreau_gradient(loss: L1Norm | PiecewiseLinear, u: Array, smoothness: float) -> Array:

@@ -46,8 +46,8 @@ def _descend(
     rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any
 ) -> Array:
     """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy single-record steps."""
-    from dpconvex.mechanisms.compiled_slopes import compile_slope
-    from dpconvex.mechanisms.stochastic_loop import run_single
+    from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
+    from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
     compiled = compile_slope(loss)
     theta, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
@@ -55,7 +55,9 @@ def _descend(
     left = steps - 1
     while left > 0:
         chosen = rng.integers(0, len(targets), size=min(left, _CHUNK))
-        run_single(rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std)
+        run_single_sgd_steps(
+            rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std
+        )
         left -= chosen.size
     return total / steps
 
@@ -172,8 +174,8 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the least smooth one with contractive
     steps in the first phase.
     """
-    from dpconvex.mechanisms.compiled_slopes import compile_slope
-    from dpconvex.mechanisms.stochastic_loop import run_one_pass
+    from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
+    from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
     n, d = rows.shape
     preset = phased_sgd_preset(n, d, problem)
@@ -185,7 +187,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
         chosen = order[start : start + count]
         start += count
         total = np.zeros(d)
-        run_one_pass(chosen, rows, targets, weights, compiled, theta, total, step, 0.0)
+        run_one_sgd_pass(chosen, rows, targets, weights, compiled, theta, total, step, 0.0)
         std = preset.std(i, problem)
         theta = total / count + std * rng.standard_normal(d)
     return theta

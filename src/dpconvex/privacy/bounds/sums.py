@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.privacy.bounds.record import LinearRecord
-from dpconvex.privacy.summation import most_rows, relative_error, summation_error
+from dpconvex.privacy.summation import most_summed_rows, relative_sum_error, summation_error
 
 __all__ = ["LinearSums"]
 
@@ -111,8 +111,8 @@ class LinearSums(LinearRecord):
 
     def _digits(self) -> float:
         """Return ``records / (2 n e)``, for every number of rows that rounding is paid for."""
-        rows = most_rows(self.n_samples, self.neighbors)
-        return self.changed_records / (2 * rows * relative_error(rows, self.dimension))
+        rows = most_summed_rows(self.n_samples, self.neighbors)
+        return self.changed_records / (2 * rows * relative_sum_error(rows, self.dimension))
 
     def moment_sensitivity(self) -> float:
         r"""Return the Frobenius sensitivity of a computed ``sum_i v_i v_i^T`` with ``||v_i|| <= 1``.
@@ -120,7 +120,7 @@ class LinearSums(LinearRecord):
         ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (v . u)^2 <= 2``, attained by orthogonal unit vectors, so
         ``sqrt(2)`` under replace-one; one record adds ``||v||^2 <= 1``. Rounding comes on top, on either side.
         """
-        rows = most_rows(self.n_samples, self.neighbors)
+        rows = most_summed_rows(self.n_samples, self.neighbors)
         error = summation_error(rows, self.dimension, 1.0)
         return math.sqrt(self.changed_records) + 2 * error
 

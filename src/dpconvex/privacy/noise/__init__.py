@@ -11,7 +11,7 @@ from dpconvex.privacy.noise.gate import (
     NoiseSource,
     on_grid,
 )
-from dpconvex.privacy.noise.words import Words
+from dpconvex.privacy.noise.random_words import Words
 
 __all__ = [
     "EXACT",

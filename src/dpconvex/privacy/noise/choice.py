@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.privacy.noise.words import Words
+from dpconvex.privacy.noise.random_words import Words
 
 __all__ = ["choose"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.privacy.calibration import grid_of
-from dpconvex.privacy.noise.words import Words
+from dpconvex.privacy.noise.random_words import Words
 
 if TYPE_CHECKING:
     from dpconvex.privacy.certificates.terms import NoiseTerm

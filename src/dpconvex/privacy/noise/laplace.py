@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.noise.words import Words
+from dpconvex.privacy.noise.random_words import Words
 
 __all__ = ["rounded_l2_laplace"]
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy.noise import digits
-from dpconvex.privacy.noise.words import Words
+from dpconvex.privacy.noise.random_words import Words
 
 __all__ = ["NORMAL_FAILURE", "normal_digits", "rounded_normals"]
 

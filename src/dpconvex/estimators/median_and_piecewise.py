@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.estimators.matrices import StructuredModel
+from dpconvex.estimators.matrix_records import StructuredModel
 from dpconvex.estimators.parameters import estimator
 from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss
 

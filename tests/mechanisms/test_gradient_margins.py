@@ -3,28 +3,28 @@
 import numpy as np
 import pytest
 
-from dpconvex.mechanisms.calibrated_margin import expected_share
+from dpconvex.mechanisms.gradient_margins import expected_label_share
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 0.99])
 def test_without_noise_it_is_the_share(share):
-    assert expected_share(share, 1e-9, 10_000) == pytest.approx(share, abs=1e-6)
+    assert expected_label_share(share, 1e-9, 10_000) == pytest.approx(share, abs=1e-6)
 
 
 @pytest.mark.parametrize("std", [1e-12, 1e-3, 0.05, 1.0, 1e250])
 @pytest.mark.parametrize("noisy", [-5.0, 0.0, 1.0, 7.0, -1e250])
 def test_it_is_never_certain(noisy, std):
-    assert 0.5 / 100 <= expected_share(noisy, std, 100) <= 1 - 0.5 / 100
+    assert 0.5 / 100 <= expected_label_share(noisy, std, 100) <= 1 - 0.5 / 100
 
 
 def test_drowned_it_says_half():
-    assert expected_share(0.3, 1e9, 100) == pytest.approx(0.5, abs=1e-6)
+    assert expected_label_share(0.3, 1e9, 100) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_it_moves_without_jumps():
     """Neighbouring noise levels and counts give neighbouring shares, also where the grid ends."""
     for std in np.geomspace(1e-5, 1, 40):
-        one, other = (expected_share(0.02, s, 10**6) for s in (std, 1.05 * std))
+        one, other = (expected_label_share(0.02, s, 10**6) for s in (std, 1.05 * std))
         assert abs(one - other) < 0.1 * std + 1e-6
 
 
@@ -36,5 +36,5 @@ def test_noise_costs_less_than_clipping_does():
         return float(np.mean(-share * np.log(p) - (1 - share) * np.log(1 - p)))
 
     noisy = share + std * rng.standard_normal(500)
-    mine = np.array([expected_share(value, std, n) for value in noisy])
+    mine = np.array([expected_label_share(value, std, n) for value in noisy])
     assert loss(mine) < loss(np.clip(noisy, 1 / n, 1 - 1 / n)) - 0.01

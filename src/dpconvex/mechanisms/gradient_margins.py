@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
-__all__ = ["calibration", "expected_share"]
+__all__ = ["expected_label_share", "margin_calibration"]
 
 Array = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ _ANGLES = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
 
 
-def calibration(
+def margin_calibration(
     counts: Array, std: float, edges: Array, share: float, claimed: float
 ) -> tuple[float, float]:
     """Return intercept and slope of ``logit P(y = 1)`` on a margin of unit spread.
@@ -67,7 +67,7 @@ def calibration(
     return _intercept(sizes, middles, share, slope), slope
 
 
-def expected_share(noisy: float, std: float, n_samples: int) -> float:
+def expected_label_share(noisy: float, std: float, n_samples: int) -> float:
     """Return the posterior mean of a share, of all constants the best in log loss: ``noisy`` is it plus normal noise.
 
     Small and large shares are likelier than others beforehand, by the law with density ``1 / sqrt(p (1 - p))``; the

@@ -13,18 +13,18 @@ from dpconvex.privacy.noise import NoiseSource
 Array = NDArray[np.float64]
 
 
-def entries(size: int) -> int:
+def symmetric_entries(size: int) -> int:
     """Return how many numbers a symmetric matrix of this size has."""
     return size * (size + 1) // 2
 
 
-def packed(matrix: Array) -> Array:
+def pack_symmetric(matrix: Array) -> Array:
     """Return the entries on and above the diagonal, those above times ``sqrt(2)``: a vector of the same norm."""
     rows, columns = np.triu_indices(matrix.shape[0])
     return matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2))
 
 
-def unpacked(vector: Array, size: int) -> Array:
+def unpack_symmetric(vector: Array, size: int) -> Array:
     """Undo :func:`packed`."""
     rows, columns = np.triu_indices(size)
     matrix = np.empty((size, size))
@@ -48,4 +48,4 @@ def release_symmetric(sums: Array, term: NoiseTerm, noise: NoiseSource) -> Array
     noise : NoiseSource
         Where noise comes from.
     """
-    return unpacked(noise.add(packed(sums), term), sums.shape[0])
+    return unpack_symmetric(noise.add(pack_symmetric(sums), term), sums.shape[0])

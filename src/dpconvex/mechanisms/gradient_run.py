@@ -22,8 +22,8 @@ from scipy.special import logit, ndtri
 
 from dpconvex.engine.rows import RowFunction, Rows
 from dpconvex.losses import Loss, PointwiseLoss
-from dpconvex.mechanisms.calibrated_margin import calibration, expected_share
-from dpconvex.mechanisms.geometry import Coordinates, Look, private_coordinates
+from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
+from dpconvex.mechanisms.gradient_margins import expected_label_share, margin_calibration
 from dpconvex.mechanisms.gradient_plan import (
     MARGIN_BINS,
     MIDDLE_HEIGHT,
@@ -36,8 +36,8 @@ from dpconvex.mechanisms.gradient_plan import (
     GradientPlan,
     level_of,
 )
-from dpconvex.mechanisms.location import Belief, private_location
-from dpconvex.mechanisms.search import Walk, private_quantile
+from dpconvex.mechanisms.quantile_location import Belief, private_location
+from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -74,21 +74,21 @@ _CONSTANT_PAYS = (
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
-def decaying(steps: int) -> Array:
+def decaying_rates(steps: int) -> Array:
     """Return factors of mean 1 that fall geometrically to half the first."""
     factors = _LAST_RATE ** np.linspace(0.0, 1.0, steps)
     return np.asarray(factors / factors.mean())
 
 
-def averaged(steps: int) -> int:
+def averaged_steps(steps: int) -> int:
     """Return how many of the last iterates are averaged."""
     return max(1, round(_KEPT * steps))
 
 
-def noise_gain(rates: Array, curvature: Array, noise: Array) -> Array:
+def descent_noise_gain(rates: Array, curvature: Array, noise: Array) -> Array:
     """Return the variance of the mean of later iterates of ``x <- x - rate (curvature x + noise)``, by its std."""
     steps = rates.size
-    count = averaged(steps)
+    count = averaged_steps(steps)
     total = np.zeros(curvature.size)
     for step in range(steps):
         moved, weight = np.full(curvature.size, rates[step]), np.zeros(curvature.size)
@@ -107,7 +107,7 @@ def rows_of_steps(steps: int, bounds: LinearBounds, course: Course, phase: str) 
     Part of them in the rough descent of a quantile, which the other one corrects, and else in steps that are not
     averaged.
     """
-    early = steps - averaged(steps)
+    early = steps - averaged_steps(steps)
     if not math.isfinite(bounds.loss.smoothness) and bounds.loss.kind == "residual":
         early = steps if phase == "rough gradients" else 0
     rows = np.full(steps, float(bounds.n_samples))
@@ -207,7 +207,7 @@ class PrivateDescent:
     ) -> Array:
         """Descend, and keep of the way what noise alone would not have gone."""
         steps = self.terms[phase]["releases"]
-        rates = speed / curvature * decaying(steps)
+        rates = speed / curvature * decaying_rates(steps)
         wander = self._wander(phase, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
         way = self._descend(rows, start, phase, slope, rates) - start
@@ -238,7 +238,7 @@ class PrivateDescent:
         self, way: Array, phase: str, rates: Array, curvature: float, certain: float
     ) -> float:
         """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
-        gains = noise_gain(rates, curvature * self.frame.moments, self._step_noise(phase))
+        gains = descent_noise_gain(rates, curvature * self.frame.moments, self._step_noise(phase))
         expected = float(self.frame.moments @ gains)
         length = float(self.frame.moments @ way**2)
         return max(0.0, 1 - certain * expected / max(length, 1e-300))
@@ -304,13 +304,13 @@ class PrivateDescent:
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
         share = self._positive_share()
         steps = self.terms["gradients"]["releases"]
-        progress = margin_progress(steps, records)
+        progress = margin_descent_progress(steps, records)
         wander = self._wander("gradients", progress)
         progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
         start = np.zeros(self.frame.matrix.shape[0])
         if lead:
             start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.matrix[0, 0]
-        rates = progress / steps * decaying(steps)
+        rates = progress / steps * decaying_rates(steps)
         phi = self._descend(rows, start, "gradients", ClippedSlope(loss), rates)
         if self.plan.ranking:  # 0 is then the threshold for classes of equal weight
             phi[:lead] -= start[:lead]
@@ -332,7 +332,7 @@ class PrivateDescent:
         (positive,) = self.rows.sum_targets(_count_positive)
         std = self.terms["labels"]["std"]
         count = float(self.noise.add_gaussian(np.asarray(positive), std)[0])
-        share = expected_share(count / self.n, std / self.n, self.n)
+        share = expected_label_share(count / self.n, std / self.n, self.n)
         self.released["positive_share"] = share
         return share
 
@@ -354,7 +354,9 @@ class PrivateDescent:
         (counts,) = margins.sum_targets(part)
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
-        intercept, slope = calibration(counts / self.n, std / self.n, edges, share, signal * spread)
+        intercept, slope = margin_calibration(
+            counts / self.n, std / self.n, edges, share, signal * spread
+        )
         factor = min(slope / spread, _STEEPEST * hope)
         self.released["calibration"] = np.array([intercept, factor])
         self.released["kept_share"] = signal
@@ -393,7 +395,7 @@ class PrivateDescent:
     ) -> Array:
         """Return the mean of the later iterates of noisy descent."""
         std, frame = self.terms[phase]["std"], self.frame
-        first_kept = rates.size - averaged(rates.size)
+        first_kept = rates.size - averaged_steps(rates.size)
         sizes = self._rows_of_steps(phase)
         early = rows if sizes[0] == self.n else rows.part(int(sizes[0]))
         phi, kept = start.copy(), np.zeros_like(start)
@@ -409,7 +411,7 @@ class PrivateDescent:
         return kept / (rates.size - first_kept)
 
 
-def margin_progress(steps: int, records: float) -> float:
+def margin_descent_progress(steps: int, records: float) -> float:
     """Return the sum of the rates of a margin's descent: long steps while clips flatten the loss, stable ones later."""
     fastest = 4 + 6 / (1 + records / 4000)
     return min(_PROGRESS, fastest * steps)
@@ -426,7 +428,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
     margin = bounds.loss.kind == "margin"
     name = "gradients" if margin else "rough gradients"
     phase = plan.phases[name]
-    progress = margin_progress(phase.releases, plan.course.records)
+    progress = margin_descent_progress(phase.releases, plan.course.records)
     if not margin:
         low, high = bounds.loss.slope_range
         progress = _ROUGH_RATE * phase.releases / ((high - low) * MIDDLE_HEIGHT)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpconvex.mechanisms.location import Belief, private_location
+from dpconvex.mechanisms.quantile_location import Belief, private_location
 from dpconvex.privacy import NoiseSource
 
 LAWS = {

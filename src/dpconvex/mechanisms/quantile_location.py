@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from dpconvex.mechanisms.search import noisy_share
+from dpconvex.mechanisms.quantile_search import noisy_share
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]

@@ -20,8 +20,8 @@ from scipy.special import ndtri
 
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.threads import scratch, single_threaded_blas
-from dpconvex.mechanisms.search import Walk, private_quantile
-from dpconvex.mechanisms.symmetric import release_symmetric
+from dpconvex.mechanisms.quantile_search import Walk, private_quantile
+from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 

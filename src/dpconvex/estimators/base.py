@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count
 from dpconvex.estimators.parameters import estimator
-from dpconvex.estimators.release import release, unchanged_on_failure, unwarned
+from dpconvex.estimators.release import release, unchanged_on_failure, without_warnings
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     ignores_invalid,
@@ -117,10 +117,10 @@ class PrivateModel(BaseEstimator):
 
     def _release(self, X: object, y: object) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
-        with unwarned() if ignores_invalid(self) else nullcontext():
+        with without_warnings() if ignores_invalid(self) else nullcontext():
             X, targets, (n_samples, *shape) = self._read(X, y)
         plan = self._plan(max(1, n_samples), *shape)  # the number counts where it is public
-        with unwarned():
+        with without_warnings():
             objectives = self._objectives(X, targets, plan)
         del targets  # the rows have their own, mapped
         coefficients, self.released_ = release(plan, objectives, self)

@@ -15,8 +15,8 @@ from dpconvex.checks import check_count
 from dpconvex.defaults.matrices import choose_matrix_mechanism
 from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import loosen
+from dpconvex.estimators.base import CommonFacts, PrivateModel, Stated
 from dpconvex.estimators.linear import finite_predictions
-from dpconvex.estimators.model import CommonFacts, PrivateModel, Stated
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.losses.structured import VectorLoss

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.mechanisms.geometry import (
+from dpconvex.mechanisms.gradient_geometry import (
     STRETCH_LIMIT,
     Coordinates,
     Look,
@@ -15,7 +15,7 @@ from dpconvex.mechanisms.geometry import (
     given_coordinates,
     private_coordinates,
 )
-from dpconvex.mechanisms.symmetric import packed, unpacked
+from dpconvex.mechanisms.symmetric_release import pack_symmetric, unpack_symmetric
 from dpconvex.privacy import NoiseSource
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
@@ -144,8 +144,10 @@ def test_moment_sums_are_of_shortened_rows():
 
 def test_packed_matrices_keep_their_norm():
     matrix = np.array([[1.0, 2, 3], [2, -1, 0.5], [3, 0.5, 4]])
-    assert np.linalg.norm(packed(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
-    assert np.allclose(unpacked(packed(matrix), 3), matrix, rtol=1e-15)
+    assert np.linalg.norm(pack_symmetric(matrix)) == pytest.approx(
+        np.linalg.norm(matrix), rel=1e-14
+    )
+    assert np.allclose(unpack_symmetric(pack_symmetric(matrix), 3), matrix, rtol=1e-15)
 
 
 def test_new_weights_replace_old_ones():
@@ -172,7 +174,7 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
 
     kept = total()
     monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
-    monkeypatch.setattr("dpconvex.engine.addition.BLOCK_BYTES", 8 * 4 * 500)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 8 * 4 * 500)
     assert not rows_of(X)._small
     assert np.allclose(total(), kept, rtol=1e-12)
     block = rows_of(X).mapped()[0]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from dpconvex.engine.rows import Partial, Sums
 
-__all__ = ["CHAIN", "RUNS", "accumulate", "block_rows", "depth", "most_additions"]
+__all__ = ["CHAIN", "RUNS", "accumulate", "block_rows", "most_additions", "sum_depth"]
 
 BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
@@ -22,7 +22,7 @@ def block_rows(dim: int) -> int:
     return max(64, BLOCK_BYTES // (8 * dim))
 
 
-def depth(count: int) -> int:
+def sum_depth(count: int) -> int:
     """Return how many additions any one of `count` parts passes through in `accumulate`."""
     return (count - 1).bit_length()
 
@@ -32,7 +32,7 @@ def most_additions(n_rows: int, dim: int) -> int:
 
     A partition's blocks, chains, blocks in a run and runs; then groups of partitions.
     """
-    return min(n_rows, block_rows(dim)) + CHAIN + 2 * depth(n_rows) + 4
+    return min(n_rows, block_rows(dim)) + CHAIN + 2 * sum_depth(n_rows) + 4
 
 
 def accumulate(parts: Iterable[Sums | Partial]) -> Partial:

@@ -26,7 +26,7 @@ from dpconvex.smoothing import (
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.moreau import MoreauLoss
 
-__all__ = ["CompiledSlope", "compile_slope", "slope"]
+__all__ = ["CompiledSlope", "compile_slope", "compiled_slope"]
 
 _KINKED, _CONVOLVED, _MOREAU, _LOGISTIC, _HUBER, _SQUARED = range(6)
 _KERNELS: dict[type, int] = {
@@ -127,7 +127,7 @@ def _cdf(kernel: int, t: float) -> float:
 
 
 @numba.njit(inline="always")
-def slope(loss: CompiledSlope, y: float, z: float) -> float:
+def compiled_slope(loss: CompiledSlope, y: float, z: float) -> float:
     """Return ``d loss / dz`` at target ``y`` and margin ``z``; `loss` is a `CompiledSlope`."""
     u = y - z if loss.residual else y * z
     if loss.formula == 1:
