@@ -7,7 +7,8 @@ nothing where noise is expected to exceed what there is to gain: what is left is
 
 Margins: gradients are clipped record by record, so slopes of records far on the wrong side saturate; a noisy histogram
 of margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit. Where only the
-order of margins matters, that is left out, and its budget goes to the descent.
+order of margins matters, that is left out, and its budget goes to the descent. Where one of the labels could be absent,
+releases count labels instead, and the fit is a constant.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from dpconvex.losses import PointwiseLoss
-from dpconvex.mechanisms.calibrated_margin import calibration, expected_share
+from dpconvex.mechanisms.calibrated_margin import calibration
 from dpconvex.mechanisms.geometry import Coordinates, private_coordinates
 from dpconvex.mechanisms.gradient_plan import (
     MARGIN_BINS,
@@ -35,6 +36,7 @@ from dpconvex.mechanisms.gradient_plan import (
     GradientPlan,
     level_of,
 )
+from dpconvex.mechanisms.label_counts import positive_share
 from dpconvex.mechanisms.location import Belief, private_location
 from dpconvex.mechanisms.search import private_quantile
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
@@ -147,6 +149,7 @@ class PrivateDescent:
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
+        self.counted = 0  # steps of a margin's descent that counted labels
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
@@ -226,7 +229,7 @@ class PrivateDescent:
         return self.frame.typical * term["std"] / self._rows_of_steps(phase)
 
     def _rows_of_steps(self, phase: str) -> Array:
-        steps = self.terms[phase]["releases"]
+        steps = self.terms[phase]["releases"] - self.counted
         return rows_of_steps(steps, self.bounds, self.plan, phase)
 
     def _signal(
@@ -297,8 +300,15 @@ class PrivateDescent:
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share = self._positive_share()
-        steps = self.terms["gradients"]["releases"]
+        share, self.counted = positive_share(self.rows, self.n, self.terms, self.noise)
+        self.released["positive_share"] = share
+        steps = self.terms["gradients"]["releases"] - self.counted
+        if not steps:
+            constant = np.zeros(self.frame.matrix.shape[0])
+            if lead and not self.plan.ranking:
+                constant[0] = float(logit(share)) / self.frame.matrix[0, 0]
+            self.released["kept_share"] = 0.0
+            return constant
         progress = margin_progress(steps, records)
         wander = self._wander("gradients", progress)
         progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
@@ -322,15 +332,6 @@ class PrivateDescent:
         blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
         return phi + blend * (calibrated - phi)
 
-    def _positive_share(self) -> float:
-        """Return what is to be expected of the share of positive labels, given its noisy count."""
-        (positive,) = self.rows.sum_targets(_count_positive)
-        std = self.terms["labels"]["std"]
-        count = float(self.noise.add_gaussian(np.asarray(positive), std)[0])
-        share = expected_share(count / self.n, std / self.n, self.n)
-        self.released["positive_share"] = share
-        return share
-
     def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
         lead = self.frame.lead
@@ -349,8 +350,10 @@ class PrivateDescent:
         (counts,) = margins.sum_targets(part)
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
-        intercept, slope = calibration(counts / self.n, std / self.n, edges, share, signal * spread)
-        factor = min(slope / spread, _STEEPEST * hope)
+        intercept, slope = calibration(
+            counts / self.n, std / self.n, edges, share, signal * spread, _STEEPEST * hope * spread
+        )
+        factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
         self.released["kept_share"] = signal
         calibrated = factor * direction
@@ -439,7 +442,3 @@ def _target_of(y: Array, w: Array) -> Array:
 
 def _residual_of(y: Array, z: Array) -> Array:
     return y - z
-
-
-def _count_positive(y: Array, w: Array) -> tuple[Array]:
-    return (np.array([np.count_nonzero(y > 0)], dtype=np.float64),)
