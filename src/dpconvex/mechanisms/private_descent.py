@@ -181,6 +181,8 @@ class PrivateDescent:
         curvature = (high - low) * MIDDLE_HEIGHT / scale
         slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
         found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
+        # Where the start went most of the way at once, the intercept does not go back to the median.
+        found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
         start = found.copy()
@@ -259,7 +261,7 @@ class PrivateDescent:
     @property
     def _gone_at_once(self) -> float:
         """Share of the way from the median to the level that the start goes: all of it where records are few."""
-        return 1 - (1 - self.plan.few) ** 2
+        return 1 - (1 - self.plan.few) ** 4
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some, or the public range."""
