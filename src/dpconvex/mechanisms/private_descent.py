@@ -48,7 +48,7 @@ Array = NDArray[np.float64]
 
 # Bandwidths in units of the scale: a fit that explains nearly all may leave far less than the first one.
 _ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
-_MEDIAN_TO_STD = 1.4826  # of a normal law
+_FAR, _FAR_STDS = 0.8, 1.2816  # that share of a normal law lies within so many standard deviations
 _ROUGH_RATE, _RATE = 1.6, 0.4  # in units of the inverse curvature
 _HINGE_BANDWIDTH = 0.5
 _PROGRESS, _FASTEST = (
@@ -374,9 +374,11 @@ class PrivateDescent:
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(z - middle) + 1e-300)
 
-        start = math.log2(guess / _MEDIAN_TO_STD)
-        octave = private_quantile(margins, size, 0.5, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting)
-        return middle, _MEDIAN_TO_STD * 2.0**octave
+        start = math.log2(_FAR_STDS * guess)
+        octave = private_quantile(
+            margins, size, _FAR, start, 3.0, 6.0, RANGE_STEPS, 0.75, *counting
+        )
+        return middle, 2.0**octave / _FAR_STDS
 
     def _smooth(self, rows: Any) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
