@@ -172,7 +172,7 @@ def test_seeds_repeat_the_fit_and_are_confessed(mechanism):
 def test_without_a_seed_no_two_fits_agree(mechanism):
     model = DPQuantileRegressor(**BOUNDED, mechanism=mechanism)
     first, second = clone(model).fit(X, y), clone(model).fit(X, y)
-    assert not np.any(first.coef_ == second.coef_)
+    assert first.intercept_ != second.intercept_  # coefficients of a constant are 0 in both
     assert first.certificate_.sampler in ("floating-point", "exact")
 
 

@@ -285,6 +285,23 @@ def test_counts_and_histograms_are_attained():
     assert ratios["margins"] == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("ranking", [False, True])
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
+def test_counts_in_place_of_vectors_are_attained(neighbors, ranking):
+    """Labels that are all the same, and one that is not: what follows counts them, and costs all that was planned."""
+    row_map, bounds, certificate = facts(
+        Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors, how="private",
+        ranking=ranking,
+    )  # fmt: skip
+    X, y = np.full((20, 3), 0.5), -np.ones(20)
+    other = (X, np.r_[y[:-1], 1.0])
+    if neighbors == "add_or_remove_one":
+        other = (np.vstack([X, X[:1]]), np.r_[y, 1.0])
+    ratios, _ = differences((X, y), other, bounds, row_map, certificate)
+    for phase in {"gradients", "margin range", "margins"} & set(ratios):
+        assert 1 - 2e-6 < ratios[phase] <= 1
+
+
 def test_logistic_sensitivity_is_attained():
     """The moving part of a logistic gradient knows no label: two rows on both sides of a steep separator attain it."""
     row_map, _, certificate = facts(

@@ -87,7 +87,8 @@ class DPAUCClassifier(PrivateLinearClassifier):
         What is guaranteed, and why.
     released_ : dict
         ``midpoint`` of the classes (in the user's units), ``prevalence`` or ``positive_share``, ``coordinates`` and
-        ``row_length`` (in mapped units), where they were released.
+        ``row_length`` (in mapped units), where they were released; ``kept_share`` is 0 where one of the labels could be
+        absent, and coefficients are 0.
 
     Notes
     -----

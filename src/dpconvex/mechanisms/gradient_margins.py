@@ -15,12 +15,12 @@ Array = NDArray[np.float64]
 _STEEPEST = (
     3.0  # largest slope on a margin of unit spread that a descent is believed without evidence
 )
-_ANGLES = 4000  # a grid of shares
+_LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
 
 
 def margin_calibration(
-    counts: Array, std: float, edges: Array, share: float, claimed: float
+    counts: Array, std: float, edges: Array, share: float, claimed: float, most: float
 ) -> tuple[float, float]:
     """Return intercept and slope of ``logit P(y = 1)`` on a margin of unit spread.
 
@@ -39,6 +39,8 @@ def margin_calibration(
         Released share of positives.
     claimed : float
         Slope that the descent claims.
+    most : float
+        Largest slope.
     """
     middles = (edges[1:] + edges[:-1]) / 2
     total = counts.sum(axis=0)
@@ -47,7 +49,7 @@ def margin_calibration(
     sizes = np.maximum(total, 0.0) + std * math.sqrt(2 * middles.size) * normal
     sizes = sizes / sizes.sum()
     positives = float(counts[1] @ middles)
-    believed = min(claimed, _STEEPEST)
+    believed = min(claimed, _STEEPEST, most)
     doubt = (_SPREAD * believed + _LEAST_SPREAD) ** -2
     slope = believed
     for _ in range(30):
@@ -61,7 +63,7 @@ def margin_calibration(
         # The sum over positives of the margin less its expectation is linear in the counts: noise does not bias it.
         gap = positives - float(total @ (chances * middles))
         move = (evidence * gap / information + doubt * (believed - slope)) / (evidence + doubt)
-        slope = max(0.0, slope + float(np.clip(move, -0.5, 0.5)))
+        slope = min(max(0.0, slope + float(np.clip(move, -0.5, 0.5))), most)
         if abs(move) < 1e-7:
             break
     return _intercept(sizes, middles, share, slope), slope
@@ -70,21 +72,20 @@ def margin_calibration(
 def expected_label_share(noisy: float, std: float, n_samples: int) -> float:
     """Return the posterior mean of a share, of all constants the best in log loss: ``noisy`` is it plus normal noise.
 
-    Small and large shares are likelier than others beforehand, by the law with density ``1 / sqrt(p (1 - p))``; the
-    answer is kept from 0 and 1 by half a record.
+    Beforehand its logit may lie anywhere, to where it stands for half a record: then shares that are as good as 0 or 1,
+    where a likelier middle would cost several times the loss, are believed.
     """
-    angles = (np.arange(_ANGLES) + 0.5) * math.pi / _ANGLES  # of equal probability beforehand
-    shares = (1 - np.cos(angles)) / 2
+    nearest = 0.5 / max(n_samples, 2)
+    end = float(logit(nearest))
+    logits, apart = np.linspace(end, -end, _LOGITS, retstep=True)
+    shares = expit(logits)
+    inside = min(max(noisy, nearest), 1 - nearest)
+    if std < apart * inside * (1 - inside):  # between points of the grid
+        return inside
     noisy = min(max(noisy, -10 * std), 1 + 10 * std)
-    # No finer than the grid: an answer between its points is the noisy share itself.
-    width = max(std, math.pi / _ANGLES)
-    logs = -(((noisy - shares) / width) ** 2) / 2
+    logs = -(((noisy - shares) / std) ** 2) / 2
     weights = np.exp(logs - logs.max())
-    believed = float(weights @ shares / weights.sum())
-    if std < width:
-        believed = noisy
-    nearest = 0.5 / max(n_samples, 1)
-    return min(max(believed, nearest), 1 - nearest)
+    return min(max(float(weights @ shares / weights.sum()), nearest), 1 - nearest)
 
 
 def _intercept(sizes: Array, middles: Array, share: float, slope: float) -> float:

@@ -7,7 +7,8 @@ nothing where noise is expected to exceed what there is to gain: what is left is
 
 Margins: gradients are clipped record by record, so slopes of records far on the wrong side saturate; a noisy histogram
 of margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit. Where only the
-order of margins matters, that is left out, and its budget goes to the descent.
+order of margins matters, that is left out, and its budget goes to the descent. Where one of the labels could be absent,
+releases count labels instead, and the fit is a constant.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scipy.special import logit, ndtri
 from dpconvex.engine.rows import RowFunction, Rows
 from dpconvex.losses import Loss, PointwiseLoss
 from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
-from dpconvex.mechanisms.gradient_margins import expected_label_share, margin_calibration
+from dpconvex.mechanisms.gradient_margins import margin_calibration
 from dpconvex.mechanisms.gradient_plan import (
     MARGIN_BINS,
     MIDDLE_HEIGHT,
@@ -36,6 +37,7 @@ from dpconvex.mechanisms.gradient_plan import (
     GradientPlan,
     level_of,
 )
+from dpconvex.mechanisms.label_counts import positive_share
 from dpconvex.mechanisms.quantile_location import Belief, private_location
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
@@ -49,7 +51,7 @@ Array = NDArray[np.float64]
 
 # Bandwidths in units of the scale: a fit that explains nearly all may leave far less than the first one.
 _ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
-_MEDIAN_TO_STD = 1.4826  # of a normal law
+_FAR, _FAR_STDS = 0.8, 1.2816  # that share of a normal law lies within so many standard deviations
 _ROUGH_RATE, _RATE = 1.6, 0.4  # in units of the inverse curvature
 _HINGE_BANDWIDTH = 0.5
 _PROGRESS, _FASTEST = (
@@ -150,6 +152,7 @@ class PrivateDescent:
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
+        self.counted = 0  # steps of a margin's descent that counted labels
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
@@ -183,6 +186,8 @@ class PrivateDescent:
         curvature = (high - low) * MIDDLE_HEIGHT / scale
         slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
         found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
+        # Where the start went most of the way at once, the intercept does not go back to the median.
+        found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
         start = found.copy()
@@ -231,7 +236,7 @@ class PrivateDescent:
         return self.frame.typical * term["std"] / self._rows_of_steps(phase)
 
     def _rows_of_steps(self, phase: str) -> Array:
-        steps = self.terms[phase]["releases"]
+        steps = self.terms[phase]["releases"] - self.counted
         return rows_of_steps(steps, self.bounds, self.plan, phase)
 
     def _signal(
@@ -261,7 +266,7 @@ class PrivateDescent:
     @property
     def _gone_at_once(self) -> float:
         """Share of the way from the median to the level that the start goes: all of it where records are few."""
-        return 1 - (1 - self.plan.few) ** 2
+        return 1 - (1 - self.plan.few) ** 4
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some, or the public range."""
@@ -302,8 +307,15 @@ class PrivateDescent:
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share = self._positive_share()
-        steps = self.terms["gradients"]["releases"]
+        share, self.counted = positive_share(self.rows, self.n, self.terms, self.noise)
+        self.released["positive_share"] = share
+        steps = self.terms["gradients"]["releases"] - self.counted
+        if not steps:
+            constant = np.zeros(self.frame.matrix.shape[0])
+            if lead and not self.plan.ranking:
+                constant[0] = float(logit(share)) / self.frame.matrix[0, 0]
+            self.released["kept_share"] = 0.0
+            return constant
         progress = margin_descent_progress(steps, records)
         wander = self._wander("gradients", progress)
         progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
@@ -327,15 +339,6 @@ class PrivateDescent:
         blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
         return phi + blend * (calibrated - phi)
 
-    def _positive_share(self) -> float:
-        """Return what is to be expected of the share of positive labels, given its noisy count."""
-        (positive,) = self.rows.sum_targets(_count_positive)
-        std = self.terms["labels"]["std"]
-        count = float(self.noise.add_gaussian(np.asarray(positive), std)[0])
-        share = expected_label_share(count / self.n, std / self.n, self.n)
-        self.released["positive_share"] = share
-        return share
-
     def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
         lead = self.frame.lead
@@ -355,9 +358,9 @@ class PrivateDescent:
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
         intercept, slope = margin_calibration(
-            counts / self.n, std / self.n, edges, share, signal * spread
+            counts / self.n, std / self.n, edges, share, signal * spread, _STEEPEST * hope * spread
         )
-        factor = min(slope / spread, _STEEPEST * hope)
+        factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
         self.released["kept_share"] = signal
         calibrated = factor * direction
@@ -379,9 +382,9 @@ class PrivateDescent:
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(z - middle) + 1e-300)
 
-        walk = Walk(0.5, math.log2(guess / _MEDIAN_TO_STD), 3.0, 6.0, RANGE_STEPS, 0.75)
+        walk = Walk(_FAR, math.log2(_FAR_STDS * guess), 3.0, 6.0, RANGE_STEPS, 0.75)
         octave = private_quantile(margins, size, walk, *counting)
-        return middle, _MEDIAN_TO_STD * 2.0**octave
+        return middle, 2.0**octave / _FAR_STDS
 
     def _smooth(self, rows: Rows) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
@@ -451,7 +454,3 @@ def _target_of(y: Array, w: Array) -> Array:
 
 def _residual_of(y: Array, z: Array) -> Array:
     return y - z
-
-
-def _count_positive(y: Array, w: Array) -> tuple[Array]:
-    return (np.array([np.count_nonzero(y > 0)], dtype=np.float64),)

@@ -1,0 +1,72 @@
+"""How many labels are positive: noisy counts, one as planned, more where a label could be absent.
+
+A constant that says so costs hardly anything where it is true, and every doubt about it counts several times; nor is
+there a direction to be found among labels that are all the same. So while the rarer label could be absent, steps that
+were planned for the descent count labels instead, and if half of them are gone all later releases do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.engine.rows import Rows
+from dpconvex.mechanisms.gradient_margins import expected_label_share
+from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.noise import NoiseSource
+
+_ABSENT = 3.0  # in units of the noise: a count that may as well be 0
+_TURNED = 0.5  # share of the steps after which the descent is not begun any more
+_LATER = ("gradients", "margin range", "margins")  # phases, as far as a course has them
+
+
+def positive_share(
+    rows: Rows, n_samples: int, terms: Mapping[str, NoiseTerm], noise: NoiseSource
+) -> tuple[float, int]:
+    """Return what is to be expected of the share of positive labels, and how many steps of the descent counted.
+
+    If that is all of them, the other phases were used up as well.
+
+    Parameters
+    ----------
+    rows : engine
+        Mapped rows; a count of their labels changes by at most 1 between neighbours.
+    n_samples : int
+        Public number of rows.
+    terms : mapping
+        Noise of the certificate, by phase.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    (positive,) = rows.sum_targets(_count_positive)
+    std = terms["labels"].scale
+    found = float(noise.add_gaussian(np.asarray(positive), std)[0])
+    steps, counted = terms["gradients"].releases, 0
+    later = [name for name in _LATER if name in terms for _ in range(terms[name].releases)]
+    for name in later:
+        if min(found, n_samples - found) >= _ABSENT * std and counted <= _TURNED * steps:
+            break
+        more, error = _count_instead(float(positive[0]), terms[name], noise)
+        found += (more - found) / (1 + (error / std) ** 2)
+        std /= math.hypot(1, std / error)
+        counted += name == "gradients"
+    return expected_label_share(found / n_samples, std / n_samples, n_samples), counted
+
+
+def _count_instead(count: float, term: NoiseTerm, noise: NoiseSource) -> tuple[float, float]:
+    """Return a noisy count and its noise, released in place of a vector.
+
+    In the first coordinate is the count times the sensitivity of what it stands for, so a count that changes by 1 moves
+    the vector as far as the certificate allows; a millionth less, which pays for rounding the product.
+    """
+    unit = (1 - 2.0**-20) * term.sensitivity
+    vector = np.zeros(term.dimension)
+    vector[0] = unit * count
+    return float(noise.add_gaussian(vector, term.scale)[0]) / unit, term.scale / unit
+
+
+def _count_positive(y: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[NDArray[np.float64]]:
+    return (np.array([np.count_nonzero(y > 0)], dtype=np.float64),)
