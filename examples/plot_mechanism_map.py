@@ -1,10 +1,9 @@
-"""Where which mechanism wins: the choice of ``mechanism="auto"`` over rows, columns and budget.
+"""Where which mechanism is predicted to win, over rows, columns and budget.
 
-Auto takes the mechanism with the smallest predicted risk, from public facts alone, so the whole map is drawn without
-data. With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that of one noisy
-gradient, with no penalty. With few rows, or a small epsilon, a penalty keeps objective perturbation from following its
-own noise; with one column and a large budget its smaller bandwidth counts. Gaussian DP leaves descent and output
-perturbation; pure epsilon, not drawn, has objective perturbation everywhere.
+Drawn by :func:`dpconvex.defaults.plan` from public facts alone, without data. With delta above 0 noisy gradient descent
+wins wherever the data can pay for it: its error is that of one noisy gradient, with no penalty. ``mechanism="auto"``
+takes it for every such budget, because where it is not predicted to win little is lost: it keeps to a constant there.
+Gaussian DP leaves descent and output perturbation; pure epsilon, not drawn, has objective and output perturbation.
 
 Run ``python examples/plot_mechanism_map.py --out out``; it writes ``mechanism_map.png``.
 """
@@ -21,22 +20,22 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from dpconvex import DPQuantileRegressor
+from dpconvex.defaults import plan
+from dpconvex.privacy import ApproxDP, GaussianDP
 
 COLUMNS = (1, 5, 20, 100)
 MECHANISMS = {"gradient": "tab:blue", "objective": "tab:orange", "output": "tab:green"}
 
 
 def choices(columns, sizes, budgets, kind):
-    """Return the index of the chosen mechanism for every number of rows and every epsilon or mu."""
+    """Return the index of the best mechanism for every number of rows and every epsilon or mu."""
     names = list(MECHANISMS)
     chosen = np.empty((len(budgets), len(sizes)), dtype=int)
     for i, budget in enumerate(budgets):
-        model = DPQuantileRegressor(
-            0.7, feature_bounds=(-1, 1), target_bounds=(-1, 1), **{kind: float(budget)}
-        )
+        promise = GaussianDP(float(budget)) if kind == "mu" else ApproxDP(float(budget), 1e-6)
         for j, size in enumerate(sizes):
-            chosen[i, j] = names.index(model.certify(int(size), columns).mechanism)
+            best = plan("quantile", int(size), columns, promise, quantile=0.7).best
+            chosen[i, j] = names.index(best.mechanism)
     return chosen
 
 

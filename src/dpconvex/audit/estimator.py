@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
 from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
+from dpconvex.defaults.cost_warning import PrivacyCostWarning
 from dpconvex.inputs.estimator_protocols import Model
 
 Array = NDArray[np.float64]
@@ -44,7 +47,9 @@ def fitted_outputs(estimator: Model, data: tuple[Array, Array], count: int) -> A
         copy = clone(estimator)
         if seeded:
             copy.set_params(random_state=None)
-        outputs.append(released_numbers(copy.fit(*data)))
+        with warnings.catch_warnings():  # what privacy costs is not what an audit is about
+            warnings.simplefilter("ignore", PrivacyCostWarning)
+            outputs.append(released_numbers(copy.fit(*data)))
     return np.asarray(outputs, dtype=np.float64)
 
 

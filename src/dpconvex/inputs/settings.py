@@ -160,7 +160,9 @@ def resolve_bounds(
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"{problem} Got a value that is not finite instead.")
     if not (low < high).all():
-        raise ValueError(f"{problem} Got low >= high instead. Drop columns that are constant.")
+        raise ValueError(
+            f"{problem} Got low >= high instead. Swap them, or drop a column that is constant."
+        )
     largest = max(float(np.abs(bound).max(initial=0)) for bound in (low, high))
     if largest > LARGEST_BOUND or not (high - low >= SMALLEST_WIDTH).all():
         raise ValueError(
