@@ -44,8 +44,10 @@ def release(
     noise = noise_source(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
+    warn_of_cost(
+        certificate
+    )  # first: where warnings are errors, nothing is charged for a fit that does not run
     charge(model.ledger, certificate, owner)
-    warn_of_cost(certificate)
     bound = certificate.parameters["coef_bound"]
     found, records = [], []
     for objective in objectives:

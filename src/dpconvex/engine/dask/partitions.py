@@ -59,7 +59,9 @@ def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
         width = len(X.columns)
         if hasattr(y, "to_frame") and X.npartitions == y.npartitions:
             # In one frame, because Dask merges partitions of a single column on its own terms.
-            both = X.assign(**{_TARGET: y})
+            # Dask joins them by index: a target that met several rows, or none, would not be one record's.
+            place = y.map_partitions(_places, meta=(_PLACE, "i8"))
+            both = X.assign(**{_TARGET: y, _PLACE: place})
             split = dask.delayed(_split, pure=True)
             return [split(part) for part in both.to_delayed()], width
     # Arrays as they are: optimised one by one, each would do again what both are made from.
@@ -76,11 +78,20 @@ def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
     return [pair(*both) for both in zip(parts, targets, strict=True)], width
 
 
-_TARGET = "target of dpconvex"  # a column name that no table has by chance
+# Column names that no table has by chance.
+_TARGET, _PLACE = "target of dpconvex", "place of the target of dpconvex"
+
+
+def _places(target: Any) -> Any:
+    """Return the distance of every target of a partition from its end: 0 for the last one."""
+    return target.to_frame().assign(**{_PLACE: np.arange(len(target))[::-1]})[_PLACE]
 
 
 def _split(part: Any) -> tuple[Any, Any]:
-    return part.drop(columns=_TARGET), part[_TARGET]
+    """Return features and target; a target of no rows, which is refused, unless each row has its own."""
+    own = np.array_equal(part[_PLACE].to_numpy(), np.arange(len(part))[::-1])
+    target = part[_TARGET] if own else part[_TARGET].iloc[:0]
+    return part.drop(columns=[_TARGET, _PLACE]), target
 
 
 def _pair(part: Any, target: Any) -> tuple[Any, Any]:
@@ -286,7 +297,8 @@ def check_partition(
         return PartitionFacts(0, "width")
     labels = None
     if clean is not None:
-        y = clean(X, y)
+        # Known again by what is used of it: how an invalid object looks may differ whenever it is read.
+        source = X, (y := clean(X, y))
     elif not _all_finite(X):
         return PartitionFacts(0, "X not finite")
     elif y.dtype.kind == "f" and not _all_finite(y):

@@ -103,6 +103,10 @@ class Source:
     def note(self, rows: MemoryRows) -> None:
         """Remember what a pass found out, unless that is a number per row."""
         survey = rows.survey
+        if (
+            rows.own_weights
+        ):  # a survey of these knows nothing of the weights that the row map gives
+            return
         if survey is not None and survey.weights is None and survey.factors is None:
             self.notes[rows.row_map, rows.by_columns] = survey
 
@@ -128,12 +132,12 @@ class Mapping:
         """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
         try:
             X, y = read_pair(pair, self.clean)
+            y = y if self.clean is None else self.clean(X, y)
         except (TypeError, ValueError, OverflowError):
             raise SourceChangedError from None
         if fingerprint(X, y) != mark:
             raise SourceChangedError
-        y = self.encoded(y if self.clean is None else self.clean(X, y))
-        return self.rows(X, y, None, pending, cores)
+        return self.rows(X, self.encoded(y), None, pending, cores)
 
     def encoded(self, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return targets or labels as the numbers that the fit is about, each of which depends on one of them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
-from dpconvex.privacy.certificates.rules import CertificateError, Promise
+from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
 from dpconvex.privacy.exponential_mechanism import covered_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import pure_mu
@@ -118,6 +118,7 @@ def moment_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[
             "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
         )
     size = n_features + n_features * (n_features + 1) // 2
+    check_tails(guarantee, size)
     # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
     additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
     error = summation_error(n_samples, size, math.sqrt(2), additions)

@@ -135,7 +135,7 @@ def calibrate(
     return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
 
-def check_tails(guarantee: Guarantee, numbers: int, revision: int) -> None:
+def check_tails(guarantee: Guarantee, numbers: int, revision: int | None = None) -> None:
     """Raise unless the reserve of calibrations covers the tails that are never drawn of so many Gaussian numbers.
 
     Beyond an epsilon of 150, where ratios of probabilities have no meaning any more, nothing covers them: what is drawn
