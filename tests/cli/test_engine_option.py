@@ -11,7 +11,7 @@ pytest.importorskip("dask.dataframe")
 
 from dpconvex.inputs import dask_files as partitions
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_training
+from dpconvex.inputs.files import read_training_file
 from dpconvex.inputs.schema import read_bounds
 
 MEMORY = 1 << 30
@@ -39,8 +39,8 @@ def test_pieces_are_the_table(pieces, ending, labels):
     files = partitions.matching_files(pieces.path / f"part*.{ending}")
     plan = partitions.plan_pieces(files, columns, MEMORY, 2)
     assert len(plan.pieces) > 4
-    X, y = partitions.read_partitions(plan, columns, labels)
-    expected_X, expected_y = read_training(pieces.path / "sales.csv", columns, labels)
+    X, y = partitions.read_file_partitions(plan, columns, labels)
+    expected_X, expected_y = read_training_file(pieces.path / "sales.csv", columns, labels)
     assert list(X.columns) == columns.names
     np.testing.assert_array_equal(X.compute().to_numpy(), expected_X.to_numpy())
     np.testing.assert_array_equal(y.compute().to_numpy(), expected_y.to_numpy())
@@ -53,7 +53,9 @@ def test_labels_are_whole_only_if_all_pieces_are(tmp_path):
     for pattern, expected in (("*.parquet", ["1", "2", "1", "x"]), ("0.parquet", [1, 2])):
         files = partitions.matching_files(tmp_path / pattern)
         plan = partitions.plan_pieces(files, columns, MEMORY, 1)
-        assert partitions.read_partitions(plan, columns, True)[1].compute().tolist() == expected
+        assert (
+            partitions.read_file_partitions(plan, columns, True)[1].compute().tolist() == expected
+        )
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpconvex.cli import errors
-from dpconvex.inputs.files import read_training
+from dpconvex.inputs.files import read_training_file
 from dpconvex.models.file import Columns
 
 SECRET = "SECRETVALUE"
@@ -124,13 +124,13 @@ def test_labels_are_whole_numbers_or_text(folder):
     ]:
         rows = "".join(f"2.5,{word}\n" for word in words)
         (folder / "labels.csv").write_text("price,label\n" + rows)
-        assert read_training(folder / "labels.csv", columns, labels=True)[1].to_list() == found
+        assert read_training_file(folder / "labels.csv", columns, labels=True)[1].to_list() == found
     (folder / "labels.csv").write_text("price,label\n1,yes\n2,\n")
     with pytest.raises(errors.InputError, match="a label in every row"):
-        read_training(folder / "labels.csv", columns, labels=True)
+        read_training_file(folder / "labels.csv", columns, labels=True)
     (folder / "labels.csv").write_text(f"price,label\n1,yes\n2,{NUMBER}.5\n")
     with pytest.raises(errors.InputError, match="other numbers") as caught:
-        read_training(folder / "labels.csv", columns, labels=True)
+        read_training_file(folder / "labels.csv", columns, labels=True)
     assert NUMBER not in str(caught.value)
 
 
@@ -182,7 +182,7 @@ def test_unexpected_errors_say_their_type_only(folder, monkeypatch):
     def broken(*_, **__):
         raise KeyError(SECRET)
 
-    monkeypatch.setattr("dpconvex.cli.fit.read_training", broken)
+    monkeypatch.setattr("dpconvex.cli.fit.read_training_file", broken)
     result = folder.fit()
     assert result.exit_code == 1
     assert "internal error (KeyError)" in result.stderr

@@ -19,14 +19,14 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # flows paragraphs, and shows [target] as it is
     pretty_exceptions_enable=False,  # a traceback can show data
 )
-fit.add_to(app)
-models.add_to(app)
-bounds.add_to(app)
-budget.add_to(app)
-plan.add_to(app)
-demo.add_to(app)
-audit.add_to(app)
-reproduce.add_to(app)
+fit.register_commands(app)
+models.register_commands(app)
+bounds.register_commands(app)
+budget.register_commands(app)
+plan.register_commands(app)
+demo.register_commands(app)
+audit.register_commands(app)
+reproduce.register_commands(app)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -18,7 +18,7 @@ FEWEST, MOST = 100, 1_000_000
 _BUDGET = {"epsilon", "delta", "mu"}
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the command of this file."""
     app.command("audit")(audit_command)
 

@@ -24,7 +24,7 @@ _HEAD = """\
 """
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the commands of this file."""
     group = typer.Typer(help="Work with bounds files.", no_args_is_help=True)
     group.command("init")(init)

@@ -20,7 +20,7 @@ PathArgument = Annotated[Path, typer.Argument(help="The ledger's SQLite file.")]
 DatasetOption = Annotated[str, typer.Option(help="Which budget of the file.")]
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the commands of this file."""
     group = typer.Typer(help="Privacy budgets of data sets.", no_args_is_help=True)
     group.command("init")(init)

@@ -40,7 +40,7 @@ city = ["berlin", "paris"]
 """
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the command of this file."""
     app.command()(demo)
 

@@ -72,17 +72,17 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except (Exception, RecursionError) as error:
-            fail(error)
+            exit_with_error(error)
         except BaseException as error:
             # A panic of polars' compiled code is a BaseException of its own module.
             if type(error).__name__ != "PanicException":
                 raise
-            fail(error)
+            exit_with_error(error)
 
     return run
 
 
-def fail(error: BaseException) -> None:
+def exit_with_error(error: BaseException) -> None:
     """Print one line and exit."""
     if os.environ.get(DEBUG):
         traceback.print_exception(error)

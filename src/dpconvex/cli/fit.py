@@ -23,7 +23,7 @@ from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import check_file, read_training, table_format
+from dpconvex.inputs.files import check_file, read_training_file, table_format
 from dpconvex.inputs.schema import BoundsFile, read_bounds
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
 BOUNDS_HELP = "TOML file with public bounds and categories; see `dpconvex bounds init`."
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command()(fit)
     app.command()(certify)
@@ -116,7 +116,7 @@ def fit(
         fitted = _fit_pieces(model, data, columns, labels, kind, ignored, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
-            X, y = read_training(data, columns, labels, kind, ignored, least)
+            X, y = read_training_file(data, columns, labels, kind, ignored, least)
         with progress("Fitting"):
             fitted = model.fit(X, y.to_numpy())
     save_model(fitted, out, columns=columns)
@@ -204,10 +204,10 @@ def _fit_pieces(
     from dpconvex.engine.dask.rows import watching
     from dpconvex.engine.threads import available_cores
     from dpconvex.inputs.dask_files import (
-        dask_engine,
+        dask_cluster_for_files,
         memory_bytes,
         plan_pieces,
-        read_partitions,
+        read_file_partitions,
     )
 
     plan = plan_pieces(matching_files(data), columns, memory_bytes(memory_limit), available_cores())
@@ -223,11 +223,11 @@ def _fit_pieces(
             say(f"Reading: {done} of {total} parts")
 
     with (
-        dask_engine(scheduler, plan.threads),
+        dask_cluster_for_files(scheduler, plan.threads),
         progress("Reading") as say,
         watching(report),
     ):
-        return model.fit(*read_partitions(plan, columns, labels, kind, ignored))
+        return model.fit(*read_file_partitions(plan, columns, labels, kind, ignored))
 
 
 def _build(task: str, settings: Settings, bounds: BoundsFile, **more: object) -> Model:

@@ -12,14 +12,14 @@ from dpconvex.cli.errors import VERIFICATION, reports_errors
 from dpconvex.cli.fit import JsonOption, check_output
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import check_file, read_features, table_format, write_predictions
+from dpconvex.inputs.files import check_file, read_feature_file, table_format, write_predictions
 
 if TYPE_CHECKING:
     from dpconvex.models.file import ModelFile
     from dpconvex.privacy.certificates.certificate import Certificate
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command()(predict)
     app.command()(verify)
@@ -47,7 +47,7 @@ def predict(
             "Use dpconvex.load_model in Python."
         )
     with progress(f"Predicting for {data.name}"):
-        rows = read_features(data, content.columns)
+        rows = read_feature_file(data, content.columns)
         with np.errstate(all="ignore"):
             predictions = content.estimator.predict(rows)
         if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():

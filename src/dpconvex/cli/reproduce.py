@@ -13,7 +13,7 @@ from dpconvex.cli.screen import console, print_json
 from dpconvex.inputs.errors import InputError
 
 
-def add_to(app: typer.Typer) -> None:
+def register_commands(app: typer.Typer) -> None:
     """Add the command of this file."""
     app.command()(reproduce)
 

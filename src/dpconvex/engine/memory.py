@@ -316,7 +316,7 @@ class MemoryRows:
         if self._small or self._starts is not None:
             return self.reweighted(lambda block, w: block @ theta)
         other = copy.copy(self)
-        other._weights = passes.margins(self, theta, self._survey(weights=False))
+        other._weights = passes.margins_pass(self, theta, self._survey(weights=False))
         if self._void is not None:  # of features 0, whatever they hold
             other._weights[self._void] = passes.split_intercept(self, theta)[0]
         return other

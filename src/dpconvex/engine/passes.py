@@ -20,7 +20,7 @@ from dpconvex.engine.threads import worker_pool
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
-__all__ = ["Survey", "combine_blocks", "combine_sigmoids", "margins", "survey"]
+__all__ = ["Survey", "combine_blocks", "combine_sigmoids", "margins_pass", "survey"]
 
 Array = npt.NDArray[np.float64]
 
@@ -179,7 +179,7 @@ def combine_blocks(
     return rows.sum_runs(lambda span: accumulate(parts(span)))
 
 
-def margins(rows: MemoryRows, theta: Array, found: Survey) -> Array:
+def margins_pass(rows: MemoryRows, theta: Array, found: Survey) -> Array:
     """Return ``x~_i . theta`` of all rows."""
     read = _margin_reader(rows, theta, found)
     out = np.empty(rows.n_rows)

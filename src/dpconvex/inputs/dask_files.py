@@ -179,7 +179,7 @@ def _whole_labels(piece: Piece, target: str) -> bool:
     return bool(table.height == 0 or label_column(table, target).dtype.is_integer())
 
 
-def read_partitions(
+def read_file_partitions(
     plan: Plan,
     columns: Columns,
     labels: bool = False,
@@ -213,7 +213,7 @@ def read_partitions(
 
 
 @contextlib.contextmanager
-def dask_engine(address: str | None, threads: int) -> Iterator[None]:
+def dask_cluster_for_files(address: str | None, threads: int) -> Iterator[None]:
     """Run Dask on a cluster if an address is given, otherwise in `threads` threads."""
     import dask
 

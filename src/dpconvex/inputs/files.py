@@ -42,12 +42,12 @@ def check_file(path: Path) -> None:
         raise InputError(f"The data file {str(path)!r} is not a file.")
 
 
-def read_features(path: Path, columns: Columns) -> pl.DataFrame:
+def read_feature_file(path: Path, columns: Columns) -> pl.DataFrame:
     """Return the features of a table, one float column per name in ``columns.names``."""
     return _encode(_read(path, [*columns.features, *columns.categories]), columns)
 
 
-def read_training(
+def read_training_file(
     path: Path,
     columns: Columns,
     labels: bool = False,

@@ -30,12 +30,12 @@ from dpconvex.solvers.descent import check_start_point
 from dpconvex.solvers.lbfgs import default_solver
 from dpconvex.solvers.solution import Solution, Solver
 
-__all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of", "young_excess"]
+__all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of_objective", "young_excess"]
 
 Array = npt.NDArray[np.float64]
 
 
-def kinks_of(objective: EmpiricalObjective, owner: str) -> Kinks:
+def kinks_of_objective(objective: EmpiricalObjective, owner: str) -> Kinks:
     """Return the piecewise-linear shape of the objective's loss, or raise."""
     kinks = getattr(objective.loss, "kinks", None)
     if kinks is None:
@@ -96,7 +96,7 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
     from dpconvex.engine.mapping import margins_with_error
 
     theta = np.asarray(point, dtype=np.float64)
-    kinks = kinks_of(objective, "certified_gap")
+    kinks = kinks_of_objective(objective, "certified_gap")
     loss = objective.loss
     clamp = loss.clamp if isinstance(loss, ClampedTarget) else None
     envelope = moreau(_unclamped(loss), smoothness)
@@ -174,7 +174,7 @@ class Envelope:
         ConvergenceError
             If the gap is below what float64 can certify.
         """
-        kinks_of(objective, "Envelope")
+        kinks_of_objective(objective, "Envelope")
         point = check_start_point(objective, start, tolerance, "Envelope")
         if not objective.strong_convexity > 0:
             raise ValueError("Envelope needs a strongly convex objective. Use alpha > 0.")

@@ -19,7 +19,7 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import UNIT
 from dpconvex.solvers.black_box import certify_point
 from dpconvex.solvers.descent import check_start_point
-from dpconvex.solvers.gap import Envelope, kinks_of, young_excess
+from dpconvex.solvers.gap import Envelope, kinks_of_objective, young_excess
 from dpconvex.solvers.materialised import Records, materialise
 from dpconvex.solvers.solution import ConvergenceError, Solution
 
@@ -136,7 +136,7 @@ def averaged_gap(
     objective: EmpiricalObjective, records: Records, point: Array, slopes: Array
 ) -> float:
     """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
-    kinks = kinks_of(objective, "Subgradient")
+    kinks = kinks_of_objective(objective, "Subgradient")
     margins = records.rows @ point
     residual = objective.loss.kind == "residual"
     signs = -np.ones_like(margins) if residual else records.targets

@@ -33,7 +33,7 @@ __all__ = [
     "ROUNDINGS",
     "Bounds",
     "bounds_from_dict",
-    "check_never_negative",
+    "check_loss_never_negative",
 ]
 
 
@@ -234,7 +234,7 @@ class Bounds:
             check_number(name, type(self).__name__, value, allowed, 0, math.inf, low_open=True)
 
 
-def check_never_negative(loss: RecordLoss, owner: str) -> None:
+def check_loss_never_negative(loss: RecordLoss, owner: str) -> None:
     """Raise unless the loss is never negative: a penalised minimum then bounds the minimiser's length."""
     if not hasattr(loss, "value"):
         raise TypeError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import KINDS, check_never_negative
+from dpconvex.privacy.bounds.base import KINDS, check_loss_never_negative
 from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
@@ -88,7 +88,7 @@ class RobustBounds(LinearRecord):
 
     def _check_cost(self, cost: float) -> None:
         self._check_positive("cost", allowed="None or a finite number above 0")
-        check_never_negative(self.loss, "RobustBounds")
+        check_loss_never_negative(self.loss, "RobustBounds")
         if self.norm != "l2":
             raise ValueError(
                 f"The 'norm' parameter of RobustBounds must be 'l2' with a cost. Got {self.norm!r} instead."

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import EPS, KINDS, check_never_negative
+from dpconvex.privacy.bounds.base import EPS, KINDS, check_loss_never_negative
 from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
@@ -94,7 +94,7 @@ class TiltedBounds(LinearRecord):
         check_number("tilt", "TiltedBounds", self.tilt, allowed, 0, math.inf)
         if self.coef_bound is not None:
             self._check_positive("coef_bound", allowed="None or a finite number above 0")
-        check_never_negative(self.loss, "TiltedBounds")
+        check_loss_never_negative(self.loss, "TiltedBounds")
 
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
