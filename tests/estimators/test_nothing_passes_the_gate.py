@@ -132,7 +132,7 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
         return low + (high - low) * noise.words.below(2**30) / 2**30
 
     monkeypatch.setattr(gate, "_sum_on_grid", without_value)
-    monkeypatch.setattr(preprocessing, "private_quantile", any_point)
+    monkeypatch.setattr(preprocessing, "private_column_quantile", any_point)
     monkeypatch.setattr(selection, "choose", lambda scores, *facts: asked.append(len(scores)) or 1)
     results, questions = [], []
     for data in (first, second):
