@@ -13,7 +13,7 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
-from dpconvex.defaults.cost_warning import PrivacyCostWarning
+from dpconvex.defaults.cost_warning import PrivacyCostWarning, UnboundedColumnsWarning
 from dpconvex.mechanisms import Moments, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from dpconvex.privacy import Certificate
 
@@ -107,3 +107,13 @@ def test_a_fit_that_privacy_will_drown_is_announced():
         warnings.simplefilter("error")
         large = rng.random((20_000, 2))
         DPLogisticRegression(feature_bounds=(0, 1), classes=[0, 1]).fit(large, large[:, 0] > 0.5)
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "output"])
+def test_columns_without_bounds_are_pointed_out(mechanism):
+    X = np.random.default_rng(0).normal(size=(5000, 2))
+    with pytest.warns(UnboundedColumnsWarning, match="of order 1"):
+        DPQuantileRegressor(mechanism=mechanism).fit(X, X[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DPQuantileRegressor(mechanism=mechanism, feature_bounds=(-4, 4)).fit(X, X[:, 0])

@@ -16,7 +16,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
 
-__all__ = ["PrivacyCostWarning", "warn_of_cost"]
+__all__ = ["PrivacyCostWarning", "UnboundedColumnsWarning", "warn_of_cost"]
 
 # Share of what columns bring in the reference populations; there noise alone costs as much as all of it.
 _MOST = math.sqrt(0.5)
@@ -27,14 +27,25 @@ class PrivacyCostWarning(UserWarning):
     """Noise is expected to hide most of what the columns could tell."""
 
 
+class UnboundedColumnsWarning(PrivacyCostWarning):
+    """No bounds were given, so that columns are taken to be of order 1."""
+
+
 def warn_of_cost(certificate: Certificate) -> None:
-    """Warn where a fit will keep little more than a private constant.
+    """Warn where a fit will keep little more than a private constant, or knows nothing of its columns.
 
     Parameters
     ----------
     certificate : Certificate
         Of a fit that is about to run; nothing else is looked at.
     """
+    if certificate.parameters.get("feature_bounds", ()) is None:
+        warnings.warn(
+            "Without feature_bounds columns are taken to be of order 1: one of far larger numbers, such as an income, "
+            "makes predictions useless. Give public bounds, feature_bounds=(lows, highs).",
+            UnboundedColumnsWarning,
+            stacklevel=6,
+        )
     bounds, guarantee = certificate.bounds, certificate.guarantee
     settings = certificate.parameters.get("gradient", {})
     if certificate.mechanism != "gradient" or settings["geometry"] != "private":
@@ -44,13 +55,10 @@ def warn_of_cost(certificate: Certificate) -> None:
     if _lost(bounds, mu, settings) <= _MOST:
         return
     # Columns of real tables are less even than those of the reference populations: twice as many records do.
-    rows = (
-        2
-        * bounds.n_samples
-        * _factor(
-            lambda f: _lost(replace(bounds, n_samples=round(f * bounds.n_samples)), mu, settings)
-        )
+    growth = _factor(
+        lambda f: _lost(replace(bounds, n_samples=round(f * bounds.n_samples)), mu, settings)
     )
+    rows = 2 * growth * bounds.n_samples
     more = 2 * math.sqrt(problems) * mu * _factor(lambda f: _lost(bounds, f * mu, settings))
     budget = f"mu of {more:.2g}"
     if isinstance(guarantee, ApproxDP):

@@ -31,7 +31,8 @@ nominal_samples : int, optional
     "feature_bounds": """
 feature_bounds : pair (low, high), optional
     Public bounds of the columns, scalars or one value per column; values beyond are clipped. Columns whose bounds
-    contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1].""",
+    contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to
+    be of order 1.""",
     "row_norm": """
 row_norm : float, optional
     Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). Longer rows
