@@ -7,6 +7,8 @@ from dpconvex.version import __version__
 if TYPE_CHECKING:
     from dpconvex.estimators import (
         DPAUCClassifier,
+        DPBowl,
+        DPL1Link,
         DPLinearSVC,
         DPLogisticRegression,
         DPMedian,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DPAUCClassifier",
+    "DPBowl",
+    "DPL1Link",
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPMedian",

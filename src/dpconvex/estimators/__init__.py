@@ -2,6 +2,7 @@
 
 from dpconvex.estimators.auc import DPAUCClassifier
 from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
+from dpconvex.estimators.l1_and_bowl import DPBowl, DPL1Link
 from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.newsvendor import DPNewsvendor
 from dpconvex.estimators.quantile import DPQuantileRegressor
@@ -12,6 +13,8 @@ from dpconvex.models.parsing import register
 
 __all__ = [
     "DPAUCClassifier",
+    "DPBowl",
+    "DPL1Link",
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPMedian",
@@ -28,6 +31,8 @@ __all__ = [
 
 register(
     DPAUCClassifier,
+    DPBowl,
+    DPL1Link,
     DPLinearSVC,
     DPLogisticRegression,
     DPMedian,

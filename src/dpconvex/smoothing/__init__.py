@@ -18,6 +18,7 @@ from dpconvex.smoothing.multivariate import (
     SmoothedProfile,
     convolve_vector,
 )
+from dpconvex.smoothing.polyhedral import SmoothedFacets
 from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "LaplacianKernel",
     "LogisticKernel",
     "MoreauLoss",
+    "SmoothedFacets",
     "SmoothedL1",
     "SmoothedMax",
     "SmoothedProfile",
