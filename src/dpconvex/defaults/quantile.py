@@ -67,7 +67,7 @@ def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -
     loss, kernel = _wanted(request)
     # Who states both the rows' influence and the residuals' scale need not pay for either.
     informed = request.own_influence and request.bandwidth is not None
-    if informed and mechanism == NoisyGradientDescent():
+    if informed and not mechanism.plain and mechanism == NoisyGradientDescent():
         mechanism = NoisyGradientDescent(geometry="given")
     settings = mechanism.settings(request.bandwidth, kernel)
     predicted = predicted_gradient_excess(
