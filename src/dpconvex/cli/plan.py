@@ -16,6 +16,8 @@ from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.table import Table
 
     from dpconvex.defaults import Forecast, RiskPlan
@@ -196,6 +198,22 @@ def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
     }
 
 
+def _floor(
+    outlook: RiskPlan, budgets: NDArray[np.float64], curves: dict[str, NDArray[np.float64]]
+) -> NDArray[np.float64] | None:
+    """Return the lower bound's rate for quantiles; its constant is unknown, so it is placed below all curves."""
+    import numpy as np
+
+    from dpconvex.defaults import quantile_risk_floor
+
+    if outlook.task != "quantile":
+        return None
+    size = outlook.n_features + 1
+    rate = np.array([quantile_risk_floor(outlook.n_samples, size, float(b)) for b in budgets])
+    ratios = np.concatenate([risks / rate for risks in curves.values()])
+    return rate * float(np.min(ratios[np.isfinite(ratios)], initial=1.0))
+
+
 def draw(outlook: RiskPlan, path: Path) -> None:
     """Draw predicted excess risk against the budget for several numbers of rows, the user's own marked.
 
@@ -223,6 +241,12 @@ def draw(outlook: RiskPlan, path: Path) -> None:
     for name, risks in curves.items():
         shown = np.isfinite(risks)
         axes.plot(budgets[shown], risks[shown], color=colours[name], linewidth=2, label=name)
+    floor = _floor(outlook, budgets, curves)
+    if floor is not None:
+        axes.plot(
+            budgets, floor, color="0.55", linewidth=1, linestyle=(0, (1, 2)),
+            label="worst-case rate that none beats, placed below",
+        )  # fmt: skip
     best = outlook.best
     for factor, style in ((0.1, ":"), (10, "--")):
         count = max(10, round(outlook.n_samples * factor))
