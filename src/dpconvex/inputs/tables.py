@@ -222,7 +222,7 @@ def as_numbers(y: Any) -> Any:
 
 
 # Mechanisms that visit records one by one, in an order of their own.
-_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient")
+_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
 def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:

@@ -1,5 +1,6 @@
 """Mechanisms: noise before, during or after solving."""
 
+from dpconvex.mechanisms.exponential import ExponentialMechanism
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.moments import Moments
@@ -14,6 +15,7 @@ from dpconvex.mechanisms.stochastic import NoisySGD
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
 __all__ = [
+    "ExponentialMechanism",
     "Mechanism",
     "Moments",
     "NoisyGradientDescent",

@@ -11,6 +11,7 @@ from dpconvex.smoothing.kernels import (
     LogisticKernel,
     UniformKernel,
 )
+from dpconvex.smoothing.mixture import MixtureKernel
 from dpconvex.smoothing.moreau import MoreauLoss, moreau
 from dpconvex.smoothing.multivariate import (
     SmoothedL1,
@@ -30,6 +31,7 @@ __all__ = [
     "Kernel",
     "LaplacianKernel",
     "LogisticKernel",
+    "MixtureKernel",
     "MoreauLoss",
     "SmoothedFacets",
     "SmoothedL1",
