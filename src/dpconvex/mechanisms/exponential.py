@@ -6,8 +6,9 @@ Every point w of the grid in the ball of radius R around a public or released ce
 
 with G = 2^16 steps for what one record can change at most, and w is drawn exactly with probability proportional to
 ``exp(epsilon s(w) / spread)``. Rounding is by record, so that sums are whole numbers and no floating-point error adds
-to their sensitivity. With ``localise`` half of epsilon first releases the minimiser by output perturbation, and the other
-half draws from a smaller ball around it: for strongly convex objectives the risk then shrinks with ``(d / epsilon)^2``.
+to their sensitivity. With ``localise`` half of epsilon first releases the minimiser by output perturbation, and the
+other half draws from a smaller ball around it: for strongly convex objectives the risk then shrinks with
+``(d / epsilon)^2``.
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ class DeclaredBounds(Bounds):
         """Return the public tolerance on ``||gradient of F||``, as for means of this curvature over alpha."""
         return self._resolvable(self.curvature / self.alpha if self.alpha > 0 else 0.0, tilt)
 
-    def _check_rank(self) -> None:
+    def tilt_scale(self, epsilon: float, delta: float) -> float:
+        """Refuse: the theorems of objective perturbation are about one record's share of a mean."""
         raise ValueError(
             "Objective perturbation needs a mean over records. Use OutputPerturbation with DeclaredBounds."
         )
