@@ -123,8 +123,8 @@ def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
     """Return a choice whose smoothed loss is an envelope of the same curvature: noise and penalty stay as they are."""
     if chosen.mechanism.name == "gradient":
         raise ValueError(
-            f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism 'gradient', which descends along "
-            "convolved slopes. Got 'moreau' instead. Use 'objective', 'output', 'sgd', 'phased-erm' or 'phased-sgd'."
+            f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism 'gradient', which descends "
+            "along convolved slopes. Got 'moreau' instead. Use 'objective', 'output', 'sgd', 'phased-erm' or 'phased-sgd'."
         )
     bounds = cast(LinearBounds, chosen.bounds)
     loss = bounds.loss
@@ -153,9 +153,6 @@ class DPQuantileRegressor(PrivateQuantileModel):
     alpha, bandwidth : float, optional
         Penalty, and smoothing bandwidth in the target's units. By default those with the smallest predicted risk,
         from public facts.
-    smoothing : {"convolution", "moreau"}, default="convolution"
-        How kinks are rounded: averaged with the kernel, from above, or by a Moreau envelope of the same curvature, from
-        below. The latter is for comparison; ``mechanism="gradient"`` takes the former alone.
 
     Attributes
     ----------
