@@ -124,7 +124,7 @@ def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
     if chosen.mechanism.name == "gradient":
         raise ValueError(
             f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism 'gradient', which descends "
-            "along convolved slopes. Got 'moreau' instead. Use 'objective', 'output', 'sgd', 'phased-erm' or 'phased-sgd'."
+            "along convolved slopes. Got 'moreau' instead. Use 'objective', 'output', 'sgd' or a phased one."
         )
     bounds = cast(LinearBounds, chosen.bounds)
     loss = bounds.loss

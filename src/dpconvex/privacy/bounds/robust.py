@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
@@ -101,7 +102,7 @@ class RobustBounds(LinearRecord):
             "hull": "at most 1000 vectors of length d, not all 0",
         }
         wanted = allowed.get(self.norm, "None")
-        array = np.zeros(0)
+        array: NDArray[np.float64]
         try:
             array = np.array([] if self.shape is None else self.shape, dtype=np.float64)
         except (TypeError, ValueError):
@@ -119,7 +120,7 @@ class RobustBounds(LinearRecord):
             )
         if self.shape is not None:
             plain = array.tolist()
-            shape = tuple(plain) if self.norm == "box" else tuple(map(tuple, plain))
+            shape = tuple(tuple(row) if isinstance(row, list) else row for row in plain)
             object.__setattr__(self, "shape", shape)
 
     def to_dict(self) -> Facts:
