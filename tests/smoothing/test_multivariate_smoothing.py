@@ -57,6 +57,8 @@ SMOOTHED = [
     convolve_vector(Bowl(3), GaussianKernel(3), H),
     moreau_vector(L1Norm(3), "energy", 1.0, H),
     moreau_vector(L1Norm(3), "hellinger", 2.0, H),
+    moreau_vector(FAN, "energy", 1.0, H),
+    moreau_vector(SPACE, "huber", 2.0, H),
 ]
 
 
@@ -344,3 +346,41 @@ def test_refusals():
         moreau_vector(L1Norm(4), "hellinger", 1.0)
     with pytest.raises(ValueError, match="'potential'"):
         moreau_vector(L1Norm(4), "entropy", 1.0)
+
+
+@pytest.mark.parametrize("loss", [FAN, SPACE, LARGEST], ids=["fan", "space", "largest"])
+def test_envelopes_of_pieces_are_infima(loss):
+    # A solver that knows nothing of the dual; and the envelope of the l1 norm as pieces.
+    from scipy.optimize import minimize
+
+    envelope = moreau_vector(loss, "energy", 2.0, 0.5)
+    assert envelope.smoothness == 4.0
+    u = np.random.default_rng(0).normal(size=(12, loss.outputs))
+    values = envelope.value(u)
+    for row, value in zip(u, values, strict=True):
+        m = loss.outputs
+        start = np.append(row, loss.value(row[None])[0])
+        found = minimize(  # the epigraph: t above all pieces
+            lambda z, row=row: z[-1] + 2.0 * ((z[:-1] - row) ** 2).sum(),
+            start,
+            constraints={
+                "type": "ineq",
+                "fun": lambda z: z[-1] - np.array(loss.slopes) @ z[:-1] - np.array(loss.offsets),
+            },
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert value == pytest.approx(found.fun, abs=1e-6)
+        assert m == len(row)
+    gap = loss.value(u) - values
+    assert gap.min() >= -1e-12
+    assert gap.max() <= envelope.approximation_gap
+    signs = np.array([[a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)])
+    plane = np.random.default_rng(1).normal(size=(50, 2))
+    np.testing.assert_allclose(
+        moreau_vector(PiecewiseLinear(signs), "energy", 1.0, 0.5).value(plane),
+        moreau_vector(L1Norm(2), "energy", 1.0, 0.5).value(plane),
+        atol=1e-9,
+    )
+    with pytest.raises(ValueError, match="hellinger"):
+        moreau_vector(loss, "hellinger")

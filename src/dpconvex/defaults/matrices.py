@@ -37,7 +37,10 @@ def choose_matrix_mechanism(
         "gradient": StructuredGradientDescent(),
         "output": OutputPerturbation(),
         "sgd": NoisySGD(
-            batch_size=max(1, request.bounds.n_samples // _SGD_PARTS), steps=_SGD_STEPS
+            batch_size=max(1, request.bounds.n_samples // _SGD_PARTS),
+            steps=_SGD_STEPS,
+            # The rate of batches of a fixed size would tell the private number of records.
+            sampling="fixed" if request.bounds.neighbors == "replace_one" else "poisson",
         ),
     }
     if isinstance(mechanism, str):

@@ -82,6 +82,9 @@ def _stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) -> Choice:
     """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
     loss, kernel = _wanted(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
+        # The rate of batches of a fixed size would tell the private number of rows.
+        mechanism = NoisySGD(sampling="poisson")
     settings = mechanism.settings(bounds, request.guarantee)
     bandwidth = request.bandwidth or contractive_bandwidth(
         kernel, bounds.curvature_factor, settings["step_size"]

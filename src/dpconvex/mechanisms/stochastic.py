@@ -177,6 +177,15 @@ class NoisySGD(PrivateMechanism):
     Poisson sampling, by dp-accounting. Public: number of rows (nominal under add-or-remove-one), bounds, loss, and all
     of the parameters above. Any convex or nonconvex loss of bounded slope will do for privacy, kinked ones included.
 
+    Why no Gaussian DP: sampling at rate q makes a step's law ``(1 - q) P + q Q``, P and Q normal and ``1/s`` apart in
+    units of the noise. The test that looks at the tail beyond t has type I error ``a = Phi(-t)`` and power at least
+    ``q Phi(1/s - t)``. A mu-Gaussian step allows a power of ``Phi(mu - t)`` at that error, and for mu below ``1/s`` the
+    ratio ``Phi(1/s - t) / Phi(mu - t)`` grows without bound in t, beyond ``1/q`` too. So a sampled step is mu-Gaussian
+    DP for no mu below ``1/s``, and so for T of them and ``sqrt(T)/s`` (all T batches hold the record with probability
+    ``q^T``, and the tail of the sum decides as before): exact Gaussian DP sees nothing of the sampling, and
+    ``"gradient"``, which uses all records, is better at that price. Pure epsilon: the privacy loss of normal noise is
+    unbounded.
+
     Examples
     --------
     >>> from dpconvex.losses import Pinball

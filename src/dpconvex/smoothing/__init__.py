@@ -19,6 +19,7 @@ from dpconvex.smoothing.multivariate import (
     SmoothedProfile,
     convolve_vector,
 )
+from dpconvex.smoothing.pieces_moreau import PiecesMoreau
 from dpconvex.smoothing.polyhedral import SmoothedFacets
 from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector
 
@@ -33,6 +34,7 @@ __all__ = [
     "LogisticKernel",
     "MixtureKernel",
     "MoreauLoss",
+    "PiecesMoreau",
     "SmoothedFacets",
     "SmoothedL1",
     "SmoothedMax",
