@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test slow bench lint docs clean
+.PHONY: run test slow bench lint docs dist lowest clean
 
 run: $(READY)
 	$(BIN)/dpconvex demo
@@ -26,10 +27,21 @@ lint: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/build.py
 
+# Sdists and wheels, installed and used in an environment of their own.
+dist: $(READY)
+	$(BIN)/python tools/check_dist.py
+
+# The tests with the oldest versions that pyproject.toml allows; TESTS=tests/privacy for a part of them.
+lowest:
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) tools/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python $(INSTALL) -c .venv-lowest/constraints.txt -e ".[dask,plots,test]" -e ./reproduction
+	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/pytest -n auto $(TESTS)
+
 clean:
-	rm -rf .venv build dist site
+	rm -rf .venv .venv-lowest build dist site reproduction/build
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev,plots]" -e ./reproduction
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,dev,plots,test]" -e ./reproduction
 	touch $@
