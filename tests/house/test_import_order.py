@@ -21,7 +21,7 @@ ORDER = (
     ("models", "words"),
     ("estimators",),
     ("preprocessing", "scores", "datasets"),
-    ("selection", "audit"),
+    ("selection", "audit", "evaluation", "intervals"),
     ("experiments",),
     ("cli",),
     ("__main__",),
