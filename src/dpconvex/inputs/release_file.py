@@ -1,4 +1,4 @@
-"""The release file: who publishes a model, of what, why and until when, in TOML. Facts of people, checked for form only."""
+"""The release file: who publishes a model, of what, why and until when, in TOML; checked for form only."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ FIELDS = {
     "purpose": "What the model is for",
     "audience": "Who will see the model",
     "legal_basis": "On what legal ground the data are processed",
+    "target": "Column that was learned",
     "data_source": "Where the data come from",
     "region": "Region that the data are about",
     "sector": "Sector",
@@ -46,6 +47,7 @@ class ReleaseFacts:
     purpose: str = ""
     audience: str = ""
     legal_basis: str = ""
+    target: str = ""
     data_source: str = ""
     region: str = ""
     sector: str = ""
@@ -71,7 +73,7 @@ def read_release(path: Path) -> ReleaseFacts:
         data = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (UnicodeDecodeError, RecursionError, ValueError):
         # No detail: should somebody pass the data here, no part of it is shown.
-        raise InputError("The release file must be TOML in UTF-8, such as name = \"...\".") from None
+        raise InputError('The release file must be TOML in UTF-8, such as name = "...".') from None
     return parse_release(data)
 
 

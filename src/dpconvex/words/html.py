@@ -106,9 +106,9 @@ def render_report(
     return environment.get_template("report.html").render(
         title=f"Privacy report: {release.name or type(model).__name__}",
         quote=quotable(model, release),
-        who=list(who_and_why(model, release)),
+        who=list(who_and_why(release)),
         missing=release.missing(),
-        learned=_learned(model),
+        learned=_learned(model, release.target),
         unit=unit_of(certificate, release),
         joins=certificate.neighbors == "add_or_remove_one",
         limits=list(limits(certificate, label_set)),
@@ -220,10 +220,9 @@ def _groups(certificate: Certificate) -> list[tuple[int, str]]:
     return rows
 
 
-def _learned(model: Fitted) -> str:
+def _learned(model: Fitted, target: str) -> str:
     """Return what was learned from what, in the columns' names."""
     names = feature_names(model)
-    target = getattr(model, "target_name_", None)
     listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
     of = f"“{target}”" if target else "a target column"
     return f"{of} from {len(names)} columns: {listed}"

@@ -1,4 +1,4 @@
-"""The questions of NIST SP 800-226, layer by layer of its pyramid: answered from the certificate, or yours to answer."""
+"""The questions of NIST SP 800-226, by layers of its pyramid: answered from the certificate, or yours to answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,11 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
 
     guarantee, added = certificate.guarantee, certificate.neighbors == "add_or_remove_one"
     delta, rows = guarantee.delta(math.inf), certificate.bounds.n_samples
-    small = "none: the guarantee has no delta" if delta == 0 else f"delta {delta:g}; 1 / rows is {1 / rows:.2g}"
+    small = (
+        "none: the guarantee has no delta"
+        if delta == 0
+        else f"delta {delta:g}; 1 / rows is {1 / rows:.2g}"
+    )
     if delta >= 1 / rows:
         small += ". It is not smaller than that: one whole record could be published and still keep the promise"
     relation = (
@@ -69,16 +73,24 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
     exact = certificate.sampler != FLOATING_POINT
     return [
         Answer("Guarantee", "Privacy parameters", promise(guarantee)),
-        Answer("Guarantee", "Hazard: a large epsilon", said("budget_reason", "why this budget is right (budget_reason).")),
+        Answer(
+            "Guarantee",
+            "Hazard: a large epsilon",
+            said("budget_reason", "why this budget is right (budget_reason)."),
+        ),
         Answer("Guarantee", "Hazard: a large delta", small),
         Answer("Guarantee", "Unit of privacy", f"one {unit_of(certificate, release)}; {relation}"),
         Answer(
             "Guarantee",
             "Hazard: several records of one person",
-            f"The certificate's unit is “{certificate.unit}”; the report's table says what several records are promised.",
+            f"The certificate's unit is “{certificate.unit}”; the report says what several records are promised.",
         ),
         Answer("Algorithms and utility", "Mechanism", method(certificate)),
-        Answer("Algorithms and utility", "Correctness", f"{certificate.theorem}. `dpconvex verify` derives it again."),
+        Answer(
+            "Algorithms and utility",
+            "Correctness",
+            f"{certificate.theorem}. `dpconvex verify` derives it again.",
+        ),
         Answer(
             "Algorithms and utility",
             "Hazard: contributions without a bound",
@@ -96,7 +108,11 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
             if kept_ledger
             else f"{YOURS}: no ledger was kept; list what else is published about the same records.",
         ),
-        Answer("Algorithms and utility", "Utility", "Predicted or measured accuracy is in the report where it is known."),
+        Answer(
+            "Algorithms and utility",
+            "Utility",
+            "Predicted or measured accuracy is in the report where it is known.",
+        ),
         Answer(
             "Algorithms and utility",
             "Bias: of the data, of people, of noise",
@@ -105,7 +121,9 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
         Answer(
             "Implementation",
             "Hazard: floating point",
-            "Noise is exact on a public grid." if exact else f"{YOURS}: this mechanism draws noise in floating point.",
+            "Noise is exact on a public grid."
+            if exact
+            else f"{YOURS}: this mechanism draws noise in floating point.",
         ),
         Answer(
             "Implementation",
@@ -114,15 +132,39 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
             if certificate.sampler.startswith("seeded")
             else "Noise comes from the operating system's cryptographic generator.",
         ),
-        Answer("Implementation", "Hazard: timing and other side channels", f"{YOURS}: do not let strangers watch the run."),
+        Answer(
+            "Implementation",
+            "Hazard: timing and other side channels",
+            f"{YOURS}: do not let strangers watch the run.",
+        ),
         Answer(
             "Trust and security",
             "Deployment model",
             "Central: whoever runs the fit sees the data and is trusted.",
         ),
-        Answer("Trust and security", "Threat model", "Anybody who sees the model, with any knowledge besides; not those who see the data or the run."),
-        Answer("Trust and security", "Security and access control", said("security", "how the data are protected (security).")),
-        Answer("Data collection", "Where the data come from", said("data_source", "the source (data_source).")),
-        Answer("Data collection", "Ground of collection", said("legal_basis", "the legal ground (legal_basis).")),
-        Answer("Data collection", "Exposure before the release", f"{YOURS}: privacy of a release does not protect data that are collected or kept carelessly."),
-    ]  # fmt: skip
+        Answer(
+            "Trust and security",
+            "Threat model",
+            "Anybody who sees the model, with any knowledge besides; not those who see the data or the run.",
+        ),
+        Answer(
+            "Trust and security",
+            "Security and access control",
+            said("security", "how the data are protected (security)."),
+        ),
+        Answer(
+            "Data collection",
+            "Where the data come from",
+            said("data_source", "the source (data_source)."),
+        ),
+        Answer(
+            "Data collection",
+            "Ground of collection",
+            said("legal_basis", "the legal ground (legal_basis)."),
+        ),
+        Answer(
+            "Data collection",
+            "Exposure before the release",
+            f"{YOURS}: privacy of a release does not protect data that are collected or kept carelessly.",
+        ),
+    ]

@@ -68,10 +68,10 @@ def quotable(model: Fitted, release: ReleaseFacts) -> str:
     )
 
 
-def who_and_why(model: Fitted, release: ReleaseFacts) -> Iterator[tuple[str, str]]:
+def who_and_why(release: ReleaseFacts) -> Iterator[tuple[str, str]]:
     """Yield every question of a release file with its answer; empty where the file is silent."""
     for field, question in FIELDS.items():
-        if field != "unit":
+        if field not in ("unit", "target"):  # said elsewhere on the page
             yield question, getattr(release, field)
 
 

@@ -1,7 +1,7 @@
 """An entry for the OpenDP registry of deployments, as YAML: what the certificate knows, and what its publisher said.
 
-Entries have three tiers: what was published by whom (1), what is promised (2), how it was done (3). Fields that only the
-publisher knows and that no release file answers are left as empty strings.
+Entries have three tiers: what was published by whom (1), what is promised (2), how it was done (3). Fields that only
+the publisher knows and that no release file answers are left as empty strings.
 """
 
 from __future__ import annotations
