@@ -126,6 +126,7 @@ def forecast(sent: Mapping[str, Any]) -> str:
         without=form(found.without_privacy.excess_risk),
         mechanism=found.best.mechanism,
         attack=attacker(wish.guarantee),
+        truly=_truly(wish.guarantee, found.best.mechanism),
         per_person=wish.per_person,
         person=_person(wish),
         other=[(words, form(each.best.excess_risk)) for words, each in other],
@@ -149,6 +150,13 @@ def _with(guarantee: Guarantee, budget: float) -> Guarantee:
     return resolve_guarantee(budget, guarantee.delta(math.inf), None, "the studio")
 
 
+def _truly(guarantee: Guarantee, mechanism: str) -> float | None:
+    """Return an attacker's share of right answers by the Gaussian guarantee that a descent truly has."""
+    if mechanism != "gradient" or isinstance(guarantee, GaussianDP):
+        return None
+    return attacker(guarantee.as_gaussian()).accuracy
+
+
 def _person(wish: Wish) -> str:
     try:
         return promise(for_group(wish.guarantee, wish.guarantee, wish.per_person))
@@ -166,11 +174,15 @@ def _needed(wish: Wish, name: str) -> str:
     if risk(high) > wish.wanted:
         return f"no {name} up to {high:g}: more rows or fewer columns are needed"
     if risk(low) <= wish.wanted:
-        return f"a {name} of {low:g} or less"
+        return f"{_article(name)} of {low:g} or less"
     for _ in range(12):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if risk(middle) <= wish.wanted else (middle, high)
-    return f"a {name} of about {high:.2g}"
+    return f"{_article(name)} of about {high:.2g}"
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name == "epsilon" else f"a {name}"
 
 
 def _accuracy_plot(found: RiskPlan, name: str, own: float, form: Callable[[float], str]) -> str:
