@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -57,10 +57,6 @@ class ReleaseFacts:
     review_by: str = ""
     budget_reason: str = ""
     security: str = ""
-
-    def missing(self) -> list[str]:
-        """Return the names of the fields that were left out."""
-        return [item.name for item in fields(self) if not getattr(self, item.name)]
 
 
 def read_release(path: Path) -> ReleaseFacts:

@@ -100,14 +100,15 @@ def render_report(
         attacks.append(("by the mechanism itself", attacker(truly)))
     ahead = outlook(model)
     label_set = certificate.parameters.get("label_set")
+    who = list(who_and_why(release))
     environment = Environment(
         loader=PackageLoader("dpconvex.words", "."), autoescape=True, trim_blocks=True
     )
     return environment.get_template("report.html").render(
         title=f"Privacy report: {release.name or type(model).__name__}",
         quote=quotable(model, release),
-        who=list(who_and_why(release)),
-        missing=release.missing(),
+        who=who,
+        missing=not all(answer for _, answer in who),
         learned=_learned(model, release.target),
         unit=unit_of(certificate, release),
         joins=certificate.neighbors == "add_or_remove_one",
