@@ -18,11 +18,11 @@ ORDER = (
     ("solvers",),
     ("mechanisms",),
     ("defaults", "inputs"),
-    ("models", "words"),
+    ("models",),
+    ("words",),
     ("estimators",),
     ("preprocessing", "scores", "datasets"),
     ("selection", "audit", "evaluation", "intervals"),
-    ("experiments",),
     ("cli",),
     ("__main__",),
 )
