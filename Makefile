@@ -35,7 +35,7 @@ dist: $(READY)
 lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(PYTHON) tools/lowest.py > .venv-lowest/constraints.txt
-	.venv-lowest/bin/python $(INSTALL) -c .venv-lowest/constraints.txt -e ".[dask,plots,test]" -e ./reproduction
+	.venv-lowest/bin/python $(INSTALL) -c .venv-lowest/constraints.txt -e ".[dask,plots,studio,test]" -e ./reproduction
 	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/pytest -n auto $(TESTS)
 
 # The papers' own numbers of repeats where an hour suffices for all, fewer of the rest; goes on where it was stopped.
@@ -47,5 +47,5 @@ clean:
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,dev,plots,test]" -e ./reproduction
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,dev,plots,studio,test]" -e ./reproduction
 	touch $@

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECTS = (ROOT / "pyproject.toml", ROOT / "reproduction" / "pyproject.toml")
 # `make lowest` runs the tests: what builds pages or checks style may be as new as it is.
-EXTRAS = ("plots", "dask", "test")
+EXTRAS = ("dask", "plots", "studio", "test")
 
 
 def lowest(requirement: str) -> str | None:

@@ -18,10 +18,11 @@ ORDER = (
     ("solvers",),
     ("mechanisms",),
     ("defaults", "inputs"),
-    ("models", "words"),
+    ("models",),
+    ("words",),
     ("estimators",),
     ("preprocessing", "scores", "datasets"),
-    ("selection", "audit"),
+    ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),
 )
