@@ -23,7 +23,9 @@ REGRESSION = {**BOUNDS, "target_bounds": (0.0, 50.0)}
 
 
 def page_problems(path):
-    spec = importlib.util.spec_from_file_location("check_pages", ROOT / "docs" / "check_pages.py")
+    spec = importlib.util.spec_from_file_location(
+        "html_pages", ROOT / "tests" / "cli" / "html_pages.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.problems(path, alone=True)

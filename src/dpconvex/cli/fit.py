@@ -144,7 +144,7 @@ def fit(
     if report is not None:
         screen.print(f"Report written to {report}", markup=False)
     if account is not None:
-        screen.print(f"Ledger: {account.remaining()}", markup=False)
+        screen.print(f"Ledger: {account.remaining()}.", markup=False)
 
 
 @with_model_options
