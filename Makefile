@@ -23,13 +23,18 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-docs: $(READY)
-	$(BIN)/python docs/build.py
+docs: .venv/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs site
+	@echo "The site is in site/index.html"
 
 clean:
-	rm -rf .venv build dist site
+	rm -rf .venv build dist site docs/gallery docs/reference/api
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev]"
+	touch $@
+
+.venv/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev,docs]"
 	touch $@

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
+from numpydoc.docscrape import NumpyDocString
+from typer.main import get_command
 
 from dpconvex import __version__
+from dpconvex.cli import app as command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = "DPCONVEX_DATA"  # where real data are; examples that need them are shown, not run, if it is not set
@@ -24,11 +27,16 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
-#GAL
+    "sphinx_gallery.gen_gallery",
     "sphinx_design",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "reproduction/runs", "gallery/*.md5", "gallery/sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "reproduction/runs",
+    "gallery/*.md5",
+    "gallery/sg_execution_times.rst",
+]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the gallery's options hold a function
 
@@ -46,6 +54,7 @@ autosummary_ignore_module_all = False
 autosummary_imported_members = True
 autodoc_typehints = "none"  # types are in the docstrings, in words
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -138,8 +147,30 @@ def skip_foreign(app, what, name, obj, skip, options):
     return True if module and not module.startswith("dpconvex") else skip
 
 
+def command_options():
+    """Return the options of every command, as their own help states them."""
+    parts = []
+
+    def add(words, command):
+        for name, inner in getattr(command, "commands", {}).items():
+            add(f"{words} {name}", inner)
+        if hasattr(command, "commands"):
+            return
+        parts.append(f"### {words}\n\n{command.help.strip()}\n\n| option | meaning |\n|---|---|")
+        for entry in command.params:
+            names = ", ".join(f"`{name}`" for name in (*entry.opts, *entry.secondary_opts))
+            if entry.param_type_name == "argument":
+                names = f"`{entry.name.upper()}`"
+            parts[-1] += f"\n| {names} | {(entry.help or '').replace('|', chr(92) + '|')} |"
+
+    add("dpconvex", get_command(command_line))
+    return "\n\n".join(parts)
+
+
 def complete_source(app, docname, source):
-    """List the pages of the papers under their index, which `dpconvex reproduce` writes."""
+    """Add options to the page of commands, and the papers' pages to their index."""
+    if docname == "reference/command-line":
+        source[0] += "\n" + command_options()
     if docname == "reproduction/index":
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*/*\n```\n"
 
@@ -148,6 +179,7 @@ def setup(app):
     """Add what Sphinx does not bring."""
     importlib.import_module("dpconvex.estimators")
     app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))
+    NumpyDocString.sections["Privacy"] = []
     privacy = PrivacySections()
     app.connect("autodoc-process-docstring", privacy.take, priority=100)
     app.connect("autodoc-process-docstring", privacy.give, priority=900)
