@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from importlib.metadata import distribution
 from pathlib import Path
 
-from docutils.nodes import SkipNode
-from docutils.utils.math.latex2mathml import tex2mathml
 from numpydoc.docscrape import NumpyDocString
 from typer.main import get_command
 
@@ -74,6 +73,8 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 10_000,
+    "download_all_examples": False,
+    "default_thumb_file": str(ROOT / "docs" / "_static" / "needs-data.svg"),
     "remove_config_comments": True,
     "write_computation_times": False,
     "reset_modules_order": "before",
@@ -82,11 +83,16 @@ sphinx_gallery_conf = {
 # Looks
 html_theme = "pydata_sphinx_theme"
 html_title = "dpconvex"
-html_static_path = ["_static"]
+# One file of MathJax draws formulas, from the site itself: nothing is loaded from elsewhere.
+_MATHJAX = distribution("sphinx-mathjax-offline")
+html_static_path = [
+    "_static",
+    str(_MATHJAX.locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js")),
+]
+mathjax_path = "tex-svg.js"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_math_renderer = "mathml"
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
@@ -101,18 +107,6 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "changelog": [], "contributing": []}
 html_context = {"default_mode": "auto"}
-
-
-def write_mathml(self, node):
-    """Write a formula as MathML, which browsers draw without a script."""
-    block = node.tagname == "math_block"
-    text = node.astext()
-    # Sphinx's own directive allows several lines; MathML needs an environment that has them.
-    if block and r"\\" in text and r"\begin" not in text:
-        text = rf"\begin{{aligned}}{text}\end{{aligned}}"
-    code = tex2mathml(text, as_block=block)
-    self.body.append(f'<div class="formula">{code}</div>' if block else code)
-    raise SkipNode
 
 
 class PrivacySections:
@@ -172,13 +166,14 @@ def complete_source(app, docname, source):
     if docname == "reference/command-line":
         source[0] += "\n" + command_options()
     if docname == "reproduction/index":
-        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*/*\n```\n"
+        found = re.findall(r"\[(.*?)\]\((\S+)/(\S+)\.md\)", source[0])
+        entries = "\n".join(f"{paper}: {name} <{paper}/{page}>" for name, paper, page in found)
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
 
 
 def setup(app):
     """Add what Sphinx does not bring."""
     importlib.import_module("dpconvex.estimators")
-    app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))
     NumpyDocString.sections["Privacy"] = []
     privacy = PrivacySections()
     app.connect("autodoc-process-docstring", privacy.take, priority=100)
