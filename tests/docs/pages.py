@@ -26,7 +26,7 @@ PAGES = [
     ),
 ]
 # What these print does not depend on noise, so that pages can be held to it.
-CERTAIN = ("demo", "bounds", "certify", "ledger init", "verify", "predict")
+CERTAIN = ("demo", "bounds", "certify", "ledger init", "plan", "verify", "predict")
 SLOW = ("--engine", "--seconds")
 
 

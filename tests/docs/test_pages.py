@@ -57,6 +57,9 @@ def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target and not target.split("/")[-1].endswith(".rst"):
             assert (page.parent / target).exists(), target
+        elif target.startswith("api/"):
+            package, _, name = target[len("api/") : -len(".rst")].rpartition(".")
+            assert name in importlib.import_module(package).__all__, target
         elif target.endswith(".rst") and "index" not in target:  # of the gallery
             assert (ROOT / "examples" / target.split("/")[-1]).with_suffix(".py").exists(), target
 
