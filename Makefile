@@ -30,11 +30,11 @@ docs: .venv/.docs
 clean:
 	rm -rf .venv build dist site docs/gallery docs/reference/api
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev,plots,studio]" -e ./reproduction
 	touch $@
 
 .venv/.docs: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev,docs]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	touch $@

@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from dpconvex import DPTiltedClassifier
-from dpconvex.datasets import load_adult
 from dpconvex.losses import Logistic
+from dpconvex_reproduction.datasets import load_adult
 
 TILTS = (0.0, 0.5, 1.0, 2.0)
 EPSILONS = (1.0, 4.0)
