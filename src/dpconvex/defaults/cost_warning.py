@@ -41,8 +41,9 @@ def warn_of_cost(certificate: Certificate) -> None:
     """
     if certificate.parameters.get("feature_bounds", ()) is None:
         warnings.warn(
-            "Without feature_bounds columns are taken to be of order 1: one of far larger numbers, such as an income, "
-            "makes predictions useless. Give public bounds, feature_bounds=(lows, highs).",
+            "Without feature_bounds every column is taken to hold numbers from about -1 to 1: one of far larger "
+            "numbers, such as an income, makes predictions useless. Give public bounds, "
+            "feature_bounds=(lows, highs).",
             UnboundedColumnsWarning,
             stacklevel=6,
         )
@@ -65,7 +66,7 @@ def warn_of_cost(certificate: Certificate) -> None:
         budget = f"epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g}"
     warnings.warn(
         f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} rows: the fit will "
-        f"stay near a private constant. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; so would fewer "
+        f"predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; so would fewer "
         "columns.",
         PrivacyCostWarning,
         stacklevel=6,
