@@ -20,7 +20,7 @@ ORDER = (
     ("defaults", "inputs"),
     ("models", "words"),
     ("estimators",),
-    ("preprocessing", "scores", "datasets"),
+    ("preprocessing", "pipelines", "scores", "datasets"),
     ("selection", "audit"),
     ("experiments",),
     ("cli",),

@@ -33,7 +33,9 @@ _TABLES = {
     "categories": ("text", '{values = ["a", "b"], other = true}'),
     "dates": ("date", '{parts = ["weekday", "month"], missing = "indicator"}'),
 }
-_CODES = "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
+_CODES = (
+    "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
+)
 
 
 def register_commands(app: typer.Typer) -> None:

@@ -38,15 +38,21 @@ ENGINE = "Engine"
 # Other commands' names for the same facts are taken too.
 ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
 SCHEMA = ("--feature-bounds", "--schema")
-SCHEMA_HELP = "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
+SCHEMA_HELP = (
+    "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
+)
 FILE = "Data file"
 DelimiterOption = Annotated[
     str | None,
-    typer.Option(help="What separates fields; by default seen in the header.", rich_help_panel=FILE),
+    typer.Option(
+        help="What separates fields; by default seen in the header.", rich_help_panel=FILE
+    ),
 ]
 EncodingOption = Annotated[
     str | None,
-    typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE),
+    typer.Option(
+        help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE
+    ),
 ]
 
 
@@ -149,6 +155,7 @@ def fit(
                 "report": None if report is None else str(report),
                 "feature_names": schema.names,
                 **coefficients(fitted),
+                "warnings": list(fitted.certificate_.warnings),
                 "certificate": json.loads(fitted.certificate_.to_json()),
             }
         )

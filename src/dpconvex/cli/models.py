@@ -40,7 +40,8 @@ def register_commands(app: typer.Typer) -> None:
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
     data: Annotated[
-        Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns.")
+        Path,
+        typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns."),
     ],
     out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
     keep: Annotated[
@@ -76,6 +77,8 @@ def predict(
             "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
             "Use dpconvex.load_model in Python."
         )
+    import polars as pl
+
     from dpconvex.inputs.files import read_feature_file
 
     schema = with_file_options(content.schema, delimiter, encoding)
@@ -88,7 +91,7 @@ def predict(
                 f"The data have a column {taken[0]!r} already, which predictions are written to. Rename it, or name "
                 "the columns to keep with --id."
             )
-        write_table(kept.hstack(found.get_columns()), out)
+        write_table(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
     empty = int(found["prediction"].null_count())
     if json_:
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
@@ -169,7 +172,8 @@ def verify(
         raise
     if json_:
         plain = json.loads(certificate.to_json())
-        print_json({"verified": True, "kind": kind, "certificate": plain})
+        found = {"verified": True, "kind": kind, "warnings": list(certificate.warnings)}
+        print_json({**found, "certificate": plain})
         return
     screen = console()
     screen.print(f"Verified: this {kind} follows from its public facts.", style="bold green")

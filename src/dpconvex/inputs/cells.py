@@ -41,7 +41,9 @@ class Cells:
         elif self.text is not None:
             text = self.text
             if decimal == ",":
-                text = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+                text = text.str.replace_all(".", "", literal=True).str.replace(
+                    ",", ".", literal=True
+                )
             cast = text.cast(pl.Float64, strict=False)
             truth = pl.DataFrame({"text": text}).select(
                 pl.when(pl.col("text").str.to_lowercase() == "true")
@@ -97,7 +99,9 @@ def cells_of(column: Any) -> Cells:
         return Cells(text=pl.Series(["true" if item else "false" for item in np.asarray(column)]))
     # Extension types of pandas as well: their missing values are objects of their own.
     values = column.tolist() if hasattr(column, "tolist") else list(column)
-    return Cells(text=pl.Series([_word(value) for value in values], dtype=pl.String).str.strip_chars())
+    return Cells(
+        text=pl.Series([_word(value) for value in values], dtype=pl.String).str.strip_chars()
+    )
 
 
 def _of_polars(column: pl.Series) -> Cells:

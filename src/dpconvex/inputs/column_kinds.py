@@ -49,7 +49,11 @@ def _kind(column: pl.Series) -> str:
         if set(different.to_list()) == {0.0, 1.0}:
             return "flag"
         whole = bool((different == different.round()).all())
-        return "code" if whole and len(different) <= MOST_CODES and len(known) > MOST_CODES else "number"
+        return (
+            "code"
+            if whole and len(different) <= MOST_CODES and len(known) > MOST_CODES
+            else "number"
+        )
     if len(known) and _are_dates(known):
         return "date"
     return "text"

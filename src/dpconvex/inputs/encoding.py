@@ -1,8 +1,8 @@
 """A table becomes ``X``: every cell by itself, by the rules of a schema, whatever it holds.
 
-Nothing is learned and nothing can fail because of a value: a number is clipped, a word that was not declared is none of
-the categories, and what cannot be read is missing, for which the column has a rule. The rule ``row`` gives NaN, the mark
-of an invalid row.
+Nothing is learned and nothing can fail because of a value: a number is clipped, a word that was not declared is none
+of the categories, and what cannot be read is missing, for which the column has a rule. The rule ``row`` gives NaN, the
+mark of an invalid row.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Encoded:
         rows = len(self.values)
         places = self.places[:, :, None] * other.width + other.places[:, None, :]
         values = self.values[:, :, None] * other.values[:, None, :]
-        return Encoded(
-            places.reshape(rows, -1), values.reshape(rows, -1), self.width * other.width
-        )
+        return Encoded(places.reshape(rows, -1), values.reshape(rows, -1), self.width * other.width)
 
 
 def _dense(*columns: Array) -> Encoded:
@@ -119,7 +117,9 @@ def to_sparse(blocks: list[Encoded]) -> Any:
 
     rows, entries = len(blocks[0].values), sum(block.values.shape[1] for block in blocks)
     starts = np.cumsum([0, *(block.width for block in blocks)])
-    places = np.hstack([block.places + start for block, start in zip(blocks, starts[:-1], strict=True)])
+    places = np.hstack(
+        [block.places + start for block, start in zip(blocks, starts[:-1], strict=True)]
+    )
     values = np.hstack([block.values for block in blocks])
     pointers = np.arange(rows + 1) * entries
     found = csr_array((values.ravel(), places.ravel(), pointers), shape=(rows, int(starts[-1])))
@@ -257,9 +257,8 @@ def _part(column: Date, part: str, times: NDArray[np.datetime64]) -> Encoded:
     seconds = (times - days).astype(np.int64)
     name = part.removesuffix("-cycle")
     if name == "days":
-        assert column.since is not None and column.until is not None
         passed = (days - np.datetime64(column.since)).astype(np.float64) + seconds / 86400
-        return _dense(np.clip(passed, 0.0, float((column.until - column.since).days)))
+        return _dense(np.clip(passed, 0.0, column.length))
     months = times.astype("datetime64[M]")
     if name == "weekday":
         place, length = (days.astype(np.int64) + 3) % 7, 7.0  # 1970 began on a Thursday

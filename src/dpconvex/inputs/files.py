@@ -132,7 +132,9 @@ def encode_piece(
         for column in schema.columns
     )
     features = encode_table(table, schema, typed, refused=not ignored)
-    if single:  # what lies within the bounds loses nothing on the way back, and half of the memory is saved
+    if (
+        single
+    ):  # what lies within the bounds loses nothing on the way back, and half of the memory is saved
         features = features.astype(np.float32)
     name = schema.target.name
     if labels is None:

@@ -53,7 +53,9 @@ def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dic
     for name in wanted:
         column = table[name]
         if getattr(column, "ndim", 1) != 1:
-            raise InputError(f"The column {name!r} given to {owner} must be there once, one value a row.")
+            raise InputError(
+                f"The column {name!r} given to {owner} must be there once, one value a row."
+            )
         with without_values(None):
             cells[name] = cells_of(column)
     if len({len(column) for column in cells.values()}) > 1:

@@ -76,9 +76,7 @@ class OpenTable:
         return table
 
 
-def open_table(
-    path: Path, file: FileFormat | None = None, every_line: bool = False
-) -> OpenTable:
+def open_table(path: Path, file: FileFormat | None = None, every_line: bool = False) -> OpenTable:
     """Return the table and the names of its columns that can be used.
 
     With ``every_line`` lines of a CSV file that hold nothing are rows as well, and lines that cannot be read do not end
@@ -127,7 +125,9 @@ def _decoded(path: Path, encoding: str | None, lossy: bool) -> bytes | None:
     name = encoding or marked or "utf-8"
     if name == "utf-8" and marked is None and not lossy:
         return raw  # polars refuses what is not
-    text = raw.decode("utf-8-sig" if plain and marked == "utf-8-sig" else name, "replace" if lossy else "strict")
+    text = raw.decode(
+        "utf-8-sig" if plain and marked == "utf-8-sig" else name, "replace" if lossy else "strict"
+    )
     return text.removeprefix("\ufeff").encode("utf-8", "replace")
 
 
@@ -146,7 +146,9 @@ def _unpacked(path: Path) -> bytes:
                 raise InputError(f"The archive {path.name!r} must hold one .csv or .tsv file.")
             return archive.read(tables[0])
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError):
-        raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
+        raise InputError(
+            f"The file {path.name!r} cannot be unpacked: it is damaged or locked."
+        ) from None
 
 
 def _delimiter(path: Path, content: bytes | None) -> str:

@@ -188,8 +188,8 @@ class Category:
 class Date:
     """A date or time, and the public calendar features it becomes.
 
-    ``weekday``, ``month`` and ``hour`` are indicators; the same with ``-cycle``, and ``year-cycle``, are sine and cosine
-    of the part of the cycle that is over; ``days`` counts from ``since``, at most to ``until``.
+    ``weekday``, ``month`` and ``hour`` are indicators; the same with ``-cycle``, and ``year-cycle``, are sine and
+    cosine of the part of the cycle that is over; ``days`` counts from ``since``, at most to ``until``.
     """
 
     name: str
@@ -200,20 +200,24 @@ class Date:
     missing: Missing = Missing()
 
     @property
+    def length(self) -> float:
+        """Days from ``since`` to ``until``; 0 where they are not declared."""
+        if self.since is None or self.until is None:
+            return 0.0
+        return float((self.until - self.since).days)
+
+    @property
     def blocks(self) -> tuple[Block, ...]:
         """What it becomes: one block per part."""
         found = []
         for part in self.parts:
             name = f"{self.name}.{part}"
             if part in CALENDAR:
-                found.append(
-                    _indicators(name, tuple(f"{name}={item}" for item in CALENDAR[part]))
-                )
+                found.append(_indicators(name, tuple(f"{name}={item}" for item in CALENDAR[part])))
             elif part in CYCLES:
                 found.append(Block(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
             else:
-                assert self.since is not None and self.until is not None
-                found.append(Block(name, (name,), (0.0,), (float((self.until - self.since).days),)))
+                found.append(Block(name, (name,), (0.0,), (self.length,)))
         if self.missing.rule == "indicator":
             # No square of its own: where it is 1 all parts are 0.
             found.append(
@@ -339,7 +343,9 @@ class Schema:
         if name is None and declared is None:
             raise InputError("Give --target, or the target's column in [target].")
         if name is not None and declared is not None and name != declared:
-            raise InputError(f"The target is {name!r}, but [target] in the schema names {declared!r}.")
+            raise InputError(
+                f"The target is {name!r}, but [target] in the schema names {declared!r}."
+            )
         found = self.target or Target(str(name))
         if found.name in self.inputs:
             raise InputError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import datetime
+import itertools
 import math
 import os
 import re
@@ -89,7 +90,8 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         "categories": _category,
         "dates": _date,
     }
-    columns, where = [], {}
+    columns: list[Column] = []
+    where: dict[str, str] = {}
     for table_name, read in readers.items():
         for name, value in tables[table_name].items():
             if name in where:
@@ -105,10 +107,10 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         )
     target = _target(tables["target"])
     person, ignored = _person(tables["person"]), _ignored(tables["ignore"])
-    for name, table_name in ((person, "person"), *((name, "ignore") for name in ignored)):
-        if name in where:
+    for unused, table_name in ((person, "person"), *((name, "ignore") for name in ignored)):
+        if unused in where:
             raise InputError(
-                f"The column {shown_name(str(name))} is in [{where[name]}] and in [{table_name}]."
+                f"The column {shown_name(unused)} is in [{where[unused]}] and in [{table_name}]."
             )
     file = _file(tables["file"])
     schema = Schema(tuple(columns), (), target, person, ignored, file)
@@ -217,8 +219,10 @@ def _number(name: str, value: Any) -> Number:
     listed = value.get("knots", [])
     knots = [_finite(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
     ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
-    if not all(a < b for a, b in zip(ordered, ordered[1:], strict=False)):
-        raise _problem(table, name, "have knots between its bounds, each larger than the one before")
+    if not all(a < b for a, b in itertools.pairwise(ordered)):
+        raise _problem(
+            table, name, "have knots between its bounds, each larger than the one before"
+        )
 
     def within(constant: object) -> float | None:
         number = _finite(constant)
@@ -227,7 +231,7 @@ def _number(name: str, value: Any) -> Number:
     missing = _missing(table, name, value.get("missing", "row"), ("row", "indicator"), within)
     number = Number(name, low, high, transform, tuple(ordered[1:-1]), unit, missing)
     points = number.points
-    if not all(a < b for a, b in zip(points, points[1:], strict=False)):
+    if not all(a < b for a, b in itertools.pairwise(points)):
         raise _problem(table, name, "have knots that differ after its transform")
     return number
 
@@ -298,7 +302,9 @@ def _date(name: str, value: Any) -> Date:
     since, until = (_day(value.get(key)) for key in ("since", "until"))
     wanted = "days" in parts
     if wanted != (since is not None) or wanted != (until is not None):
-        raise _problem(table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then")
+        raise _problem(
+            table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then"
+        )
     if since is not None and until is not None and not since < until:
         raise _problem(table, name, "have since before until")
     pattern = value.get("format", "")
@@ -329,7 +335,9 @@ def _interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Interaction
         for part in value:
             if not isinstance(part, str) or part not in widths:
                 raise _problem(
-                    "interactions", name, f"be two of the schema's columns. Check {shown_name(str(part))}"
+                    "interactions",
+                    name,
+                    f"be two of the schema's columns. Check {shown_name(str(part))}",
                 )
         if name in widths:
             raise _problem("interactions", name, "not have the name of a column")
@@ -383,7 +391,9 @@ def _file(table: Mapping[str, Any]) -> FileFormat:
     if "encoding" in values:
         check_encoding(values["encoding"])
     if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
-        raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
+        raise InputError(
+            'The schema\'s decimal in [file] must be "." or ",", and not the delimiter.'
+        )
     if "missing" in values:
         words = values["missing"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
@@ -396,7 +406,11 @@ def check_delimiter(value: object) -> str:
     """Return what separates fields, or raise."""
     if value == "\\t":
         value = "\t"
-    if not isinstance(value, str) or len(value) != 1 or not (value.isascii() and value not in '"\r\n'):
+    if (
+        not isinstance(value, str)
+        or len(value) != 1
+        or not (value.isascii() and value not in '"\r\n')
+    ):
         raise InputError('The delimiter must be one sign, like ";" or "\\t".')
     return value
 
@@ -483,5 +497,3 @@ def _missing_to_dict(missing: Missing) -> object:
         return missing.rule
     value = missing.value
     return {"value": value.isoformat() if isinstance(value, datetime.date) else value}
-
-

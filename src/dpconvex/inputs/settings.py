@@ -191,10 +191,13 @@ def _by_name(
         raise ValueError(
             f"{problem}, one entry for each of the {columns} columns. Got {len(bounds)} entries instead."
         )
-    pairs = list(bounds.values())
-    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
-        raise ValueError(f"{problem}. Got another shape or type instead.")
-    return [low for low, _ in pairs], [high for _, high in pairs]  # type: ignore[misc]
+    lows, highs = [], []
+    for pair in bounds.values():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(f"{problem}. Got another shape or type instead.")
+        lows.append(pair[0])
+        highs.append(pair[1])
+    return lows, highs
 
 
 def _pair(bounds: object) -> Iterable[ArrayLike]:

@@ -124,9 +124,7 @@ def save_model(
             os.unlink(draft)
 
 
-def _taken_apart(
-    model: Any, table: PublicTable | Schema | None
-) -> tuple[Any, Schema | None]:
+def _taken_apart(model: Any, table: PublicTable | Schema | None) -> tuple[Any, Schema | None]:
     """Return the estimator and how it reads tables."""
     steps = [step for _, step in getattr(model, "steps", [])]
     if len(steps) == 2 and isinstance(steps[0], PublicTable) and table is None:

@@ -85,6 +85,7 @@ def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
         certificate=certificate,
         certificate_json=certificate.to_json(),
         seeded=certificate.sampler.startswith("seeded"),
+        warnings=certificate.warnings,
         promise=promise(guarantee),
         formula=formula(guarantee),
         kind=guarantee.kind,

@@ -84,6 +84,7 @@ def summary_text(model: Fitted) -> str:
         *model._summary_facts(),
         *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
         ("sampler", describe_sampler(certificate)),
+        *(("warning", text) for text in certificate.warnings),
     ]
     width = 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
