@@ -62,6 +62,7 @@ class OpenTable:
     names: list[str]
     delimiter: str = ","
     content: bytes | None = None  # of a CSV file that had to be unpacked or decoded
+    lenient: bool = False  # whether lines that cannot be read are read nevertheless
 
     def read(self, path: Path, wanted: list[str], least: int = 0) -> pl.DataFrame:
         """Return the wanted columns; missing ones are named, because the user named them."""
@@ -69,11 +70,36 @@ class OpenTable:
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             raise InputError(f"The data file has no column {absent[0]!r}{more}.")
-        with without_values(path):
-            table = self.rows.select(wanted).collect()
+        try:
+            with without_values(path):
+                table = self.rows.select(wanted).collect()
+        except InputError:
+            if not self.lenient:
+                raise
+            table = self._read_anyhow(path, wanted)
         if table.height < least:
             raise InputError("The data file has no rows.")
         return table
+
+    def _read_anyhow(self, path: Path, wanted: list[str]) -> pl.DataFrame:
+        """Return the wanted columns of a CSV file whose quotes do not match, by a reader that refuses nothing."""
+        import polars as pl
+
+        content = path.read_bytes() if self.content is None else self.content
+        text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+        lines = io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
+        csv.field_size_limit(2**31 - 1)
+        header, *records = csv.reader(lines, delimiter=self.delimiter)
+        places = [header.index(name) for name in wanted]
+        return pl.DataFrame(
+            {
+                name: pl.Series(
+                    [(record[place] if place < len(record) else "") or None for record in records],
+                    dtype=pl.String,
+                )
+                for name, place in zip(wanted, places, strict=True)
+            }
+        )
 
 
 def open_table(path: Path, file: FileFormat | None = None, every_line: bool = False) -> OpenTable:
@@ -108,7 +134,7 @@ def open_table(path: Path, file: FileFormat | None = None, every_line: bool = Fa
     _check_header(names)
     # An index column has no name; it cannot be asked for.
     usable = [name for name, shown in zip(found, names, strict=False) if shown.strip()]
-    return OpenTable(lazy, usable, delimiter, content)
+    return OpenTable(lazy, usable, delimiter, content, lenient=every_line)
 
 
 def _decoded(path: Path, encoding: str | None, lossy: bool) -> bytes | None:
