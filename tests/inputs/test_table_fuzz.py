@@ -85,8 +85,7 @@ def attack(seed: int, folder, share_of_fits: float) -> str:
     tables = random_schema(rng)
     try:
         schema = parse_schema(tables)
-    except InputError as error:
-        assert str(error).endswith(".")
+    except InputError:
         return "refused"
     assert parse_schema(schema_to_dict(schema)) == schema
     schema = schema.for_target("goal")

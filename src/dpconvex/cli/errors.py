@@ -109,7 +109,6 @@ def in_options(message: str) -> str:
         lambda found: f"The option {flag(found[1])}",
         message,
     )
-    message = message.replace("feature_bounds=(lows, highs)", "in a schema with --feature-bounds")
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
     # classes=[0, 1], neighbors='add_or_remove_one', delta=0
     return re.sub(

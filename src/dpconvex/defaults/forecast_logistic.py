@@ -1,12 +1,14 @@
 r"""Predicted excess risk of penalised, perturbed logistic regression in a reference population, by quadrature.
 
-Features are normal with standard deviation ``spread``, the best margins ``m`` normal with mean 1 (the intercept) and
-variance 2, unless a share of labels says otherwise. The penalised minimiser shrinks the intercept by ``a0`` and the coefficients by ``a1``, which solve
+Features are normal with standard deviation ``spread``, the best margins ``m`` normal with mean 1 (the intercept, unless
+a share of labels says otherwise) and variance 2. The penalised minimiser shrinks the intercept to ``a0`` and the
+coefficients by ``a1``, which solve
 
     E[(sigma(m^) - sigma(m))] + alpha a0 = 0,    E[(sigma(m^) - sigma(m)) f] + alpha a1 ||theta||^2 = 0,
 
-``f = m - 1`` and ``m^ = a0 + a1 f``. Noise and sampling then spread ``m^`` by a normal error, and the excess risk is
-the mean Kullback-Leibler divergence between the two predictions: unlike a quadratic it does not blow up with the error.
+``f`` the margin without its mean and ``m^ = a0 + a1 f``. Noise and sampling then spread ``m^`` by a normal error, and
+the excess risk is the mean Kullback-Leibler divergence between the two predictions: unlike a quadratic it does not blow
+up with the error.
 """
 
 from __future__ import annotations

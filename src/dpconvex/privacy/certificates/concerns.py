@@ -37,5 +37,5 @@ def unbounded_columns(certificate: Certificate) -> str | None:
         return None
     return (
         "Without feature_bounds columns are taken to be of order 1: one of far larger numbers, such as an income, "
-        "makes predictions useless. Give public bounds, feature_bounds=(lows, highs)."
+        "makes predictions useless. Give public bounds of the columns."
     )
