@@ -85,10 +85,10 @@ def attack(seed: int, folder, share_of_fits: float) -> str:
     tables = random_schema(rng)
     try:
         schema = parse_schema(tables)
+        schema = schema.for_target("goal" if schema.target is None else None)
     except InputError:
         return "refused"
     assert parse_schema(schema_to_dict(schema)) == schema
-    schema = schema.for_target("goal")
     table = PublicTable(schema)
     columns = columns_for(schema, rng, rng.randint(1, 6))
     action = "rows"
