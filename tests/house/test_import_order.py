@@ -18,11 +18,11 @@ ORDER = (
     ("solvers",),
     ("mechanisms",),
     ("defaults", "inputs"),
-    ("models", "words"),
+    ("models",),
+    ("words",),
     ("estimators",),
     ("preprocessing", "pipelines", "scores", "datasets"),
     ("selection", "audit"),
-    ("experiments",),
     ("cli",),
     ("__main__",),
 )

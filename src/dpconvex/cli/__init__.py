@@ -1,4 +1,4 @@
-"""The command line: split, fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, reproduce."""
+"""The command line: split, fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, studio and others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, split
+from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, split, studio
 from dpconvex.cli.errors import Interrupted, say_warning
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ plan.register_commands(app)
 demo.register_commands(app)
 audit.register_commands(app)
 reproduce.register_commands(app)
+studio.register_commands(app)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -25,6 +25,7 @@ from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import read_training_file
 from dpconvex.inputs.opening import check_file, table_format
+from dpconvex.inputs.release_file import ReleaseFacts, read_release
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding, read_schema
 
@@ -84,6 +85,14 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="Where to write a report for people (HTML).")
     ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(help="TOML file that says who publishes the model and why, for the report."),
+    ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
+    ] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     engine: Annotated[
@@ -118,9 +127,14 @@ def fit(
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
     inputs = {"data": data, "schema": feature_bounds, "ledger": ledger}
     check_output(out, "model", inputs)
+    inputs |= {"model": out, "release file": release}
     if report is not None:
-        check_output(report, "report", {**inputs, "model": out})
+        check_output(report, "report", inputs)
+    if registry is not None:
+        check_output(registry, "registry entry", {**inputs, "report": report})
     schema = with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
+    assert schema.target is not None
+    facts = release_facts(release, schema.target.name)
     if engine == "memory":
         check_file(data)
     else:
@@ -146,13 +160,18 @@ def fit(
         from dpconvex.words import write_report
 
         with progress("Writing the report"):
-            write_report(fitted, report)
+            write_report(fitted, report, release=facts)
+    if registry is not None:
+        from dpconvex.words.registry import write_registry_entry
+
+        write_registry_entry(fitted, registry, facts)
     if json_:
         print_json(
             {
                 "model": str(out),
                 "task": task,
                 "report": None if report is None else str(report),
+                "registry": None if registry is None else str(registry),
                 "feature_names": schema.names,
                 **coefficients(fitted),
                 "warnings": list(fitted.certificate_.warnings),
@@ -166,6 +185,8 @@ def fit(
     screen.print(f"Written to {out}", markup=False)
     if report is not None:
         screen.print(f"Report written to {report}", markup=False)
+    if registry is not None:
+        screen.print(f"Registry entry written to {registry}", markup=False)
     if account is not None:
         screen.print(f"Ledger: {account.remaining()}", markup=False)
 
@@ -291,6 +312,12 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
         target_bounds=schema.target_bounds,
         **more,
     )
+
+
+def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
+    """Return what a release file says, with the column that was learned."""
+    facts = ReleaseFacts() if path is None else read_release(path)
+    return facts if facts.target else replace(facts, target=target or "")
 
 
 def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None = None) -> None:
