@@ -1,4 +1,4 @@
-"""The command line: split, fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, studio and others."""
+"""The command line: split, fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, studio."""
 
 from __future__ import annotations
 
