@@ -1,0 +1,509 @@
+"""Compiled kernels on rows of which only the non-zeros are stored: margins, sums of multiples, lengths, moments.
+
+A mapped row is ``x = f (base + scale * c)``: ``c = clip(value) - clip(0)`` is 0 wherever nothing is stored, ``base`` is
+what the public map makes of a zero (0 in columns whose bounds contain it), and f shortens the row (0 for void ones).
+Neither base nor f is ever multiplied out: base enters margins as one number and sums as one multiple of it.
+
+Sums over rows keep what their additions round away (Knuth), so what a record contributes is what is added, and no
+number of rows makes the rounding of others matter. Imported lazily, because importing numba takes half a second.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.engine.fused import (
+    _add_sigmoids,
+    _arguments,
+    _limit,
+    _negate_and_sum,
+    _scale,
+)
+from dpconvex.engine.rows import Array, Places
+
+__all__ = [
+    "combine_nonzeros",
+    "count_nonzero_octaves",
+    "fill_dense",
+    "gram_nonzeros",
+    "margins_of_nonzeros",
+    "moments_of_nonzeros",
+    "quadratic_lengths",
+    "sigmoid_of_nonzeros",
+    "survey_nonzeros",
+]
+
+Columns = npt.NDArray[np.int32]
+Values = npt.NDArray[Any]
+
+TILE = 512  # rows between margins and sums: their non-zeros stay in the cache
+_FAST = {"reassoc", "contract"}
+_SPLITTER = 134217729.0  # 2^27 + 1
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _offset(value: float, low: float, high: float, zero: float) -> float:
+    """Return ``clip(value) - clip(0)``; a missing value falls on the lower bound."""
+    value = value if value > low else low
+    value = value if value < high else high
+    return value - zero
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def survey_nonzeros(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scale: Array,
+    base: Array,
+    base_square: float,
+    row_norm: float,
+    measure: bool,
+    factors: Array,
+) -> bool:
+    """Return whether no value is clipped, and store ``min(1, row_norm / ||x_i||)``, the norm rounded up.
+
+    ``||x||^2 = ||base||^2 + sum of (base + d)^2 - base^2`` over stored values, plus a bound of what rounding took.
+    """
+    inside = True
+    unit = 2.3e-16
+    for i in range(places.size):
+        first, last = indptr[places[i]], indptr[places[i] + 1]
+        square, size = base_square, base_square
+        for k in range(first, last):
+            j = columns[k]
+            value = np.float64(values[k])
+            clipped = _offset(value, low[j], high[j], 0.0)
+            inside = inside and clipped == value
+            moved = (clipped - zero[j]) * scale[j]
+            if base.size:
+                square += moved * (2.0 * base[j] + moved)
+                size += moved * moved + base[j] * base[j]
+            else:
+                square += moved * moved
+        if base.size == 0:
+            size = square
+        if measure:
+            norm = math.sqrt(square + size * (3 * (last - first) + 8) * unit) * (1.0 + 4 * unit)
+            factors[i] = row_norm / norm if norm > row_norm else 1.0
+    return inside
+
+
+@numba.njit(nogil=True, cache=True)
+def fill_dense(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    base: Array,
+    factors: Array,
+    lead: int,
+    out: Array,
+) -> None:
+    """Write mapped rows with all their zeros into a block."""
+    for i in range(places.size):
+        target = out[i]
+        target[:lead] = 1.0
+        if base.size:
+            for j in range(base.size):
+                target[lead + j] = base[j]
+        else:
+            target[lead:] = 0.0
+        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            j = columns[k]
+            inside = _offset(np.float64(values[k]), low[j], high[j], 0.0)
+            target[lead + j] = (inside - shift[j]) * scale[j]
+        if factors.size:
+            for j in range(lead, target.size):
+                target[j] *= factors[i]
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def margins_of_nonzeros(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scaled: Array,
+    plain: bool,
+    margins: Array,
+) -> None:
+    """``margins[i] = sum of c scaled`` over the stored values of a row; with `plain` nothing is clipped or shifted."""
+    for i in range(places.size):
+        total = 0.0
+        if plain:
+            for k in range(indptr[places[i]], indptr[places[i] + 1]):
+                total += np.float64(values[k]) * scaled[columns[k]]
+        else:
+            for k in range(indptr[places[i]], indptr[places[i] + 1]):
+                j = columns[k]
+                total += _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scaled[j]
+        margins[i] = total
+
+
+# No fastmath from here on: error terms vanish if the compiler may reorder sums.
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _product_error(a: float, b: float, product: float) -> float:
+    """Return ``a b - product`` exactly (Dekker)."""
+    scaled = _SPLITTER * a
+    a_high = scaled - (scaled - a)
+    a_low = a - a_high
+    scaled = _SPLITTER * b
+    b_high = scaled - (scaled - b)
+    b_low = b - b_high
+    return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+
+
+@numba.njit(nogil=True, cache=True)
+def shifted_margins(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scaled: Array,
+    start: float,
+    rest: float,
+    margins: Array,
+) -> None:
+    """Margins that begin at ``start + rest``, that of a row of zeros: a row's own part may cancel all of it.
+
+    Products and additions keep their errors, so a margin is right to its own last digits.
+    """
+    for i in range(places.size):
+        total, error = start, rest
+        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            j = columns[k]
+            a = _offset(np.float64(values[k]), low[j], high[j], zero[j])
+            product = a * scaled[j]
+            lost = _product_error(a, scaled[j], product)
+            added = total + product
+            back = added - total
+            error += ((total - (added - back)) + (product - back)) + lost
+            total = added
+        margins[i] = total + error
+
+
+@numba.njit(nogil=True, cache=True)
+def combine_nonzeros(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    plain: bool,
+    multiples: Array,
+    totals: Array,
+    errors: Array,
+) -> None:
+    """Add ``multiples_i c_ij`` to the unevaluated sums ``totals_j + errors_j``."""
+    for i in range(places.size):
+        multiple = multiples[i]
+        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            j = columns[k]
+            value = np.float64(values[k])
+            if not plain:
+                value = _offset(value, low[j], high[j], zero[j])
+            term = multiple * value
+            total = totals[j]
+            added = total + term
+            back = added - total
+            errors[j] += (total - (added - back)) + (term - back)
+            totals[j] = added
+
+
+@numba.njit(nogil=True, cache=True)
+def add_numbers(numbers: Array, sums: Array, place: int) -> None:
+    """Add numbers to the unevaluated sum ``sums[place] + sums[place + 1]``."""
+    total, error = sums[place], sums[place + 1]
+    for i in range(numbers.size):
+        added = total + numbers[i]
+        back = added - total
+        error += (total - (added - back)) + (numbers[i] - back)
+        total = added
+    sums[place], sums[place + 1] = total, error
+
+
+@numba.njit(nogil=True, cache=True)
+def sigmoid_of_nonzeros(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scaled: Array,
+    plain: bool,
+    shifted: bool,
+    start: float,
+    rest: float,
+    constant: float,
+    targets: Array,
+    weights: Array,
+    factors: Array,
+    residual: bool,
+    limit: float,
+    rate: float,
+    first: float,
+    knots: Array,
+    jumps: Array,
+    clip: float,
+    totals: Array,
+    errors: Array,
+    sums: Array,
+) -> None:
+    """Add slopes times rows, as `dpconvex.engine.fused.sigmoid_gradient` does, from non-zeros.
+
+    ``sums`` receives the unevaluated sums of the slopes, and of the slopes times factors.
+    """
+    arguments = np.empty(TILE)
+    slopes = np.empty(2 * TILE)
+    powers = np.empty(TILE, dtype=np.int64)
+    scales = powers.view(np.float64)
+    for begin in range(0, places.size, TILE):
+        rows = min(TILE, places.size - begin)
+        u, multiples = arguments[:rows], slopes[:rows]
+        here = places[begin : begin + rows]
+        if shifted:
+            shifted_margins(
+                indptr, columns, values, here, low, high, zero, scaled, start, rest, u
+            )
+        else:
+            margins_of_nonzeros(indptr, columns, values, here, low, high, zero, scaled, plain, u)
+        if factors.size:
+            _scale(u, factors[begin : begin + rows])
+        y = targets[begin : begin + rows]
+        _arguments(u, y, constant, limit, residual)
+        multiples[:] = first
+        for k in range(knots.size):
+            _add_sigmoids(u, knots[k], rate, jumps[k], powers, scales, slopes[: 2 * rows])
+        sign = -1.0
+        if not residual:
+            sign = 1.0
+            _scale(multiples, y)
+        if clip > 0.0:
+            _limit(multiples, weights[begin : begin + rows], clip)
+        elif weights.size:
+            _scale(multiples, weights[begin : begin + rows])
+        _negate_and_sum(multiples, sign)
+        add_numbers(multiples, sums, 0)
+        if factors.size:
+            _scale(multiples, factors[begin : begin + rows])
+        add_numbers(multiples, sums, 2)
+        combine_nonzeros(
+            indptr, columns, values, here, low, high, zero, plain, multiples, totals, errors
+        )
+
+
+@numba.njit(nogil=True, cache=True)
+def count_nonzero_octaves(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    factors: Array,
+    octaves_of_base: Places,
+    counts: Array,
+) -> None:
+    """Move every stored value from the octave of a zero, where all were counted, to its own.
+
+    Factors are 0 for void rows and else 1, and those rows hold zeros in all columns.
+    """
+    last = counts.shape[1] - 1
+    one = np.empty(1)
+    bits = one.view(np.int64)
+    for i in range(places.size):
+        if factors.size and factors[i] == 0.0:
+            continue
+        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            j = columns[k]
+            inside = _offset(np.float64(values[k]), low[j], high[j], 0.0)
+            one[0] = (inside - shift[j]) * scale[j]
+            octave = 1022 - ((bits[0] >> 52) & 0x7FF)
+            octave = octave if octave > 0 else 0
+            counts[j, octave if octave < last else last] += 1.0
+            counts[j, octaves_of_base[j]] -= 1.0
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def quadratic_lengths(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scale: Array,
+    square: Array,
+    sizes: Array,
+    rounding: float,
+    lengths: Array,
+) -> None:
+    """``lengths_i >= ||M (1, d_i)||`` for ``d = scale c``, from ``square = M^T M`` and the norms ``sizes`` of M's columns.
+
+    ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| sizes_j)^2``: that is added.
+    A diagonal `square` is given as a vector.
+    """
+    width = 0
+    for i in range(places.size):
+        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
+    moved, where = np.empty(width), np.empty(width, dtype=np.int64)
+    for i in range(places.size):
+        first = indptr[places[i]]
+        count = indptr[places[i] + 1] - first
+        total, reach = square[0, 0], sizes[0]
+        for k in range(count):
+            j = columns[first + k]
+            d = _offset(np.float64(values[first + k]), low[j], high[j], zero[j]) * scale[j]
+            moved[k], where[k] = d, j + 1
+            reach += abs(d) * sizes[j + 1]
+        for k in range(count):
+            row = square[where[k]]
+            part = row[0] + 0.5 * row[where[k]] * moved[k]
+            for other in range(k):
+                part += row[where[other]] * moved[other]
+            total += 2.0 * moved[k] * part
+        bound = total + rounding * reach * reach
+        lengths[i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def diagonal_lengths(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scale: Array,
+    squares: Array,
+    base: Array,
+    start: float,
+    rounding: float,
+    lengths: Array,
+) -> None:
+    """``lengths_i >= sqrt(start + sum_j squares_j (x_j^2 - base_j^2))``, where `start` is what a row of zeros has."""
+    for i in range(places.size):
+        total, reach = start, start
+        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            j = columns[k]
+            d = _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scale[j]
+            if base.size:
+                total += squares[j] * d * (2.0 * base[j] + d)
+                reach += squares[j] * (d * d + base[j] * base[j])
+            else:
+                total += squares[j] * d * d
+        if base.size == 0:
+            reach = total
+        bound = total + 3.0 * rounding * reach
+        lengths[i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
+
+
+@numba.njit(nogil=True, cache=True)
+def moments_of_nonzeros(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scale: Array,
+    factors: Array,
+    totals: Array,
+    errors: Array,
+) -> None:
+    """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the unevaluated sum ``totals + errors``.
+
+    Every product is a number of its record alone, and its rounding is no other record's.
+    """
+    width = 0
+    for i in range(places.size):
+        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
+    moved, where = np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
+    where[0] = 0
+    for i in range(places.size):
+        factor = factors[i]
+        if factor == 0.0:
+            continue
+        first = indptr[places[i]]
+        count = indptr[places[i] + 1] - first
+        moved[0] = factor
+        for k in range(count):
+            j = columns[first + k]
+            d = _offset(np.float64(values[first + k]), low[j], high[j], zero[j]) * scale[j]
+            moved[k + 1], where[k + 1] = factor * d, j + 1
+        for k in range(count + 1):
+            row, lost, a = totals[where[k]], errors[where[k]], moved[k]
+            for other in range(k + 1):
+                j = where[other]
+                term = a * moved[other]
+                total = row[j]
+                added = total + term
+                back = added - total
+                lost[j] += (total - (added - back)) + (term - back)
+                row[j] = added
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def gram_nonzeros(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scale: Array,
+    factors: Array,
+    multiples: Array,
+    totals: Array,
+) -> None:
+    """Add ``m_i a a^T`` with ``a = (1, f_i, f_i d)``, on and below the diagonal."""
+    width = 0
+    for i in range(places.size):
+        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
+    moved, where = np.empty(width + 2), np.empty(width + 2, dtype=np.int64)
+    where[0], where[1] = 0, 1
+    for i in range(places.size):
+        factor = factors[i] if factors.size else 1.0
+        first = indptr[places[i]]
+        count = indptr[places[i] + 1] - first
+        moved[0], moved[1] = 1.0, factor
+        for k in range(count):
+            j = columns[first + k]
+            d = _offset(np.float64(values[first + k]), low[j], high[j], zero[j]) * scale[j]
+            moved[k + 2], where[k + 2] = factor * d, j + 2
+        for k in range(count + 2):
+            row, a = totals[where[k]], multiples[i] * moved[k]
+            for other in range(k + 1):
+                row[where[other]] += a * moved[other]
