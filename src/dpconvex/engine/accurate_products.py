@@ -12,6 +12,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.summation_order import most_additions
+
 __all__ = ["MomentSums", "affine_map", "exact_products", "exact_sums"]
 
 Array = npt.NDArray[np.float64]
@@ -85,45 +87,45 @@ class MomentSums:
         self.void += other.void
         return self
 
-    def mapped(self, matrix: Array, cancellation: float) -> Array:
-        """Return ``sum f^2 (M x~) (M x~)^T`` to the digits that a sum of vectors ``f M x~`` would have.
+    def mapped(self, matrix: Array, n_rows: int) -> Array:
+        """Return ``sum f^2 (M x~) (M x~)^T`` to the digits that a sum of so many vectors of length 1 would have.
 
         Parameters
         ----------
         matrix : array of shape (dim, dim) or (dim,)
             M, or its diagonal.
-        cancellation : float
-            Bound on ``|| |M| |M^-1| ||``: how much larger ``|M| |x~|`` may be than ``M x~``.
+        n_rows : int
+            Number of rows.
         """
         high, low = (np.tril(part) + np.tril(part, -1).T for part in (self.high, self.low))
         if matrix.ndim == 1 and not self.base.size:
             first = 1 - self.lead
             return np.asarray((high + low)[first:, first:] * matrix * matrix[:, None])
         full = np.diag(matrix) if matrix.ndim == 1 else matrix
-        mapped, sizes = affine_map(full, self.lead, self.base)
-        if self.base.size:  # a row's own part may cancel that of its base
-            cancellation += 2 * sizes[0] / min(1.0, abs(mapped[0, 0]))
-        first = 1 - self.lead
-        return _congruence(mapped[first:], high, low, cancellation)
+        mapped, _ = affine_map(full, self.lead, self.base)
+        allowed = n_rows * most_additions(n_rows, len(matrix)) * 2.0**-53
+        return _congruence(mapped[1 - self.lead :], high, low, allowed)
 
 
-def _congruence(matrix: Array, high: Array, low: Array, cancellation: float) -> Array:
-    r"""Return ``M G M^T`` of a symmetric ``G = high + low``.
+def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
+    r"""Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
 
     G is scaled by powers of 2 so that columns of M have norm about 1. Both factors are cut into slices of so few bits
     that products of slices are exact, and these are added from the smallest on (Ozaki's scheme). With ``w`` bits in a
-    slice and ``s`` slices a product errs by at most ``2 s d 2^{-w s}`` times the largest entries of its factors; s is
-    chosen so that this is below a rounding of the result, whose terms are at most ``d K^2`` times as large as what they
-    sum to, K the cancellation.
+    slice and ``s`` slices, what is left out of ``G M^T`` has norm at most ``8 (s + 1) d^2 2^{-w s} max |G|``, and M
+    makes it ``1.5 sqrt(d)`` times as large; as much again is left out of the second product.
     """
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
-    size = matrix.shape[1]
+    high, low, size = high * outer, low * outer, matrix.shape[1]
     width = (53 - math.ceil(math.log2(size + 1))) // 2
-    wanted = 53 + 2 * math.log2(size + 1) + 2 * math.log2(max(cancellation, 1.0)) + 6
-    count = max(2, math.ceil(wanted / width))
-    right, rest = _product(high * outer, low * outer, scaled.T, count, width)
+    count, left_out = 1, math.inf
+    largest = max(float(np.abs(high).max()), 1e-280)
+    while left_out > allowed:
+        count += 1
+        left_out = 24 * (count + 1) * size**2.5 * 2.0 ** (-width * count) * largest
+    right, rest = _product(high, low, scaled.T, count, width)
     found, lost = _product(right.T, rest.T, scaled.T, count, width)
     found = found + lost
     return np.asarray((found + found.T) / 2)
@@ -147,9 +149,9 @@ def _product(
 
 
 def _slices(high: Array, low: Array, count: int, width: int, axis: int) -> list[Array]:
-    """Cut numbers into slices of at most `width` bits below the largest of their row or column."""
+    """Cut numbers into slices: multiples of ``2^{-k w}`` of the largest of their row or column, at most ``2^w`` each."""
     largest = np.max(np.abs(high), axis=axis, keepdims=True)
-    top = 2.0 ** np.ceil(np.log2(np.maximum(largest, 1e-290)) + 1)
+    top = 2.0 ** np.ceil(np.log2(np.maximum(largest, 1e-290)))
     found = []
     for k in range(count):
         if k == 2:  # what is left of the high part has so few bits that the low part, half an ulp, finds room

@@ -31,6 +31,7 @@ __all__ = [
     "count_nonzero_octaves",
     "fill_dense",
     "gram_nonzeros",
+    "is_canonical",
     "margins_of_nonzeros",
     "moments_of_nonzeros",
     "quadratic_lengths",
@@ -38,10 +39,11 @@ __all__ = [
     "survey_nonzeros",
 ]
 
-Columns = npt.NDArray[np.int32]
+Columns = npt.NDArray[np.uint32]  # unsigned: numba would ask of others whether they count from the end
 Values = npt.NDArray[Any]
 
 TILE = 512  # rows between margins and sums: their non-zeros stay in the cache
+GRAM_TILE = 256  # rows whose products are added column by column
 _FAST = {"reassoc", "contract"}
 _SPLITTER = 134217729.0  # 2^27 + 1
 
@@ -52,6 +54,32 @@ def _offset(value: float, low: float, high: float, zero: float) -> float:
     value = value if value > low else low
     value = value if value < high else high
     return value - zero
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _first(indptr: Places, row: int) -> int:
+    """Return where a row begins among the stored values, unsigned."""
+    return np.uint64(indptr[row])
+
+
+@numba.njit(nogil=True, cache=True)
+def is_canonical(
+    indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: int, width: int
+) -> bool:
+    """Return whether every row holds columns in increasing order, all of them there, and all rows what is stored."""
+    if indptr.size == 0 or indptr[0] != 0 or indptr[indptr.size - 1] != stored:
+        return False
+    if columns.size != stored:
+        return False
+    for i in range(indptr.size - 1):
+        if indptr[i + 1] < indptr[i] or indptr[i + 1] > stored:
+            return False
+        before = -1
+        for k in range(indptr[i], indptr[i + 1]):
+            if columns[k] <= before or columns[k] >= width:
+                return False
+            before = columns[k]
+    return True
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
@@ -77,7 +105,7 @@ def survey_nonzeros(
     inside = True
     unit = 2.3e-16
     for i in range(places.size):
-        first, last = indptr[places[i]], indptr[places[i] + 1]
+        first, last = _first(indptr, places[i]), _first(indptr, places[i] + 1)
         square, size = base_square, base_square
         for k in range(first, last):
             j = columns[k]
@@ -93,7 +121,7 @@ def survey_nonzeros(
         if base.size == 0:
             size = square
         if measure:
-            norm = math.sqrt(square + size * (3 * (last - first) + 8) * unit) * (1.0 + 4 * unit)
+            norm = math.sqrt(square + size * (3.0 * (last - first) + 8.0) * unit) * (1.0 + 4 * unit)
             factors[i] = row_norm / norm if norm > row_norm else 1.0
     return inside
 
@@ -122,7 +150,7 @@ def fill_dense(
                 target[lead + j] = base[j]
         else:
             target[lead:] = 0.0
-        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+        for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
             j = columns[k]
             inside = _offset(np.float64(values[k]), low[j], high[j], 0.0)
             target[lead + j] = (inside - shift[j]) * scale[j]
@@ -148,10 +176,10 @@ def margins_of_nonzeros(
     for i in range(places.size):
         total = 0.0
         if plain:
-            for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
                 total += np.float64(values[k]) * scaled[columns[k]]
         else:
-            for k in range(indptr[places[i]], indptr[places[i] + 1]):
+            for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
                 j = columns[k]
                 total += _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scaled[j]
         margins[i] = total
@@ -192,7 +220,7 @@ def shifted_margins(
     """
     for i in range(places.size):
         total, error = start, rest
-        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+        for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
             j = columns[k]
             a = _offset(np.float64(values[k]), low[j], high[j], zero[j])
             product = a * scaled[j]
@@ -221,7 +249,7 @@ def combine_nonzeros(
     """Add ``multiples_i c_ij`` to the unevaluated sums ``totals_j + errors_j``."""
     for i in range(places.size):
         multiple = multiples[i]
-        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+        for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
             j = columns[k]
             value = np.float64(values[k])
             if not plain:
@@ -329,27 +357,38 @@ def count_nonzero_octaves(
     shift: Array,
     scale: Array,
     factors: Array,
-    octaves_of_base: Places,
     counts: Array,
 ) -> None:
-    """Move every stored value from the octave of a zero, where all were counted, to its own.
+    """Count the octaves of stored values, as `dpconvex.engine.mapping.count_octaves` counts those of all.
 
-    Factors are 0 for void rows and else 1, and those rows hold zeros in all columns.
+    Factors are 0 for void rows, which hold zeros in all columns, and else 1.
     """
     last = counts.shape[1] - 1
-    one = np.empty(1)
+    one = np.zeros(1)
     bits = one.view(np.int64)
+    octave = last
     for i in range(places.size):
         if factors.size and factors[i] == 0.0:
             continue
-        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+        for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
             j = columns[k]
             inside = _offset(np.float64(values[k]), low[j], high[j], 0.0)
-            one[0] = (inside - shift[j]) * scale[j]
-            octave = 1022 - ((bits[0] >> 52) & 0x7FF)
-            octave = octave if octave > 0 else 0
-            counts[j, octave if octave < last else last] += 1.0
-            counts[j, octaves_of_base[j]] -= 1.0
+            mapped = (inside - shift[j]) * scale[j]
+            if mapped != one[0]:  # most often it is the one before
+                one[0] = mapped
+                octave = 1022 - ((bits[0] >> 52) & 0x7FF)
+                octave = octave if octave > 0 else 0
+                octave = octave if octave < last else last
+            counts[j, octave] += 1.0
+
+
+@numba.njit(nogil=True, cache=True)
+def _longest(indptr: Places, places: Places) -> int:
+    """Return how many values the fullest row stores."""
+    width = 0
+    for i in range(places.size):
+        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
+    return width
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
@@ -370,15 +409,12 @@ def quadratic_lengths(
     """``lengths_i >= ||M (1, d_i)||`` for ``d = scale c``, from ``square = M^T M`` and the norms ``sizes`` of M's columns.
 
     ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| sizes_j)^2``: that is added.
-    A diagonal `square` is given as a vector.
     """
-    width = 0
+    width = _longest(indptr, places) + 1
+    moved, where = np.empty(width), np.empty(width, dtype=np.uint64)
     for i in range(places.size):
-        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
-    moved, where = np.empty(width), np.empty(width, dtype=np.int64)
-    for i in range(places.size):
-        first = indptr[places[i]]
-        count = indptr[places[i] + 1] - first
+        first = _first(indptr, places[i])
+        count = _first(indptr, places[i] + 1) - first
         total, reach = square[0, 0], sizes[0]
         for k in range(count):
             j = columns[first + k]
@@ -414,7 +450,7 @@ def diagonal_lengths(
     """``lengths_i >= sqrt(start + sum_j squares_j (x_j^2 - base_j^2))``, where `start` is what a row of zeros has."""
     for i in range(places.size):
         total, reach = start, start
-        for k in range(indptr[places[i]], indptr[places[i] + 1]):
+        for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
             j = columns[k]
             d = _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scale[j]
             if base.size:
@@ -444,34 +480,59 @@ def moments_of_nonzeros(
 ) -> None:
     """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the unevaluated sum ``totals + errors``.
 
-    Every product is a number of its record alone, and its rounding is no other record's.
+    Every product is a number of its record alone, and its rounding is no other record's. A tile of rows is turned into
+    columns first: all that belongs to one of them is then added to one row of the sums, which stays in the cache.
     """
-    width = 0
-    for i in range(places.size):
-        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
-    moved, where = np.empty(width + 1), np.empty(width + 1, dtype=np.int64)
-    where[0] = 0
-    for i in range(places.size):
-        factor = factors[i]
-        if factor == 0.0:
-            continue
-        first = indptr[places[i]]
-        count = indptr[places[i] + 1] - first
-        moved[0] = factor
-        for k in range(count):
-            j = columns[first + k]
-            d = _offset(np.float64(values[first + k]), low[j], high[j], zero[j]) * scale[j]
-            moved[k + 1], where[k + 1] = factor * d, j + 1
-        for k in range(count + 1):
-            row, lost, a = totals[where[k]], errors[where[k]], moved[k]
-            for other in range(k + 1):
-                j = where[other]
-                term = a * moved[other]
-                total = row[j]
-                added = total + term
-                back = added - total
-                lost[j] += (total - (added - back)) + (term - back)
-                row[j] = added
+    width = totals.shape[0]
+    begins = np.empty(width + 1, dtype=np.int64)
+    for start in range(0, places.size, GRAM_TILE):
+        stop = min(start + GRAM_TILE, places.size)
+        stored = stop - start
+        for i in range(start, stop):
+            stored += indptr[places[i] + 1] - indptr[places[i]]
+        # Rows of the tile one after the other, each with its constant in front.
+        where, moved = np.empty(stored, dtype=np.uint32), np.empty(stored)
+        heads, by_column = np.empty(stored, dtype=np.uint32), np.empty(stored, dtype=np.uint32)
+        begins[:] = 0
+        at = np.uint64(0)
+        for i in range(start, stop):
+            factor = factors[i]
+            if factor == 0.0:
+                continue
+            where[at], moved[at] = 0, factor
+            begins[1] += 1
+            at += np.uint64(1)
+            for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
+                j = columns[k]
+                d = _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scale[j]
+                where[at], moved[at] = j + 1, factor * d
+                begins[j + 2] += 1
+                at += np.uint64(1)
+        for j in range(1, width + 1):
+            begins[j] += begins[j - 1]
+        head = np.uint32(0)
+        for k in range(at):
+            if where[k] == 0:
+                head = np.uint32(k)
+            place = np.uint64(begins[where[k]])
+            begins[where[k]] += 1
+            heads[place], by_column[place] = head, np.uint32(k)
+        before = np.uint64(0)
+        for j in range(width):
+            after = np.uint64(begins[j])
+            row, lost = totals[j], errors[j]
+            for place in range(before, after):
+                last = np.uint64(by_column[place])
+                a = moved[last]
+                for k in range(np.uint64(heads[place]), last + np.uint64(1)):
+                    m = where[k]
+                    term = a * moved[k]
+                    total = row[m]
+                    added = total + term
+                    back = added - total
+                    lost[m] += (total - (added - back)) + (term - back)
+                    row[m] = added
+            before = after
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
@@ -489,21 +550,19 @@ def gram_nonzeros(
     totals: Array,
 ) -> None:
     """Add ``m_i a a^T`` with ``a = (1, f_i, f_i d)``, on and below the diagonal."""
-    width = 0
-    for i in range(places.size):
-        width = max(width, indptr[places[i] + 1] - indptr[places[i]])
-    moved, where = np.empty(width + 2), np.empty(width + 2, dtype=np.int64)
+    width = _longest(indptr, places) + 2
+    moved, where = np.empty(width), np.empty(width, dtype=np.uint64)
     where[0], where[1] = 0, 1
     for i in range(places.size):
         factor = factors[i] if factors.size else 1.0
-        first = indptr[places[i]]
-        count = indptr[places[i] + 1] - first
+        first = _first(indptr, places[i])
+        count = _first(indptr, places[i] + 1) - first
         moved[0], moved[1] = 1.0, factor
         for k in range(count):
             j = columns[first + k]
             d = _offset(np.float64(values[first + k]), low[j], high[j], zero[j]) * scale[j]
-            moved[k + 2], where[k + 2] = factor * d, j + 2
-        for k in range(count + 2):
+            moved[k + np.uint64(2)], where[k + np.uint64(2)] = factor * d, j + 2
+        for k in range(count + np.uint64(2)):
             row, a = totals[where[k]], multiples[i] * moved[k]
-            for other in range(k + 1):
+            for other in range(k + np.uint64(1)):
                 row[where[other]] += a * moved[other]

@@ -25,6 +25,7 @@ from dpconvex.engine.accurate_products import (
     exact_products,
     exact_sums,
 )
+from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums
 from dpconvex.engine.summation_order import accumulate
@@ -50,7 +51,7 @@ class NonZeros:
     """
 
     indptr: Places
-    columns: npt.NDArray[np.int32]
+    columns: npt.NDArray[np.uint32]
     values: npt.NDArray[Any]
     shape: tuple[int, int]
 
@@ -59,25 +60,31 @@ class NonZeros:
         """Return the non-zeros of a scipy matrix or array of any format; where that is canonical CSR nothing is copied."""
         if isinstance(X, NonZeros):
             return X
+        from dpconvex.engine.nonzeros import is_canonical
+
         found = X if getattr(X, "format", None) == "csr" else X.tocsr()
-        if not found.has_canonical_format:
-            found = found.copy() if found is X else found
+        # Flags of a matrix may say what is not so, and kernels that followed a column beyond the last one would read,
+        # and write, what is none of theirs.
+        if not is_canonical(found.indptr, found.indices, found.data.size, found.shape[1]):
+            found = found.copy()
+            found.check_format(full_check=True)
+            found.has_canonical_format = False
             found.sum_duplicates()
         values = found.data
         if values.dtype.kind != "f" or values.dtype.itemsize not in (4, 8):
             values = values.astype(np.float64)
         if not values.dtype.isnative:
             values = values.astype(values.dtype.newbyteorder("="))
-        # Copies of read-only memory, such as a worker's or a mapped file's: compiled kernels have one version.
         indptr, columns, values = (
-            np.require(array, dtype, ["C", "W"])
+            writable_view(np.ascontiguousarray(array, dtype=dtype))
             for array, dtype in (
                 (found.indptr, np.int64),
                 (found.indices, np.int32),
                 (values, values.dtype),
             )
         )
-        return cls(indptr, columns, values, (int(found.shape[0]), int(found.shape[1])))
+        shape = (int(found.shape[0]), int(found.shape[1]))
+        return cls(indptr, columns.view(np.uint32), values, shape)
 
     @property
     def nbytes(self) -> int:
@@ -90,7 +97,7 @@ class NonZeros:
         return self.values.dtype
 
     @property
-    def parts(self) -> tuple[Places, npt.NDArray[np.int32], npt.NDArray[Any]]:
+    def parts(self) -> tuple[Places, npt.NDArray[np.uint32], npt.NDArray[Any]]:
         """The three arrays, as kernels take them."""
         return self.indptr, self.columns, self.values
 
@@ -113,7 +120,8 @@ class NonZeros:
 
     def to_scipy(self) -> csr_array:
         """Return the same as an array of scipy."""
-        return csr_array((self.values, self.columns, self.indptr), shape=self.shape)
+        parts = (self.values, self.columns.view(np.int32), self.indptr)
+        return csr_array(parts, shape=self.shape)
 
 
 def stack_rows(parts: Sequence[Any]) -> Any:
@@ -358,6 +366,11 @@ class SparseRows(MemoryRows):
         """Return exactly `rows` rows, those of `MemoryRows.part`; they are read where they are."""
         other = super().part(rows)
         if other is not self:
+            if self.survey is not None:
+                places = other._places()
+                plain, *numbers = self.survey
+                other.survey = passes.Survey(plain, *(n if n is None else n[places] for n in numbers))
+                other._surveys = [other.survey]
             for name in ("places", "_factors"):
                 vars(other).pop(name, None)
             other._small = False
@@ -385,22 +398,21 @@ class SparseRows(MemoryRows):
         from dpconvex.engine.mapping import count_octaves
         from dpconvex.engine.nonzeros import count_nonzero_octaves
 
-        void = 0 if self._void is None else int(np.count_nonzero(self._void))
         width = self.row_map.n_features
-        zeros = np.zeros((width, octaves))
-        count_octaves((self.base if self.base.size else np.zeros(width))[None, :], 0, zeros)
-        of_zero = zeros.argmax(axis=1)
-        zeros *= self.n_rows - void
-        zeros[:, -1] += void
 
         def run(span: tuple[int, int]) -> Partial:
             rows, counts = self._span(span), np.zeros((width, octaves))
             count_nonzero_octaves(
-                *self._raw.parts, self.places[rows], *self.columns, self._factors[rows], of_zero, counts
+                *self._raw.parts, self.places[rows], *self.columns, self._factors[rows], counts
             )
             return [counts]
 
         (counts,) = self._sum_few(run)
+        void = 0 if self._void is None else int(np.count_nonzero(self._void))
+        zeros = np.zeros((width, octaves))
+        count_octaves((self.base if self.base.size else np.zeros(width))[None, :], 0, zeros)
+        zeros *= (self.n_rows - void - counts.sum(axis=1))[:, None]
+        zeros[:, -1] += void
         return np.asarray(counts + zeros)
 
     def lengths(self, matrix: Array) -> Array:

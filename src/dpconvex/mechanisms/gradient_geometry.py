@@ -84,11 +84,6 @@ class Coordinates:
         """Lengths in place of weights, as rows are reweighted by them."""
         return RowLengths(self)
 
-    @cached_property
-    def cancellation(self) -> float:
-        """How much larger terms of a mapped sum can be than what they sum to; see :func:`cancellation`."""
-        return 1.0 if self.stretches is not None else cancellation(self.matrix)
-
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
         return self.matrix.T @ phi
@@ -291,7 +286,7 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     (sums,) = measured.sum(part)
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.stretches is None else frame.stretches
-        found = sums.mapped(matrix, frame.cancellation)
+        found = sums.mapped(matrix, measured.n_rows)
         if sums.void:  # rows of zeros, whatever they hold
             zeros = np.eye(1, measured.dim) * frame.lead
             found += sums.void * part(zeros, zeros[0], zeros[0])[0]

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
+from dpconvex.engine.sparse import NonZeros
 
 __all__ = [
     "Clean",
@@ -185,7 +187,9 @@ def loosen(part: Any) -> Any:
 
 
 def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows of an array of floats hold finite numbers only."""
+    """Return which rows of an array of floats, or of sparse ones, hold finite numbers only."""
+    if issparse(X) or isinstance(X, NonZeros):
+        return NonZeros.of(X).finite_rows()
     # Sums find most of the trouble without a second array; rows whose sum overflows are looked at one by one.
     with np.errstate(all="ignore"):
         valid = np.isfinite(X.sum(axis=1))
