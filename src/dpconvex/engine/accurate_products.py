@@ -108,57 +108,73 @@ class MomentSums:
 
 
 def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array:
-    r"""Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
+    """Return ``M G M^T`` of a symmetric ``G = high + low`` with an error of at most `allowed` in Frobenius norm.
 
-    G is scaled by powers of 2 so that columns of M have norm about 1. Both factors are cut into slices of so few bits
-    that products of slices are exact, and these are added from the smallest on (Ozaki's scheme). With ``w`` bits in a
-    slice and ``s`` slices, what is left out of ``G M^T`` has norm at most ``8 (s + 1) d^2 2^{-w s} max |G|``, and M
-    makes it ``1.5 sqrt(d)`` times as large; as much again is left out of the second product.
+    G is scaled by powers of 2 so that columns of M have norm about 1.
     """
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
-    high, low, size = high * outer, low * outer, matrix.shape[1]
-    width = (53 - math.ceil(math.log2(size + 1))) // 2
-    count, left_out = 1, math.inf
-    largest = max(float(np.abs(high).max()), 1e-280)
-    while left_out > allowed:
-        count += 1
-        left_out = 24 * (count + 1) * size**2.5 * 2.0 ** (-width * count) * largest
-    right, rest = _product(high, low, scaled.T, count, width)
-    found, lost = _product(right.T, rest.T, scaled.T, count, width)
+    right, rest = _product(
+        high * outer, low * outer, scaled.T, allowed / (2 * np.linalg.norm(scaled))
+    )
+    found, lost = _product(right.T, rest.T, scaled.T, allowed / 2)
     found = found + lost
     return np.asarray((found + found.T) / 2)
 
 
-def _product(
-    left: Array, left_low: Array, right: Array, count: int, width: int
-) -> tuple[Array, Array]:
-    """Return ``(left + left_low) @ right`` as an unevaluated sum, from exact products of slices."""
+def _product(left: Array, left_low: Array, right: Array, allowed: float) -> tuple[Array, Array]:
+    """Return ``(left + left_low) @ right`` as an unevaluated sum, with an error of at most `allowed` in Frobenius norm.
+
+    Both factors are cut into slices of so few bits that sums of products of slices are exact (Ozaki's scheme):
+    ``L R = sum_{p + q < s} L_p R_q + sum_{p < s} L_p R^{(s - p)} + L^{(s)} R``, where ``R^{(k)}`` is what k slices leave.
+    The first sum is computed, with so many slices that the norms of the rest allow to leave it out.
+    """
     left, left_low = exact_sums(left, left_low)
-    nothing = np.zeros_like(right)
-    lefts = _slices(left, left_low, count, width, axis=1)
-    rights = _slices(right, nothing, count, width, axis=0)
-    total = np.zeros((left.shape[0], right.shape[1]))
+    for most in (4, 8, 16):
+        width = (53 - math.ceil(math.log2(most * left.shape[1]))) // 2
+        ahead, behind = _Slices(left, left_low, width, 1), _Slices(right, None, width, 0)
+        for count in range(1, most + 1):
+            ahead.cut()
+            behind.cut()
+            out = sum(2 * ahead.left[p] * behind.left[count - p] for p in range(count))
+            if out + ahead.left[count] * behind.left[0] <= allowed:
+                return _sum_of_slices(ahead.parts, behind.parts)
+    return _sum_of_slices(ahead.parts, behind.parts)  # hundreds of bits
+
+
+def _sum_of_slices(lefts: list[Array], rights: list[Array]) -> tuple[Array, Array]:
+    total = np.zeros((lefts[0].shape[0], rights[0].shape[1]))
     rest = np.zeros_like(total)
-    for level in range(count + 1, 1, -1):
-        for k in range(max(1, level - count), min(count, level - 1) + 1):
-            total, lost = exact_sums(total, lefts[k - 1] @ rights[level - k - 1])
-            rest += lost
+    for level in range(len(lefts), 0, -1):  # of one level all products are multiples of one number
+        ahead = np.hstack(lefts[:level])
+        total, lost = exact_sums(total, ahead @ np.vstack(rights[:level][::-1]))
+        rest += lost
     return total, rest
 
 
-def _slices(high: Array, low: Array, count: int, width: int, axis: int) -> list[Array]:
-    """Cut numbers into slices: multiples of ``2^{-k w}`` of the largest of their row or column, at most ``2^w`` each."""
-    largest = np.max(np.abs(high), axis=axis, keepdims=True)
-    top = 2.0 ** np.ceil(np.log2(np.maximum(largest, 1e-290)))
-    found = []
-    for k in range(count):
-        if k == 2:  # what is left of the high part has so few bits that the low part, half an ulp, finds room
-            high = high + low
+class _Slices:
+    """Numbers cut into slices, multiples of ``2^{-k w}`` of the largest of their row or column, at most ``2^w`` each."""
+
+    def __init__(self, high: Array, low: Array | None, width: int, axis: int) -> None:
+        self.high, self.low, self.width = high, low, width
+        largest = np.max(np.abs(high), axis=axis, keepdims=True)
+        self.top = 2.0 ** np.ceil(np.log2(np.maximum(largest, 1e-290)))
+        self.parts: list[Array] = []
+        self.left = [self._norm()]
+
+    def cut(self) -> None:
+        """Cut off another slice."""
+        # What two slices leave has so few bits that the low part, half an ulp of the high one, finds room.
+        if len(self.parts) == 2 and self.low is not None:
+            self.high, self.low = self.high + self.low, None
         # Adding and taking away a large number rounds to a multiple of its last digit.
-        anchor = 0.75 * top * 2.0 ** (53 - (k + 1) * width)
-        part = (high + anchor) - anchor
-        found.append(part)
-        high = high - part
-    return found
+        anchor = 0.75 * self.top * 2.0 ** (53 - (len(self.parts) + 1) * self.width)
+        part = (self.high + anchor) - anchor
+        self.parts.append(part)
+        self.high = self.high - part
+        self.left.append(self._norm())
+
+    def _norm(self) -> float:
+        found = float(np.linalg.norm(self.high))
+        return found if self.low is None else found + float(np.linalg.norm(self.low))

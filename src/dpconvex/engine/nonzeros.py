@@ -391,6 +391,52 @@ def _longest(indptr: Places, places: Places) -> int:
     return width
 
 
+@numba.njit(nogil=True, cache=True)
+def _tile_by_columns(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    zero: Array,
+    scale: Array,
+    begins: Places,
+) -> tuple[Columns, Array, Columns, Columns, int]:
+    """Turn a tile of rows into columns: all that belongs to one of them then needs one row of a matrix, in the cache.
+
+    Returns columns and mapped values of the rows one after the other, each with its constant in front; for every column
+    in turn, up to ``begins[j]``, where the rows begin that hold it, and where they hold it; and how many numbers.
+    """
+    stored = places.size
+    for i in range(places.size):
+        stored += indptr[places[i] + 1] - indptr[places[i]]
+    where, moved = np.empty(stored, dtype=np.uint32), np.empty(stored)
+    heads, by_column = np.empty(stored, dtype=np.uint32), np.empty(stored, dtype=np.uint32)
+    begins[:] = 0
+    at = np.uint64(0)
+    for i in range(places.size):
+        where[at], moved[at] = 0, 1.0
+        begins[1] += 1
+        at += np.uint64(1)
+        for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
+            j = columns[k]
+            d = _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scale[j]
+            where[at], moved[at] = j + 1, d
+            begins[j + 2] += 1
+            at += np.uint64(1)
+    for j in range(1, begins.size):
+        begins[j] += begins[j - 1]
+    head = np.uint32(0)
+    for k in range(at):
+        if where[k] == 0:
+            head = np.uint32(k)
+        place = np.uint64(begins[where[k]])
+        begins[where[k]] += 1
+        heads[place], by_column[place] = head, np.uint32(k)
+    return where, moved, heads, by_column, at
+
+
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
 def quadratic_lengths(
     indptr: Places,
@@ -410,25 +456,34 @@ def quadratic_lengths(
 
     ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| sizes_j)^2``: that is added.
     """
-    width = _longest(indptr, places) + 1
-    moved, where = np.empty(width), np.empty(width, dtype=np.uint64)
-    for i in range(places.size):
-        first = _first(indptr, places[i])
-        count = _first(indptr, places[i] + 1) - first
-        total, reach = square[0, 0], sizes[0]
-        for k in range(count):
-            j = columns[first + k]
-            d = _offset(np.float64(values[first + k]), low[j], high[j], zero[j]) * scale[j]
-            moved[k], where[k] = d, j + 1
-            reach += abs(d) * sizes[j + 1]
-        for k in range(count):
-            row = square[where[k]]
-            part = row[0] + 0.5 * row[where[k]] * moved[k]
-            for other in range(k):
-                part += row[where[other]] * moved[other]
-            total += 2.0 * moved[k] * part
-        bound = total + rounding * reach * reach
-        lengths[i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
+    width = square.shape[0]
+    begins = np.empty(width + 1, dtype=np.int64)
+    for start in range(0, places.size, GRAM_TILE):
+        stop = min(start + GRAM_TILE, places.size)
+        where, moved, heads, by_column, at = _tile_by_columns(
+            indptr, columns, values, places[start:stop], low, high, zero, scale, begins
+        )
+        row_of = np.empty(at, dtype=np.uint32)
+        totals, reaches = np.zeros(stop - start), np.zeros(stop - start)
+        i = 0
+        for k in range(at):
+            i += where[k] == 0
+            row_of[k] = i - 1
+            reaches[i - 1] += abs(moved[k]) * sizes[where[k]]
+        before = np.uint64(0)
+        for j in range(width):
+            after = np.uint64(begins[j])
+            row = square[j]
+            for place in range(before, after):
+                last = np.uint64(by_column[place])
+                part = 0.5 * row[j] * moved[last]
+                for k in range(np.uint64(heads[place]), last):
+                    part += row[where[k]] * moved[k]
+                totals[row_of[last]] += 2.0 * moved[last] * part
+            before = after
+        for i in range(stop - start):
+            bound = totals[i] + rounding * reaches[i] * reaches[i]
+            lengths[start + i] = math.sqrt(bound if bound > 0.0 else 0.0) * (1.0 + 1e-15)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
@@ -480,43 +535,19 @@ def moments_of_nonzeros(
 ) -> None:
     """Add ``a a^T`` with ``a = factor (1, d)``, on and below the diagonal, to the unevaluated sum ``totals + errors``.
 
-    Every product is a number of its record alone, and its rounding is no other record's. A tile of rows is turned into
-    columns first: all that belongs to one of them is then added to one row of the sums, which stays in the cache.
+    Every product is a number of its record alone, and its rounding is no other record's.
     """
     width = totals.shape[0]
     begins = np.empty(width + 1, dtype=np.int64)
     for start in range(0, places.size, GRAM_TILE):
         stop = min(start + GRAM_TILE, places.size)
-        stored = stop - start
-        for i in range(start, stop):
-            stored += indptr[places[i] + 1] - indptr[places[i]]
-        # Rows of the tile one after the other, each with its constant in front.
-        where, moved = np.empty(stored, dtype=np.uint32), np.empty(stored)
-        heads, by_column = np.empty(stored, dtype=np.uint32), np.empty(stored, dtype=np.uint32)
-        begins[:] = 0
-        at = np.uint64(0)
-        for i in range(start, stop):
-            factor = factors[i]
-            if factor == 0.0:
-                continue
-            where[at], moved[at] = 0, factor
-            begins[1] += 1
-            at += np.uint64(1)
-            for k in range(_first(indptr, places[i]), _first(indptr, places[i] + 1)):
-                j = columns[k]
-                d = _offset(np.float64(values[k]), low[j], high[j], zero[j]) * scale[j]
-                where[at], moved[at] = j + 1, factor * d
-                begins[j + 2] += 1
-                at += np.uint64(1)
-        for j in range(1, width + 1):
-            begins[j] += begins[j - 1]
-        head = np.uint32(0)
+        where, moved, heads, by_column, at = _tile_by_columns(
+            indptr, columns, values, places[start:stop], low, high, zero, scale, begins
+        )
+        i = start - 1
         for k in range(at):
-            if where[k] == 0:
-                head = np.uint32(k)
-            place = np.uint64(begins[where[k]])
-            begins[where[k]] += 1
-            heads[place], by_column[place] = head, np.uint32(k)
+            i += where[k] == 0
+            moved[k] *= factors[i]
         before = np.uint64(0)
         for j in range(width):
             after = np.uint64(begins[j])

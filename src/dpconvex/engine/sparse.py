@@ -29,12 +29,13 @@ from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums
 from dpconvex.engine.summation_order import accumulate
-from dpconvex.engine.threads import worker_pool
+from dpconvex.engine.threads import single_threaded_blas, worker_pool
 
 __all__ = ["NonZeros", "SparseBlock", "SparseRows", "rows_in_memory", "stack_rows"]
 
 _NOTHING = np.empty(0)
 _ROUNDINGS = 5, 64  # of a quadratic form: per column, and besides
+_RUNS = 16  # sums of vectors that are added
 _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many columns at most
 
 
@@ -212,7 +213,7 @@ class SparseRows(MemoryRows):
             )  # fmt: skip
             return [int(not inside)]
 
-        (clipped,) = super().sum_runs(run)
+        (clipped,) = self._sum_few(run, _RUNS)
         plain = np.array([clipped == 0 and not self.base.size])
         found = factors if measure and bool((factors < 1.0).any()) else None
         return passes.Survey(plain, None if shorten else found, found if shorten else None)
@@ -266,7 +267,16 @@ class SparseRows(MemoryRows):
         # What runs ask of the rows is found out before: threads that wait for threads would wait for ever.
         self._survey(weights=not self.own_weights)
         _ = self.places, self._factors
-        return super().sum_runs(run)
+        return self._sum_few(run, _RUNS)
+
+    def _sum_few(self, run: Callable[[tuple[int, int]], Partial], most: int) -> Sums:
+        """Add the sums of at most so many spans of blocks, however many threads there are."""
+        edges = np.linspace(0, self._blocks, min(self._blocks, most) + 1).astype(int).tolist()
+        spans = list(itertools.pairwise(edges))
+        with single_threaded_blas():
+            if self.threads <= 1 or len(spans) == 1:
+                return tuple(accumulate(map(run, spans)))
+            return tuple(accumulate(worker_pool(self.threads).map(run, spans)))
 
     def block(self, rows: slice) -> SparseBlock:
         """Return some rows by their non-zeros."""
@@ -407,13 +417,19 @@ class SparseRows(MemoryRows):
             )
             return [counts]
 
-        (counts,) = self._sum_few(run)
+        (counts,) = self._sum_matrices(run)
         void = 0 if self._void is None else int(np.count_nonzero(self._void))
         zeros = np.zeros((width, octaves))
         count_octaves((self.base if self.base.size else np.zeros(width))[None, :], 0, zeros)
         zeros *= (self.n_rows - void - counts.sum(axis=1))[:, None]
         zeros[:, -1] += void
         return np.asarray(counts + zeros)
+
+    def _sum_matrices(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
+        """Add ``run((first, last))`` as `sum_runs` does, in few parts: what is added is large."""
+        self._survey(weights=not self.own_weights)
+        _ = self.places, self._factors
+        return self._sum_few(run, _PARTS if self.dim <= _WIDE else 2)
 
     def lengths(self, matrix: Array) -> Array:
         """Return bounds from above of ``||M x~_i||``, with 1 for the constant if rows have none; inf for weights of 0.
@@ -469,20 +485,10 @@ class SparseRows(MemoryRows):
             )  # fmt: skip
             return [sums]
 
-        (total,) = self._sum_few(run)
+        (total,) = self._sum_matrices(run)
         if self._void is not None:
             total.void = float(np.count_nonzero(self._void))
         return total
-
-    def _sum_few(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
-        """Add ``run((first, last))`` as `sum_runs` does, in few parts: what is added is large."""
-        _ = self.places, self._factors
-        parts = min(self._blocks, _PARTS if self.dim <= _WIDE else 2)
-        edges = np.linspace(0, self._blocks, parts + 1).astype(int).tolist()
-        spans = list(itertools.pairwise(edges))
-        if self.threads <= 1:
-            return tuple(accumulate(map(run, spans)))
-        return tuple(accumulate(worker_pool(self.threads).map(run, spans)))
 
 
 class SparseBlock:
