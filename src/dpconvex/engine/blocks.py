@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["by_nonzeros", "takes_sparse", "weighted_gram"]
+__all__ = ["by_nonzeros", "moved_gram", "takes_sparse", "weighted_gram"]
 
 Array = npt.NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,3 +44,10 @@ def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:
         return block.gram(multiples)
     half = block * np.sqrt(multiples)[:, None]
     return np.asarray(half.T @ half)
+
+
+def moved_gram(block: Array, multiples: Array, steps: Array, direction: Array) -> Array:
+    """Return ``sum_i m_i v_i v_i^T`` of moved rows ``v_i = x_i + steps_i direction``."""
+    pushed = np.outer(np.asarray((multiples * steps) @ block), direction)
+    rest = float(multiples @ steps**2) * np.outer(direction, direction)
+    return weighted_gram(block, multiples) + (pushed + pushed.T) + rest
