@@ -35,6 +35,7 @@ __all__ = ["NonZeros", "SparseBlock", "SparseRows", "rows_in_memory", "stack_row
 
 _NOTHING = np.empty(0)
 _ROUNDINGS = 5, 64  # of a quadratic form: per column, and besides
+_PIECE = 16  # blocks at a time, where rows are needed with all their zeros
 _RUNS = 16  # sums of vectors that are added
 _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many columns at most
 
@@ -93,6 +94,11 @@ class NonZeros:
         return self.indptr.nbytes + self.columns.nbytes + self.values.nbytes
 
     @property
+    def ndim(self) -> int:
+        """2: rows and columns."""
+        return 2
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """That of the values."""
         return self.values.dtype
@@ -126,9 +132,10 @@ class NonZeros:
 
 
 def stack_rows(parts: Sequence[Any]) -> Any:
-    """Return arrays of rows, or non-zeros, one below the other."""
-    if not isinstance(parts[0], NonZeros):
+    """Return arrays of rows one below the other; non-zeros, if any of them are."""
+    if not any(isinstance(part, NonZeros) for part in parts):
         return np.concatenate(parts)
+    parts = [part if isinstance(part, NonZeros) else NonZeros.of(csr_array(part)) for part in parts]
     counts = np.concatenate([np.diff(part.indptr) for part in parts])
     return NonZeros(
         np.concatenate([[0], np.cumsum(counts)]),
@@ -336,8 +343,7 @@ class SparseRows(MemoryRows):
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> SparseRows:
         """Return the same rows with other weights: ``function(block, w)``, or ``function.by_nonzeros(rows)``."""
-        named = getattr(function, "function", function)  # a change that workers know by name
-        by_nonzeros = getattr(named, "by_nonzeros", None)
+        by_nonzeros = getattr(function, "by_nonzeros", None)
         if by_nonzeros is None:
             return super().reweighted(function)  # type: ignore[return-value]
         return self.rescaled(lambda w: by_nonzeros(self))
@@ -387,19 +393,22 @@ class SparseRows(MemoryRows):
         return other  # type: ignore[return-value]
 
     def each(self, call: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield ``call(rows)`` of stretches of rows, whose mapped form is no larger than a few blocks.
+        """Yield ``call(rows)`` of `pieces`.
 
         Parameters
         ----------
         call : callable or sequence of callables
-            For all stretches, or one for each.
+            For all of them, or one for each.
         """
-        size = 16 * self.block_rows
-        starts = range(0, max(1, self.n_rows), size)
         calls = itertools.repeat(call) if callable(call) else call
-        for start, one in zip(starts, calls, strict=False):
-            places = np.arange(start, min(start + size, self.n_rows))
-            yield tuple(one(self.take(places)))
+        for piece, one in zip(self.pieces(), calls, strict=False):
+            yield tuple(one(piece))
+
+    def pieces(self) -> Iterator[SparseRows]:
+        """Yield stretches of rows, whose mapped form is no larger than a few blocks."""
+        size = _PIECE * self.block_rows
+        for start in range(0, max(1, self.n_rows), size):
+            yield self.take(np.arange(start, min(start + size, self.n_rows)))
 
     # What private geometry asks for.
 
