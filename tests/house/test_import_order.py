@@ -22,7 +22,6 @@ ORDER = (
     ("estimators",),
     ("preprocessing", "scores", "datasets"),
     ("selection", "audit"),
-    ("experiments",),
     ("cli",),
     ("__main__",),
 )

@@ -146,7 +146,9 @@ def _check_picture(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise InputError("A picture needs matplotlib. Install it, or leave out --plot.") from None
+        raise InputError(
+            "A picture needs matplotlib: install it with `pip install 'dpconvex[plots]'`, or leave out --plot."
+        ) from None
 
 
 def _table(outlook: RiskPlan) -> Table:
