@@ -99,7 +99,7 @@ def _check_container(name: str, data: object, owner: str) -> None:
             f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
             f"values would be used. Use {name}.filled(value) with a public value."
         )
-    if isinstance(data, (Mapping, set, frozenset)):
+    if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
         raise TypeError(
             f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
             "instead. Use pandas.DataFrame for a dictionary of columns."
