@@ -4,15 +4,19 @@ import json
 
 import numpy as np
 import pytest
+from all_fits import TABLES, training_data
 from scipy import sparse
 
-from all_fits import CLASSIFICATIONS, TABLES, training_data
-from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor
-from dpconvex.mechanisms import NoisySGD
-from dpconvex.mechanisms.output import OutputPerturbation
-from dpconvex.solvers import Katyusha
-
-FORMATS = ["csr_matrix", "csc_matrix", "coo_array", "csr_array", "lil_matrix", "dok_array", "bsr_array", "dia_array"]
+FORMATS = [
+    "csr_matrix",
+    "csc_matrix",
+    "coo_array",
+    "csr_array",
+    "lil_matrix",
+    "dok_array",
+    "bsr_array",
+    "dia_array",
+]
 
 
 def sparse_data(name, rows=120, columns=7, seed=3):
@@ -34,10 +38,14 @@ def both(make, X, y, given=sparse.csr_matrix, **settings):
 
 
 def assert_same(dense, by_nonzeros, X):
-    assert json.loads(dense.certificate_.to_json()) == json.loads(by_nonzeros.certificate_.to_json())
+    assert json.loads(dense.certificate_.to_json()) == json.loads(
+        by_nonzeros.certificate_.to_json()
+    )
     scale = max(1.0, float(np.abs(dense.coef_).max()))
     np.testing.assert_allclose(by_nonzeros.coef_, dense.coef_, rtol=1e-9, atol=1e-9 * scale)
-    np.testing.assert_allclose(by_nonzeros.intercept_, dense.intercept_, rtol=1e-9, atol=1e-9 * scale)
+    np.testing.assert_allclose(
+        by_nonzeros.intercept_, dense.intercept_, rtol=1e-9, atol=1e-9 * scale
+    )
     np.testing.assert_allclose(
         by_nonzeros.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-8, atol=1e-8
     )

@@ -91,7 +91,10 @@ def changes(seed, relation, lead, excludes, stretch):
         "clipped",
         bounds.gradient_sensitivity(CLIP, 1.0),
         lambda rows: gradient_sum(
-            measured(rows).rescaled(lambda x: CLIP * TYPICAL / x), frame, phi, ClippedSlope(Logistic())
+            measured(rows).rescaled(lambda x: CLIP * TYPICAL / x),
+            frame,
+            phi,
+            ClippedSlope(Logistic()),
         ),
     )
     smooth = convolve(Pinball(0.8), LogisticKernel(), 0.3)

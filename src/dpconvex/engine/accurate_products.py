@@ -76,9 +76,7 @@ class MomentSums:
         Number of void rows, which were left out.
     """
 
-    def __init__(
-        self, high: Array, low: Array, base: Array, lead: int, void: float = 0.0
-    ) -> None:
+    def __init__(self, high: Array, low: Array, base: Array, lead: int, void: float = 0.0) -> None:
         self.high, self.low, self.base, self.lead, self.void = high, low, base, lead, void
 
     def __iadd__(self, other: MomentSums) -> Self:

@@ -175,7 +175,9 @@ class SparseRows(MemoryRows):
 
     _raw: NonZeros  # type: ignore[assignment]
 
-    def __init__(self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any) -> None:
+    def __init__(
+        self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any
+    ) -> None:
         super().__init__(X, y, row_map, *more, **options)
         self._small = False  # zeros are not worth being kept
         low, high, shift, scale = self.columns
@@ -385,7 +387,9 @@ class SparseRows(MemoryRows):
             if self.survey is not None:
                 places = other._places()
                 plain, *numbers = self.survey
-                other.survey = passes.Survey(plain, *(n if n is None else n[places] for n in numbers))
+                other.survey = passes.Survey(
+                    plain, *(n if n is None else n[places] for n in numbers)
+                )
                 other._surveys = [other.survey]
             for name in ("places", "_factors"):
                 vars(other).pop(name, None)
@@ -483,7 +487,11 @@ class SparseRows(MemoryRows):
         """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
         from dpconvex.engine.nonzeros import moments_of_nonzeros
 
-        size, scale, lead = self.row_map.n_features + 1, self.columns[3], int(self.row_map.fit_intercept)
+        size, scale, lead = (
+            self.row_map.n_features + 1,
+            self.columns[3],
+            int(self.row_map.fit_intercept),
+        )
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
