@@ -85,7 +85,8 @@ class PiecesMoreau(VectorLoss):
     @cached_property
     def _systems(self) -> list[tuple[list[int], Array]]:
         """Subsets of affinely independent pieces, and the inverse of each one's stationary system."""
-        slopes, found = np.array(self.loss.slopes), []
+        slopes = np.array(self.loss.slopes)
+        found: list[tuple[list[int], Array]] = []
         for size in range(1, self._most + 1):
             for subset in map(list, combinations(range(len(slopes)), size)):
                 block = slopes[subset]
@@ -94,7 +95,7 @@ class PiecesMoreau(VectorLoss):
                 matrix = np.zeros((size + 1, size + 1))
                 matrix[:size, :size] = block @ block.T / self.modulus
                 matrix[:size, size] = matrix[size, :size] = 1.0
-                found.append((subset, np.linalg.inv(matrix)))
+                found.append((subset, np.asarray(np.linalg.inv(matrix), dtype=np.float64)))
         return found
 
     def _solve(self, u: Array) -> tuple[Array, Array, Array]:
