@@ -1,4 +1,4 @@
-"""The table of docs/papers.md tells the truth: every call runs, everything that shows a line exists, none is empty."""
+"""The table of docs/evidence/papers.md tells the truth: every call runs, everything that shows a line exists, none is empty."""
 
 import re
 from importlib import import_module
@@ -22,7 +22,7 @@ from dpconvex_reproduction.output_perturbation.presets import OutputProblem
 from dpconvex_reproduction.quantile_sco.presets import Problem
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "papers.md"
+PAGE = ROOT / "docs" / "evidence" / "papers.md"
 PAPERS = {
     "newsvendor": ("newsvendor_gdp", ("algorithm", "presets")),
     "quantile": ("quantile_sco", ("presets",)),

@@ -111,8 +111,9 @@ class PhasedERM(Phased):
     Notes
     -----
     Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
-    record in one phase; the sizes of phases would tell a private number of rows. Public: number of rows, bounds, loss and the parameters above. Convex losses of bounded slope; kinked ones are solved through their Moreau
-    envelope, as in output perturbation.
+    record in one phase; the sizes of phases would tell a private number of rows. Public: number of rows, bounds,
+    loss and the parameters above. Convex losses of bounded slope; kinked ones are solved through their Moreau envelope,
+    as in output perturbation.
 
     Examples
     --------
