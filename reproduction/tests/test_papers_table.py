@@ -1,4 +1,4 @@
-"""The table of docs/evidence/papers.md tells the truth: every call runs, everything that shows a line exists, none is empty."""
+"""The table of docs/evidence/papers.md tells the truth: calls run, what shows a line exists, and none is empty."""
 
 import re
 from importlib import import_module

@@ -384,3 +384,19 @@ def test_envelopes_of_pieces_are_infima(loss):
     )
     with pytest.raises(ValueError, match="hellinger"):
         moreau_vector(loss, "hellinger")
+
+
+def test_pieces_that_nearly_coincide_are_refused():
+    for slopes in (
+        [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [1e-10, 1.0], [0.3, -1.0]],
+        [
+            [1.0, 0.0, 0.0],
+            [0.0, 1.0, 0.0],
+            [0.0, 1.0 + 1e-10, 0.0],
+            [-1.0, -1.0, 1.0],
+            [0.0, 0.0, -1.0],
+        ],
+    ):
+        loss = PiecewiseLinear(slopes, [0.0, 0.0, 0.1, 0.1 + 1e-3, 0.0])
+        with pytest.raises(ValueError, match="nearly coincide"):
+            convolve_vector(loss, GaussianKernel(), H).value(np.zeros((1, loss.outputs)))

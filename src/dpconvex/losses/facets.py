@@ -16,7 +16,10 @@ __all__ = ["Facets", "find_facets"]
 
 Array = NDArray[np.float64]
 
-_TIE = 1e-9  # relative to the size of slopes and offsets
+# Relative to the size of slopes and offsets: pieces that lead by less are left out, which leaves a maximum of fewer
+# pieces. What is parallel, or meets, to the first of these numbers does so; what does so only to the second is refused,
+# because facets would be wrong by more than rounding.
+_EXACT, _TIE = 1e-12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,14 @@ def find_facets(slopes: Array, offsets: Array) -> Facets:
     return Facets(normals, places, jumps, arcs, np.array(edges).reshape(len(edges), 8))
 
 
+def _refuse(doubtful: bool) -> None:
+    if doubtful:
+        raise ValueError(
+            "The 'slopes' and 'offsets' parameters of PiecewiseLinear must not nearly coincide: whether pieces meet "
+            "must be clear beyond rounding. Got pieces that are parallel, or meet, to nine digits only. Round them."
+        )
+
+
 def _needed(slopes: Array, offsets: Array) -> tuple[Array, Array]:
     """Leave out pieces that are nowhere strictly the largest."""
     from scipy.optimize import linprog
@@ -112,15 +123,18 @@ def _polygon(
     scale = float(np.abs(slopes).max()) + 1e-300
     width = float(np.abs(offsets).max()) / scale
     lengths = np.linalg.norm(limits, axis=1)
-    flat = lengths <= _TIE * scale
-    if (ends[flat] < -_TIE * scale).any():
+    flat = lengths <= _EXACT * scale
+    _refuse(bool((lengths[~flat] <= _TIE * scale).any()))
+    if (ends[flat] < -_EXACT * scale).any():
         return None
     kept: list[tuple[Array, float]] = []
     for limit, end in zip(
         limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True
     ):
         for i, (other, known) in enumerate(kept):
-            if np.linalg.norm(limit - other) <= _TIE:
+            apart = float(np.linalg.norm(limit - other))
+            _refuse(_EXACT < apart <= _TIE)
+            if apart <= _EXACT:
                 kept[i] = (other, min(known, float(end)))
                 break
         else:
@@ -128,13 +142,15 @@ def _polygon(
     if len(normal) == 2:
         along = np.array([-normal[1], normal[0]])
         low, high = _interval(along, np.zeros(2), kept, -1)
-        return None if high - low <= _TIE * width else (0.0, [[index, 0, 0, 0, 0, low, high, 0]])
+        _refuse(_EXACT * width < high - low <= _TIE * width)
+        return None if high - low <= _EXACT * width else (0.0, [[index, 0, 0, 0, 0, low, high, 0]])
     edges: list[list[float]] = []
     rays: list[Array] = []
     for i, (limit, end) in enumerate(kept):
         along = np.cross(normal, limit)
         low, high = _interval(along, end * limit, kept, i)
-        if high - low <= _TIE * width:
+        _refuse(_EXACT * width < high - low <= _TIE * width)
+        if high - low <= _EXACT * width:
             continue
         edges.append([index, *limit, end, low, high, 0.0])
         rays += [sign * along for sign, place in ((-1, low), (1, high)) if math.isinf(place)]
@@ -155,8 +171,9 @@ def _interval(
         if i == skipped:
             continue
         rate, left = float(limit @ along), end - float(limit @ origin)
-        if abs(rate) <= _TIE:
-            if left < -_TIE * (1 + abs(end)):
+        _refuse(_EXACT < abs(rate) <= _TIE)
+        if abs(rate) <= _EXACT:
+            if left < -_EXACT * (1 + abs(end)):
                 return 0.0, 0.0
         elif rate > 0:
             high = min(high, left / rate)

@@ -216,16 +216,20 @@ def descend_plainly(objective: OverRows, certificate: Certificate, noise: NoiseS
     if plain["covariance"] is not None:
         values, axes = np.linalg.eigh(np.array(plain["covariance"]))
         turn = (axes / np.sqrt(values)) @ axes.T
-    bounded = weights[:, None] * (rows @ turn)
-    if plain["truncation"] is not None:
-        lengths = np.linalg.norm(bounded, axis=1) * (1 + 1e-12)
-        bounded *= np.minimum(1.0, plain["truncation"] / np.maximum(lengths, 1e-300))[:, None]
+    with np.errstate(all="ignore"):
+        bounded = weights[:, None] * (rows @ turn)
+        if plain["truncation"] is not None:
+            lengths = np.linalg.norm(bounded, axis=1) * (1 + 1e-12)
+            bounded *= np.minimum(1.0, plain["truncation"] / np.maximum(lengths, 1e-300))[:, None]
+    # A row that overflows counts for nothing, whoever else is there.
+    bounded[~np.isfinite(bounded).all(axis=1)] = 0.0
     theta, kept = np.array(plain["start"], dtype=np.float64), np.zeros(bounds.dimension)
     first_kept = term.releases - (
         max(1, round(_AVERAGED * term.releases)) if plain["average"] else 1
     )
     for step in range(term.releases):
-        slopes = loss.gradient(targets, rows @ theta)
+        with np.errstate(all="ignore"):
+            slopes = np.nan_to_num(loss.gradient(targets, rows @ theta), nan=0.0)
         total = noise.add(_sum(slopes, bounded), term) / bounds.n_samples
         theta = theta - plain["step_size"] * (turn @ (total + bounds.alpha * (turn @ theta)))
         if step >= first_kept:
