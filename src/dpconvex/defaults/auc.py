@@ -15,7 +15,7 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseObjectivePerturbation,
 )
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.pairwise import (
     ADDED,
     LONGEST,

@@ -16,10 +16,10 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.checks import check_number
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
+from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
 from dpconvex.objectives.objective import OverRows
@@ -49,17 +49,6 @@ NARROW = 0.05  # final bandwidth where no scale is known
 # Mapped targets lie in [-1, 1], and so does the root mean square of a good prediction: the norm of its coefficients in
 # white coordinates.
 _RADIUS = 1.0
-
-
-def total_mu(guarantee: Guarantee, owner: str) -> float:
-    """Return the Gaussian DP budget that a guarantee allows."""
-    try:
-        return guarantee.as_gaussian().mu
-    except ValueError:
-        raise ValueError(
-            f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
-            "For pure epsilon use objective or output perturbation."
-        ) from None
 
 
 @calibrates("gradient")
@@ -116,18 +105,6 @@ def prove_gradient(certificate: Certificate) -> Proof:
     relation = bounds.neighbors.replace("_", "-")
     theorem = f"Gaussian DP composition of released sums, {relation}"
     return Proof(together(gaussian_total(terms), certificate.problems), theorem)
-
-
-def check_smoothing(settings: Parameters) -> None:
-    """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
-    if {*settings, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
-        raise CertificateError("The certificate's settings are not those of a noisy descent.")
-    kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
-    if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
-        raise CertificateError("The certificate's kernel is not a density of one variable.")
-    if width is not None:
-        allowed = "None or a finite number above 0"
-        check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
 
 
 @dataclass(frozen=True)

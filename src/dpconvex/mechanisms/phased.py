@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Places
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.summation_order import accumulate, sum_depth
+from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
 from dpconvex.objectives.objective import OverRows
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
@@ -164,8 +165,6 @@ def calibrate_plain(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every step: ``std = sqrt(T) D / mu``, D the sensitivity of a sum of gradients."""
-    from dpconvex.mechanisms.gradient import total_mu
-
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
             f"{_OWNER} needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
@@ -185,8 +184,6 @@ def calibrate_plain(
 @proves(PLAIN)
 def prove_plain(certificate: Certificate) -> Proof:
     """Compose the stated sums of gradients."""
-    from dpconvex.mechanisms.gradient import check_smoothing
-
     bounds, settings = certificate.bounds, certificate.parameters["gradient"]
     certificate.check_bounds(LinearBounds, several=True)
     certificate.check_terms("gradients")

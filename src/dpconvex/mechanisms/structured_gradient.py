@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
