@@ -24,8 +24,9 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-docs: $(READY)
-	$(BIN)/python docs/build.py
+docs: .venv/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs site
+	@echo "The site is in site/index.html"
 
 # Sdists and wheels, installed and used in an environment of their own.
 dist: $(READY)
@@ -43,9 +44,13 @@ papers: $(READY)
 	nohup nice -n 19 $(BIN)/dpconvex reproduce all --within 60 --out docs/reproduction > papers.log 2>&1 &
 
 clean:
-	rm -rf .venv .venv-lowest build dist site reproduction/build
+	rm -rf .venv .venv-lowest build dist site reproduction/build docs/gallery docs/reference/api
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,dev,plots,studio,test]" -e ./reproduction
+	touch $@
+
+.venv/.docs: $(READY)
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[docs]"
 	touch $@
