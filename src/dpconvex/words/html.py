@@ -123,6 +123,7 @@ def render_report(
         certificate=certificate,
         certificate_json=certificate.to_json(),
         seeded=certificate.sampler.startswith("seeded"),
+        warnings=certificate.warnings,
         promise=promise(guarantee),
         formula=formula(guarantee),
         kind=guarantee.kind,

@@ -79,6 +79,7 @@ def summary_text(model: Fitted) -> str:
         *model._summary_facts(),
         *zip(first_label("noise"), noise_lines(certificate), strict=False),
         ("sampler", describe_sampler(certificate)),
+        *(("warning", text) for text in certificate.warnings),
     ]
     width = 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]

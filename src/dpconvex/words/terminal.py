@@ -72,6 +72,7 @@ def certificate_table(certificate: Certificate) -> Table:
     rows.append(("sampler", describe_sampler(certificate)))
     if "invalid_rows" in certificate.parameters:
         rows.append(("invalid rows", certificate.parameters["invalid_rows"]))
+    rows += [("warning", text) for text in certificate.warnings]
     for label, text in rows:
         table.add_row(label, escape(str(text)))
     return table
