@@ -63,7 +63,7 @@ def run_page(page: Path, capsys: pytest.CaptureFixture[str], slow: bool = False)
         if language in ("python", "toml") and re.fullmatch(r"# \w+\.\w+", first):
             Path(first[2:]).write_text(text)
         elif language == "python":
-            exec(compile(text, str(page), "exec"), names)
+            exec(compile(text, str(page), "exec", dont_inherit=True), names)
             count += 1
         elif language == "console":
             for words, output in commands(text):
