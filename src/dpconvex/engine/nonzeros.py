@@ -39,7 +39,9 @@ __all__ = [
     "survey_nonzeros",
 ]
 
-Columns = npt.NDArray[np.uint32]  # unsigned: numba would ask of others whether they count from the end
+Columns = npt.NDArray[
+    np.uint32
+]  # unsigned: numba would ask of others whether they count from the end
 Values = npt.NDArray[Any]
 
 TILE = 512  # rows between margins and sums: their non-zeros stay in the cache
@@ -316,9 +318,7 @@ def sigmoid_of_nonzeros(
         u, multiples = arguments[:rows], slopes[:rows]
         here = places[begin : begin + rows]
         if shifted:
-            shifted_margins(
-                indptr, columns, values, here, low, high, zero, scaled, start, rest, u
-            )
+            shifted_margins(indptr, columns, values, here, low, high, zero, scaled, start, rest, u)
         else:
             margins_of_nonzeros(indptr, columns, values, here, low, high, zero, scaled, plain, u)
         if factors.size:
@@ -452,7 +452,7 @@ def quadratic_lengths(
     rounding: float,
     lengths: Array,
 ) -> None:
-    """``lengths_i >= ||M (1, d_i)||`` for ``d = scale c``, from ``square = M^T M`` and the norms ``sizes`` of M's columns.
+    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms ``sizes`` of M's columns.
 
     ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| sizes_j)^2``: that is added.
     """

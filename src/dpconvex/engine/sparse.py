@@ -59,7 +59,7 @@ class NonZeros:
 
     @classmethod
     def of(cls, X: Any) -> NonZeros:
-        """Return the non-zeros of a scipy matrix or array of any format; where that is canonical CSR nothing is copied."""
+        """Return the non-zeros of a matrix or array of scipy of any format; of canonical CSR nothing is copied."""
         if isinstance(X, NonZeros):
             return X
         from dpconvex.engine.nonzeros import is_canonical
@@ -155,8 +155,8 @@ class SparseRows(MemoryRows):
     r"""Rows in memory by their non-zeros, with all passes of `MemoryRows`.
 
     A mapped row is ``x = f (base + d)`` with ``d`` where a value is stored, ``base`` what the map makes of zeros and f
-    the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called with
-    these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
+    the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called
+    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
 
     Parameters
     ----------
@@ -175,7 +175,9 @@ class SparseRows(MemoryRows):
 
     _raw: NonZeros  # type: ignore[assignment]
 
-    def __init__(self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any) -> None:
+    def __init__(
+        self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any
+    ) -> None:
         super().__init__(X, y, row_map, *more, **options)
         self._small = False  # zeros are not worth being kept
         low, high, shift, scale = self.columns
@@ -385,7 +387,9 @@ class SparseRows(MemoryRows):
             if self.survey is not None:
                 places = other._places()
                 plain, *numbers = self.survey
-                other.survey = passes.Survey(plain, *(n if n is None else n[places] for n in numbers))
+                other.survey = passes.Survey(
+                    plain, *(n if n is None else n[places] for n in numbers)
+                )
                 other._surveys = [other.survey]
             for name in ("places", "_factors"):
                 vars(other).pop(name, None)
@@ -483,7 +487,11 @@ class SparseRows(MemoryRows):
         """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
         from dpconvex.engine.nonzeros import moments_of_nonzeros
 
-        size, scale, lead = self.row_map.n_features + 1, self.columns[3], int(self.row_map.fit_intercept)
+        size, scale, lead = (
+            self.row_map.n_features + 1,
+            self.columns[3],
+            int(self.row_map.fit_intercept),
+        )
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)

@@ -13,8 +13,8 @@ from sklearn.utils import Tags
 from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.engine import RowMap
 from dpconvex.engine.memory import MemoryRows
-from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
@@ -227,7 +227,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``. A Dask array or dataframe is read
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)

@@ -1,4 +1,4 @@
-"""Reading tables: numpy, scipy's sparse matrices, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
+"""Reading tables: numpy, scipy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
 
 from __future__ import annotations
 
@@ -154,7 +154,13 @@ def read_training(
             if clean is not None:
                 return _read_marked(estimator, X, y, clean, least, numeric)
             X, y = validate_data(
-                estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, accept_sparse="csr", **options
+                estimator,
+                X,
+                y,
+                dtype=_FLOATS,
+                ensure_min_samples=least,
+                accept_sparse="csr",
+                **options,
             )
     except (ValueError, OverflowError, TypeError):
         problem = _problem(estimator, X, least) or _target_problem(owner, X, y, numeric)

@@ -209,13 +209,17 @@ def private_coordinates(
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
-    if "moments" not in terms:  # too many columns for a matrix: one length for all, in units of a typical one
+    if (
+        "moments" not in terms
+    ):  # too many columns for a matrix: one length for all, in units of a typical one
         measured = rows.reweighted(current.store_lengths)
         found = length_at(measured, 0.5, math.sqrt(usual), usual)
         typical = math.sqrt(max(found**2 - 1, 1.0))
         matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        current = Coordinates(matrix, lead, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments)
+        current = Coordinates(
+            matrix, lead, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments
+        )
         return current, everyone.reweighted(current.store_lengths)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         guess, most_likely = (

@@ -158,7 +158,9 @@ class PhasedSGD(Phased):
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
-        few = 64 * block_rows(start.size)  # at a time: sparse rows have far fewer numbers than mapped ones
+        few = 64 * block_rows(
+            start.size
+        )  # at a time: sparse rows have far fewer numbers than mapped ones
         for first in range(0, chosen.size, few):
             rows, targets, weights = objective.rows.take(chosen[first : first + few]).mapped()
             if compiled is not None:
