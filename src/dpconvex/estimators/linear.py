@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Self, TypeVar
 
@@ -72,7 +72,7 @@ class PrivateLinearModel(PrivateModel):
     """Shared behaviour of linear models; subclasses say which loss and which defaults (``_plan``)."""
 
     _: KW_ONLY
-    feature_bounds: tuple[ArrayLike, ArrayLike] | None = None
+    feature_bounds: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
     row_norm: float | None = None
     fit_intercept: bool = True
 

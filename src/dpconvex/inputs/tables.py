@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +16,10 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from dpconvex.engine.dask.partitions import Clean, loosen
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import NonZeros, rows_in_memory
+from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.labels import is_missing, missing_labels
+from dpconvex.inputs.public_table import encode_frame
+from dpconvex.inputs.schema import Schema
 from dpconvex.mechanisms.plan import Plan
 
 if TYPE_CHECKING:
@@ -140,6 +144,7 @@ def read_training(
     With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
     """
     owner = type(estimator).__name__
+    X = in_order_of_bounds(estimator, X)
     if is_partitioned(X) or is_partitioned(y):
         return read_partitions(estimator, X, y, clean, least, **options)
     nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
@@ -234,6 +239,38 @@ def as_numbers(y: Any) -> Any:
     return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
 
 
+def _is_encoded(X: Any, schema: Schema) -> bool:
+    """Whether X is what the schema's columns become already; numbers and flags may be read twice."""
+    names = None if isinstance(X, (str, os.PathLike)) else column_names(X)
+    if names is None:
+        return not isinstance(X, (str, os.PathLike))
+    return names == schema.names and names != schema.inputs
+
+
+def in_order_of_bounds(estimator: object, X: Any) -> Any:
+    """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a dictionary, or raise."""
+    bounds, owner = getattr(estimator, "feature_bounds", None), type(estimator).__name__
+    if not isinstance(bounds, Mapping):
+        return X
+    wanted = list(bounds)
+    names = column_names(X)
+    if names is None:
+        raise TypeError(
+            f"The X given to {owner} must have named columns, because its 'feature_bounds' parameter is a dictionary. "
+            f"Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
+        )
+    for missing, what in (
+        ([name for name in wanted if name not in names], "X has no such column"),
+        ([name for name in names if name not in bounds], "X has this column without bounds"),
+    ):
+        if missing:
+            raise ValueError(
+                f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. Check "
+                f"{missing[0]!r}: {what}. Select the columns, or give the bounds of all of them."
+            )
+    return X if names == wanted or isinstance(X, Mapping) else X[wanted]
+
+
 # Mechanisms that visit records one by one, in an order of their own.
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
 
@@ -267,8 +304,15 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
-    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come."""
+    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come.
+
+    A model that carries a schema reads tables as they come.
+    """
     owner = type(estimator).__name__
+    schema = getattr(estimator, "schema_", None)
+    if isinstance(schema, Schema) and not reset and not _is_encoded(X, schema):
+        X = encode_frame(schema, X, owner)
+    X = in_order_of_bounds(estimator, X)
     _check_table(X, owner)
     try:
         with _validating():
