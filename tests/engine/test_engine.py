@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine import MemoryRows, RowMap, memory, summation_order
 from dpconvex.engine.summation_order import most_additions
 from dpconvex.engine.threads import single_threaded_blas, worker_pool
 from dpconvex.losses import Logistic
@@ -361,3 +361,21 @@ def test_read_only_rows_need_no_kernels_of_their_own(dtype, order, tmp_path):
         assert np.shares_memory(held.raw, rows)
     np.testing.assert_array_equal(sums, [sums[0]] * 3)
     assert not frozen.flags.writeable
+
+
+def test_chosen_rows_are_read_where_they_lie(monkeypatch):
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(900, 4)), rng.normal(size=900)
+    row_map = RowMap.from_bounds(4, (-1.5, 1.5), 1.2)
+    indices = rng.permutation(900)[:500]
+    expected = MemoryRows(X, y, row_map).take(np.sort(indices)).mapped()
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
+    monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1 << 12)
+    chosen = MemoryRows(X, y, row_map).chosen(indices)
+    assert chosen.source.base is X or chosen.source is X
+    for found, wanted in zip(chosen.mapped(), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    theta = np.linspace(-1, 1, 5)
+    (found,) = chosen.combine(theta, lambda y, z, w: (w * (y - z),))
+    rows, targets, weights = expected
+    np.testing.assert_allclose(found, (weights * (targets - rows @ theta)) @ rows, rtol=1e-12)

@@ -34,6 +34,8 @@ from dpconvex.privacy.guarantees import Guarantee
 
 Array = NDArray[np.float64]
 
+_COPIED = 1 << 14  # records that are copied and mapped at a time
+
 
 @calibrates("phased-sgd")
 def calibrate_phased_sgd(
@@ -154,16 +156,18 @@ class PhasedSGD(Phased):
         from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
         from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
-        rows, targets, weights = objective.rows.take(chosen).mapped()
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
-        if compiled is not None:
-            order = np.arange(len(targets))
-            run_one_sgd_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
-        else:  # a loss of the user's own: the same steps, not compiled
-            for row, target, weight in zip(rows, targets, weights, strict=True):
+        for first in range(0, chosen.size, _COPIED):
+            records = objective.rows.take(chosen[first : first + _COPIED]).mapped()
+            if compiled is not None:
+                order = np.arange(len(records[1]))
+                run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)
+                continue
+            for row, target, weight in zip(*records, strict=True):
+                # A loss of the user's own: the same steps, not compiled.
                 slope = float(objective.loss.gradient(target, row @ theta))
                 theta = theta - step * (weight * slope * row + alpha * theta)
                 total += theta
-        return total / len(targets)
+        return total / chosen.size

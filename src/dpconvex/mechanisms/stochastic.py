@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -41,7 +42,8 @@ Array = NDArray[np.float64]
 _OWNER = "NoisySGD"
 _NOISE = ("accounted", "published")
 _MOST_WORK = 2e9  # numbers touched by default: about half a minute on one core
-_CHUNK = 1 << 17  # sampled records at a time: enough to make calls cheap, few enough for the cache
+# Sampled records at a time: enough to make calls cheap, few enough for the cache, or for memory if they are copied.
+_CHUNK, _COPIED = 1 << 17, 1 << 14
 
 
 def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
@@ -283,11 +285,14 @@ class _Run:
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         # Records are visited one by one: rows of other engines are refused before.
-        self.rows, self.targets, self.weights = cast(MemoryRows, objective.rows).mapped()
+        self.rows = cast(MemoryRows, objective.rows)
+        self.n_rows = self.rows.n_rows
+        # Small tables are mapped once, of large ones only the records that the next steps visit.
+        self.mapped = self.rows.mapped() if self.rows.small else None
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
-        self.theta = np.zeros(self.rows.shape[1])
-        self.permutation = np.arange(len(self.targets))
+        self.theta = np.zeros(self.rows.dim)
+        self.permutation = np.arange(self.n_rows)
 
     def run(self) -> Array:
         kept = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
@@ -300,41 +305,46 @@ class _Run:
     def _take(self, steps: int, total: Array) -> None:
         """Take steps in chunks of about as many sampled records."""
         single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
-        chunk = max(1, _CHUNK // self.size)
+        chunk = max(1, (_COPIED if self.mapped is None else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
             self._single(count, total) if single else self._batches(count, total)
             steps -= count
 
+    def _visited(self, chosen: Places) -> tuple[Places, Array, Array, Array]:
+        """Return where the chosen records lie in the rows, targets and weights that are returned with it."""
+        if self.mapped is not None:
+            return chosen, *self.mapped
+        return np.arange(chosen.size), *self.rows.take(chosen).mapped()
+
     def _single(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
-        chosen = self.generator.integers(0, len(self.targets), size=steps)
+        records = self._visited(self.generator.integers(0, self.n_rows, size=steps))
         run_single_sgd_steps(
-            self.generator, chosen, self.rows, self.targets, self.weights, self.compiled,
-            self.theta, total, self.settings["step_size"], self.alpha, self.std,
+            self.generator, *records, self.compiled, self.theta, total, self.settings["step_size"],
+            self.alpha, self.std,
         )  # fmt: skip
 
     def _batches(self, steps: int, total: Array) -> None:
-        from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_sgd_batches
+        from dpconvex.mechanisms.stochastic_loop import batch_members, draw_batches, run_sgd_batches
 
         sizes, swaps = draw_batches(
-            self.generator, self.sampling, len(self.targets), self.size, self.rate, steps
+            self.generator, self.sampling, self.n_rows, self.size, self.rate, steps
+        )
+        chosen, rows, targets, weights = self._visited(
+            batch_members(self.permutation, sizes, swaps)
         )
         if self.compiled is not None:
             run_sgd_batches(
-                self.generator, sizes, swaps, self.permutation, self.rows, self.targets,
-                self.weights, self.compiled, self.theta, total, self.settings["step_size"],
-                self.alpha, self.std, float(self.size),
+                self.generator, sizes, chosen, rows, targets, weights, self.compiled, self.theta,
+                total, self.settings["step_size"], self.alpha, self.std, float(self.size),
             )  # fmt: skip
             return
-        start = 0
-        for size in sizes:  # a loss of the user's own: the same steps, not compiled
-            members(self.permutation, swaps, start, size)
-            start += size
-            batch = self.permutation[:size]
-            slopes = self.loss.gradient(self.targets[batch], self.rows[batch] @ self.theta)
-            gradient = (self.weights[batch] * slopes) @ self.rows[batch]
+        # A loss of the user's own: the same steps, not compiled.
+        for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
+            slopes = self.loss.gradient(targets[batch], rows[batch] @ self.theta)
+            gradient = (weights[batch] * slopes) @ rows[batch]
             gradient += self.std * self.generator.standard_normal(self.theta.size)
             self.theta -= self.settings["step_size"] * (
                 gradient / self.size + self.alpha * self.theta
