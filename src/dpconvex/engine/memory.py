@@ -191,8 +191,16 @@ class MemoryRows:
 
     @property
     def targets(self) -> Array:
-        """The mapped targets; 0 for void rows."""
+        """The mapped targets; 0 for void rows. They may be moved to another place."""
         return self._targets
+
+    @targets.setter
+    def targets(self, same: Array) -> None:
+        self._targets = same
+
+    def forget_survey(self) -> None:
+        """Free what `combine` found out about the rows."""
+        self.survey, self._surveys = None, []
 
     @property
     def marked_targets(self) -> Array:

@@ -50,7 +50,7 @@ def generate(folder: Path, first: int, last: int) -> None:
 
 
 def measured(folder: Path, mode: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks._scale_worker", str(folder), mode]
+    command = [sys.executable, "-m", "benchmarks._scale_files_worker", str(folder), mode]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
