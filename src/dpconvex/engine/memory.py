@@ -165,8 +165,8 @@ class MemoryRows:
 
     @property
     def source(self) -> Raw:
-        """Where the rows lie, at the places that `layout` tells."""
-        return self._raw
+        """Where the rows lie, at the places that `layout` tells; transposed, as kernels take it, if by columns."""
+        return self._raw.T if self._by_columns else self._raw
 
     def layout(self) -> tuple[Places, Places, int]:
         """Return stretches of rows that lie next to each other, as kernels add them up one by one.
@@ -510,7 +510,7 @@ class MemoryRows:
                 else self._starts[start // self._stretch : -(-stop // self._stretch)]
             )
             map_stretches(
-                self._raw,
+                self.source,
                 place,
                 self._stretch or self.block_rows,
                 low,
