@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
+from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
@@ -33,8 +34,6 @@ from dpconvex.privacy.certificates.rules import (
 from dpconvex.privacy.guarantees import Guarantee
 
 Array = NDArray[np.float64]
-
-_COPIED = 1 << 14  # records that are copied and mapped at a time
 
 
 @calibrates("phased-sgd")
@@ -159,8 +158,11 @@ class PhasedSGD(Phased):
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
-        for first in range(0, chosen.size, _COPIED):
-            records = objective.rows.take(chosen[first : first + _COPIED]).mapped()
+        few = block_rows(
+            start.size
+        )  # at a time: mapped rows may have far more numbers than given ones
+        for first in range(0, chosen.size, few):
+            records = objective.rows.take(chosen[first : first + few]).mapped()
             if compiled is not None:
                 order = np.arange(len(records[1]))
                 run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)

@@ -9,6 +9,7 @@ batches are drawn is one field of the certificate's parameters, which the accoun
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
+from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -42,8 +45,7 @@ Array = NDArray[np.float64]
 _OWNER = "NoisySGD"
 _NOISE = ("accounted", "published")
 _MOST_WORK = 2e9  # numbers touched by default: about half a minute on one core
-# Sampled records at a time: enough to make calls cheap, few enough for the cache, or for memory if they are copied.
-_CHUNK, _COPIED = 1 << 17, 1 << 14
+_CHUNK = 1 << 17  # sampled records at a time: enough to make calls cheap, few enough for the cache
 
 
 def published_std(lipschitz: float, epsilon: float, delta: float) -> float:
@@ -287,8 +289,10 @@ class _Run:
         # Records are visited one by one: rows of other engines are refused before.
         self.rows = cast(MemoryRows, objective.rows)
         self.n_rows = self.rows.n_rows
-        # Small tables are mapped once, of large ones only the records that the next steps visit.
-        self.mapped = self.rows.mapped() if self.rows.small else None
+        self.sparse = isinstance(self.rows, SparseRows)
+        # Small tables are mapped once, of large and sparse ones only the records that the next steps visit.
+        whole = self.rows.small and not self.sparse
+        self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
         self.theta = np.zeros(self.rows.dim)
@@ -305,26 +309,33 @@ class _Run:
     def _take(self, steps: int, total: Array) -> None:
         """Take steps in chunks of about as many sampled records."""
         single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
-        chunk = max(1, (_COPIED if self.mapped is None else _CHUNK) // self.size)
+        copied = self.mapped is None and not single
+        chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
             self._single(count, total) if single else self._batches(count, total)
             steps -= count
 
-    def _visited(self, chosen: Places) -> tuple[Places, Array, Array, Array]:
-        """Return where the chosen records lie in the rows, targets and weights that are returned with it."""
-        if self.mapped is not None:
-            return chosen, *self.mapped
-        return np.arange(chosen.size), *self.rows.take(chosen).mapped()
-
     def _single(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
-        records = self._visited(self.generator.integers(0, self.n_rows, size=steps))
-        run_single_sgd_steps(
-            self.generator, *records, self.compiled, self.theta, total, self.settings["step_size"],
-            self.alpha, self.std,
-        )  # fmt: skip
+        chosen = self.generator.integers(0, self.n_rows, size=steps)
+        for visited, records in self._visited(chosen, block_rows(self.theta.size)):
+            run_single_sgd_steps(
+                self.generator, visited, *records, self.compiled,
+                self.theta, total, self.settings["step_size"], self.alpha, self.std,
+            )  # fmt: skip
+
+    def _visited(
+        self, chosen: Places, few: int
+    ) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
+        """Yield positions of records, and rows, targets and weights to find them in; of rows that are copied few."""
+        if self.mapped is not None:
+            yield chosen, self.mapped
+            return
+        for start in range(0, chosen.size, few):
+            records = self.rows.take(chosen[start : start + few]).mapped()
+            yield np.arange(len(records[1])), records
 
     def _batches(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import batch_members, draw_batches, run_sgd_batches
@@ -332,20 +343,21 @@ class _Run:
         sizes, swaps = draw_batches(
             self.generator, self.sampling, self.n_rows, self.size, self.rate, steps
         )
-        chosen, rows, targets, weights = self._visited(
-            batch_members(self.permutation, sizes, swaps)
-        )
-        if self.compiled is not None:
+        chosen, few = batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
+        if self.compiled is not None and not self.sparse and chosen.size:
+            ((visited, records),) = self._visited(chosen, chosen.size)
             run_sgd_batches(
-                self.generator, sizes, chosen, rows, targets, weights, self.compiled, self.theta,
+                self.generator, sizes, visited, *records, self.compiled, self.theta,
                 total, self.settings["step_size"], self.alpha, self.std, float(self.size),
             )  # fmt: skip
             return
-        # A loss of the user's own: the same steps, not compiled.
+        # Sparse rows, or a loss of the user's own: the same steps, not compiled.
         for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
-            slopes = self.loss.gradient(targets[batch], rows[batch] @ self.theta)
-            gradient = (weights[batch] * slopes) @ rows[batch]
-            gradient += self.std * self.generator.standard_normal(self.theta.size)
+            gradient = self.std * self.generator.standard_normal(self.theta.size)
+            for visited, (rows, targets, weights) in self._visited(batch, few):
+                block = rows[visited]
+                slopes = self.loss.gradient(targets[visited], block @ self.theta)
+                gradient += (weights[visited] * slopes) @ block
             self.theta -= self.settings["step_size"] * (
                 gradient / self.size + self.alpha * self.theta
             )
