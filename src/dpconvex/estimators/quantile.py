@@ -54,11 +54,13 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             "quantile": (parameters.get("quantile"), level),
             "kernel": (describe(loss.kernel) if smooth else planned, describe(kernel)),
         }
+        envelopes = self._envelopes(type(self).__name__)
         if isinstance(loss, MoreauLoss):
+            stated["kind of smoothing"] = (envelopes, True)
             width = parameters["bandwidth"] * facts.target_scale
             stated["smoothing"] = (loss, _envelope(Pinball(level), kernel, width))
-        elif hasattr(loss, "kernel") or "bandwidth" in parameters:
-            stated["kind of smoothing"] = (self.smoothing, "convolution")
+        elif smooth or "gradient" in parameters:
+            stated["kind of smoothing"] = (envelopes, False)
         if smooth:
             stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
             if certificate.mechanism == "objective" and bandwidth is None:
