@@ -118,6 +118,8 @@ class PrivateModel(BaseEstimator):
 
     def _release(self, X: object, y: object) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
+        if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
+            del self.schema_
         with without_warnings() if ignores_invalid(self) else nullcontext():
             X, targets, (n_samples, *shape) = self._read(X, y)
         plan = self._plan(max(1, n_samples), *shape)  # the number counts where it is public
