@@ -103,7 +103,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
-    steps, found = settings["steps"], certificate.noise["gradients"].releases
+    steps, found = settings["steps"], certificate.noise["gradients"].releases + course.early
     if steps is not None and (type(steps) is not int or steps != found):
         raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [

@@ -20,6 +20,7 @@ from scipy.special import ndtri
 
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.threads import scratch, single_threaded_blas
+from dpconvex.mechanisms.length_cover import LengthCover, length_cover
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -35,6 +36,7 @@ _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multi
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _POWERS = 20  # that bound a spectral norm
+_LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
 
 
@@ -52,12 +54,15 @@ class Coordinates:
         Released length of a typical row, the constant included: the unit of clips.
     moments : array of shape (dimension,)
         Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
+    cover : LengthCover or None
+        Bound that stands for lengths where it saves time.
     """
 
     matrix: Array
     lead: int
     typical: float
     moments: Array
+    cover: LengthCover | None = None
 
     @cached_property
     def stretches(self) -> Array | None:
@@ -73,7 +78,9 @@ class Coordinates:
         return np.multiply(block, self.stretches, out=placed)
 
     def lengths(self, block: Array) -> Array:
-        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
+        if self.cover is not None:
+            return self.cover.lengths(block, self.lead)
         return _lengths(self.place(block), self.lead)
 
     def store_lengths(self, block: Array, w: Array) -> Array:
@@ -198,6 +205,9 @@ def private_coordinates(
         if cancellation(lowered) <= look.most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
             current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
+    if looked_at is not None:
+        excess = _LONGER * (1 - looked_at / look.n_samples)
+        current = replace(current, cover=length_cover(current.matrix, lead, excess))
     measured = everyone.reweighted(current.store_lengths)
     part = measured if looked_at is None else measured.part(looked_at)
     return replace(current, typical=length_at(part, 0.5, guess, 4 * usual)), measured
@@ -291,8 +301,10 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
+    sure = _sure_share(spread, std / mass)
+    spread += (1 - sure) * (np.diag(np.diagonal(spread)) - spread)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-    floor = floor * std / mass * math.sqrt(2 * size)
+    floor = floor * std / mass * max(2.0, sure * math.sqrt(2 * size))
     # No direction may be stretched beyond what the digits of a sum allow.
     stretched = np.linalg.norm(vectors.T @ frame.matrix[lead:, lead:], axis=1)
     raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
@@ -310,6 +322,13 @@ def _whiten(
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     return step, np.concatenate([np.ones(lead), left])
+
+
+def _sure_share(spread: Array, std: float) -> float:
+    """Return which share of the squares of covariances is not noise, whose variance off the diagonal is std^2 / 2."""
+    size = len(spread)
+    seen = float(np.square(spread).sum() - np.square(np.diagonal(spread)).sum())
+    return max(0.0, 1 - size * (size - 1) * std**2 / 2 / max(seen, 1e-300))
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
