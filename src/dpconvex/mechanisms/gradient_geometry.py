@@ -35,6 +35,7 @@ STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
+_MEDIAN_SHARE = 0.7  # of a mean square length: what the square of the median length is at least taken for
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
@@ -210,7 +211,17 @@ def private_coordinates(
         current = replace(current, cover=length_cover(current.matrix, lead, excess))
     measured = everyone.reweighted(current.store_lengths)
     part = measured if looked_at is None else measured.part(looked_at)
-    return replace(current, typical=length_at(part, 0.5, guess, 4 * usual)), measured
+    typical = length_at(part, 0.5, guess, 4 * usual)
+    moments = _at_least(current.moments, lead, current.matrix[0, 0] if lead else 1.0, typical)
+    return replace(current, typical=typical, moments=moments), measured
+
+
+def _at_least(moments: Array, lead: int, height: float, typical: float) -> Array:
+    """Return second moments that do not fall far below what a typical length says: noise may hide them all."""
+    usual = _MEDIAN_SHARE * (typical**2 - height**2) / max(1, moments.size - lead)
+    raised = moments.copy()
+    raised[lead:] = np.minimum(1.0, moments[lead:] * max(1.0, usual / moments[lead:].mean()))
+    return raised
 
 
 def cancellation(matrix: Array) -> float:

@@ -36,7 +36,10 @@ _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
 _LOOK_LEAST, _LOOK_MOST = 4e4, 2e5  # rows that are looked at for their geometry, of however many
 _LOOK_RECORDS = 400.0  # coefficients over mu for which it is halfway between
 _STEPPED_LEAST, _STEPPED = 8e4, 2.0  # rows of early steps: at least, and per sqrt(n dimension) / mu
-_SURE = 500.0  # records at which an early step costs half of what a late one does
+_EARLY, _SURE = (
+    0.25,
+    500.0,
+)  # budget of an early step over a late one's: at least, and records halfway
 _KEPT = 0.5  # iterates that are averaged
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
@@ -213,7 +216,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"], records)
-    reach = 1.1 * math.sqrt(1 + records / 2000)
+    reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
     course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, early)
@@ -266,7 +269,7 @@ def _final_gradients(
 ) -> dict[str, Phase]:
     """Plan early steps and those that are averaged: the former cost less where records are many."""
     early, late = steps
-    cheaper = early / (1 + records / _SURE)
+    cheaper = early * (_EARLY + (1 - _EARLY) / (1 + records / _SURE))
     first, slope = share * cheaper / (cheaper + late), bounds.loss.lipschitz
     phases = {"early gradients": _gradients(bounds, early, first, clip, slope)} if early else {}
     return phases | {"gradients": _gradients(bounds, late, share - first, clip, slope)}
@@ -278,12 +281,12 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.85 * few, 0.04 * (1 - few) + 0.01
+    targets, residuals = 0.04 + 0.85 * few**2, 0.04 * (1 - few) + 0.01
     left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     n = bounds.n_samples
     number = _steps(n, 20, 8) if steps is None else steps
-    final = (_steps(n, 10, 8), _steps(n, 10, 3)) if steps is None else _split(steps)
+    final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
         "octaves": Phase(1, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
         "targets": Phase(TARGET_STEPS, targets, count, 1),
@@ -329,7 +332,7 @@ def _smooth_phases(
 
 
 def _margin_steps(n_samples: int) -> tuple[int, int]:
-    return _steps(n_samples, 15, 7), _steps(n_samples, 15, 3)
+    return _steps(n_samples, 15, 9), _steps(n_samples, 15, 3)
 
 
 def _steps(n_samples: int, most: int, least: int) -> int:

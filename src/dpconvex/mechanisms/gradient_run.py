@@ -55,6 +55,8 @@ Array = NDArray[np.float64]
 _ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
 _FAR, _FAR_STDS = 0.8, 1.2816  # that share of a normal law lies within so many standard deviations
 _ROUGH_RATE, _RATE = 1.6, 0.4  # in units of the inverse curvature
+_SURE_RATE, _BELIEVED = 0.7, 1000.0  # where many records tell the curvature, and how many half do
+_BEND, _SURE_BEND = 0.5, 0.9  # of the curvature: what pulls noise back where rows are unlike
 _HINGE_BANDWIDTH = 0.5
 _PROGRESS, _FASTEST = (
     300.0,
@@ -74,7 +76,7 @@ _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CONSTANT_PAYS = (
     40.0  # records from which on a ranking gains more by a free intercept than it costs
 )
-_CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
+_CLIP_OPEN = 6e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
 def decaying_rates(steps: int) -> Array:
@@ -220,17 +222,25 @@ class PrivateDescent:
         start[:lead] = middle
         curvature = (high - low) * MIDDLE_HEIGHT / scale
         slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
-        found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
+        bend, rate = _BEND * curvature, _ROUGH_RATE / curvature
+        found = self._gone(rows, start, "rough gradients", slope, rate, bend, scale)
         # Where the start went most of the way at once, the intercept does not go back to the median.
         found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
-        start = found.copy()
+        constant, start = start[:lead], found.copy()
         start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
         # As steep as in the middle of a law, whatever the level: where some rows lie denser steps must not overshoot.
-        curvature = (high - low) * MIDDLE_HEIGHT / scale
+        # With many records the density that was found is believed.
+        believed = self.plan.records / (self.plan.records + _BELIEVED)
+        middle, found_density = MIDDLE_HEIGHT / scale, level * (1 - level) * NORMAL_SCALE / scale
+        bend = (high - low) * (
+            _BEND * middle + believed * (_SURE_BEND * found_density - _BEND * middle)
+        )
+        steepest = middle / _RATE + believed * (found_density / _SURE_RATE - middle / _RATE)
         slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
-        return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
+        rate = 1 / (steepest * (high - low))
+        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant)
 
     def _smoothed(self, width: float) -> Loss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
@@ -241,23 +251,25 @@ class PrivateDescent:
         start: Array,
         phase: str,
         slope: RowFunction,
-        speed: float,
-        curvature: float,
+        rate: float,
+        bend: float,
         scale: float,
+        constant: Array | None = None,
     ) -> Array:
-        """Descend, and keep of the way what noise alone would not have gone."""
-        steps = self._steps(phase)
-        rates = speed / curvature * decaying_rates(steps.stds.size)
+        """Descend, and keep of the way what noise alone would not have gone: of the slopes from a constant on, if given."""
+        steps, lead = self._steps(phase), self.frame.lead
+        rates = rate * decaying_rates(steps.stds.size)
         wander = self._wander(steps, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
-        way = self._descend(rows, start, steps, slope, rates) - start
-        certain = _CERTAIN_NOISE + self.plan.few
-        factor = self._signal(
-            way, steps, rates, 0.5 * curvature * min(1.0, self.plan.clip), certain
-        )
+        phi, origin = self._descend(rows, start, steps, slope, rates), start
+        if constant is not None:
+            origin = np.zeros_like(start)
+            origin[:lead] = phi[:lead] + self._gone_at_once * (constant - phi[:lead])
+        certain = _CERTAIN_NOISE + (0.0 if constant is None else self.plan.few)
+        factor = self._signal(phi - origin, steps, rates, bend * min(1.0, self.plan.clip), certain)
         factor /= 1 + (wander / _HOPELESS) ** 2
         self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
-        return start + factor * way
+        return np.asarray(origin + factor * (phi - origin))
 
     def _steps(self, phase: str) -> Steps:
         return descent_steps(phase, self.bounds, self.plan, self.terms)

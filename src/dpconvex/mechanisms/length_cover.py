@@ -90,23 +90,25 @@ def length_cover(matrix: Array, lead: int, excess: float) -> LengthCover | None:
     norms = np.sqrt(np.einsum("ij,ij->j", inner, inner))
     if size < 2 or not (norms.min() > 0 and height > 0):
         return None
-    centre = -np.linalg.solve(inner, matrix[lead:, 0]) if lead else np.zeros(size)
-    missed = np.zeros(size)
-    if lead:  # the centre is rounded, and so is what is missed
-        sizes = np.abs(inner) @ np.abs(centre) + np.abs(matrix[lead:, 0])
-        missed = np.abs(inner @ centre + matrix[lead:, 0]) + 4 * len(matrix) * 2.0**-53 * sizes
     normal = inner / norms
     values, vectors = np.linalg.eigh(normal.T @ normal)
+    first, last, top = _bulk(values, excess)
     # Decompositions err by some ulp of the trace; a bound must be one.
     slack = 1e-10 * size
-    first, last, top = _bulk(values, excess)
     top = top * (1 + 1e-9) + slack
     outside = np.r_[0:first, last:size]
     contrast = top / max(float(values[0]), 1e-300)
+    if outside.size > _MOST_OUTSIDE * size or contrast > _MOST_CONTRAST:
+        return None
+    centre, missed = np.zeros(size), np.zeros(size)
+    if lead:  # the centre is rounded, and so is what is missed
+        centre = -np.linalg.solve(inner, matrix[lead:, 0])
+        sizes = np.abs(inner) @ np.abs(centre) + np.abs(matrix[lead:, 0])
+        missed = np.abs(inner @ centre + matrix[lead:, 0]) + 4 * len(matrix) * 2.0**-53 * sizes
     offset = float(np.linalg.norm(norms * math.sqrt(top) * centre)) / height
     error = 4 * (size + 5) * 2.0**-53 * (contrast + (1 + offset) ** 2)
     error += 2 * float(np.linalg.norm(missed)) / height
-    if outside.size > _MOST_OUTSIDE * size or contrast > _MOST_CONTRAST or error > 0.1 * _ROUNDING:
+    if error > 0.1 * _ROUNDING:
         return None
     factors = (values[outside] + slack) / top - 1
     return LengthCover(
