@@ -312,8 +312,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
-    sure = _sure_share(spread, std / mass)
-    spread += (1 - sure) * (np.diag(np.diagonal(spread)) - spread)
+    spread, sure = _without_noise(spread, std / mass)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * max(2.0, sure * math.sqrt(2 * size))
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -335,11 +334,18 @@ def _whiten(
     return step, np.concatenate([np.ones(lead), left])
 
 
-def _sure_share(spread: Array, std: float) -> float:
-    """Return which share of the squares of covariances is not noise, whose variance off the diagonal is std^2 / 2."""
-    size = len(spread)
-    seen = float(np.square(spread).sum() - np.square(np.diagonal(spread)).sum())
-    return max(0.0, 1 - size * (size - 1) * std**2 / 2 / max(seen, 1e-300))
+def _without_noise(spread: Array, std: float) -> tuple[Array, float]:
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; the former's share.
+
+    Noise has the variance ``std^2`` on the diagonal and half of it beside it.
+    """
+    size, variances = len(spread), np.diagonal(spread)
+    apart = variances - variances.mean()
+    between = spread - np.diag(variances)
+    noise = (size - 1) * std**2
+    kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
+    sure = max(0.0, 1 - noise * size / 2 / max(float(np.square(between).sum()), 1e-300))
+    return sure * between + np.diag(variances.mean() + kept * apart), sure
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
