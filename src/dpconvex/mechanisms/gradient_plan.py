@@ -265,14 +265,19 @@ def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slop
 
 
 def _final_gradients(
-    bounds: LinearBounds, steps: tuple[int, int], share: float, clip: float, records: float
+    bounds: LinearBounds, steps: tuple[float, float], share: float, clip: float, records: float
 ) -> dict[str, Phase]:
-    """Plan early steps and those that are averaged: the former cost less where records are many."""
+    """Plan early steps and those that are averaged: the former cost less where records are many.
+
+    Numbers of steps are whole, and the shares of the two kinds do not jump where they do.
+    """
     early, late = steps
     cheaper = early * (_EARLY + (1 - _EARLY) / (1 + records / _SURE))
     first, slope = share * cheaper / (cheaper + late), bounds.loss.lipschitz
-    phases = {"early gradients": _gradients(bounds, early, first, clip, slope)} if early else {}
-    return phases | {"gradients": _gradients(bounds, late, share - first, clip, slope)}
+    phases = {}
+    if early:
+        phases["early gradients"] = _gradients(bounds, round(early), first, clip, slope)
+    return phases | {"gradients": _gradients(bounds, round(late), share - first, clip, slope)}
 
 
 def _quantile_phases(
@@ -285,7 +290,7 @@ def _quantile_phases(
     left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     n = bounds.n_samples
-    number = _steps(n, 20, 8) if steps is None else steps
+    number = round(_steps(n, 20, 8)) if steps is None else steps
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
         "octaves": Phase(1, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
@@ -331,13 +336,13 @@ def _smooth_phases(
     return {"gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz)}
 
 
-def _margin_steps(n_samples: int) -> tuple[int, int]:
+def _margin_steps(n_samples: int) -> tuple[float, float]:
     return _steps(n_samples, 15, 9), _steps(n_samples, 15, 3)
 
 
-def _steps(n_samples: int, most: int, least: int) -> int:
+def _steps(n_samples: int, most: int, least: int) -> float:
     """Return fewer, larger steps for more rows: late ones are passes over all of them."""
-    return round(least + (most - least) / (1 + (n_samples / 2e5) ** 2))
+    return least + (most - least) / (1 + (n_samples / 2e5) ** 2)
 
 
 def _split(steps: int) -> tuple[int, int]:
