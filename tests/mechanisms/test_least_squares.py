@@ -55,10 +55,11 @@ def run(X, y, certificate, leader=None):
     return LeastSquares().release(objective, certificate, noise), noise
 
 
-def certificate_of(rows, columns, neighbors="replace_one", mu=1.0):
+def certificate_of(rows, columns, neighbors="replace_one", mu=1.0, inference=False):
     longest = math.sqrt(columns)
     bounds = LinearBounds(rows, columns, Squared(), longest, longest, neighbors=neighbors)
-    return LeastSquares().certify(bounds, GaussianDP(mu), {"coef_bound": None})
+    parameters = {"coef_bound": None, **({"inference": True} if inference else {})}
+    return LeastSquares().certify(bounds, GaussianDP(mu), parameters)
 
 
 def moved(first, second, certificate):
@@ -90,7 +91,8 @@ def test_no_neighbour_moves_a_release_further(count, columns, seed, removed):
     rng = np.random.default_rng(seed)
     X, y = extreme_rows(rng, count, columns)
     relation = "add_or_remove_one" if removed else "replace_one"
-    certificate = certificate_of(count, columns, relation, mu=float(rng.choice([0.1, 1.0, 30.0])))
+    mu, inference = float(rng.choice([0.1, 1.0, 30.0])), bool(rng.integers(2))
+    certificate = certificate_of(count, columns, relation, mu, inference)
     if removed:
         other = X[1:], y[1:]
     else:
@@ -167,3 +169,36 @@ def test_fit_and_certify_agree_and_files_load(tmp_path):
     assert model.certificate_.mechanism == "output"
     with pytest.raises(ValueError, match="mechanism"):
         DPLinearRegression(mechanism="sgd").certify(10, 2)
+
+
+def test_intervals_cover_the_coefficients():
+    """200 intervals of 95 % from 40 fits: fewer than 168 have a probability below 1e-8 (binomial)."""
+    rng, truth = np.random.default_rng(0), np.linspace(-1, 1, 5)
+    held, lengths, errors = 0, [], []
+    for seed in range(40):
+        X = rng.normal(0, 1, (5000, 5)).clip(-4, 4)
+        y = 2 + X @ truth + rng.standard_t(4, 5000) * (0.5 + 0.5 * np.abs(X[:, 0]))
+        model = DPLinearRegression(
+            epsilon=1.0,
+            feature_bounds=(-4, 4),
+            target_bounds=(-20, 20),
+            inference=True,
+            random_state=seed,
+        ).fit(X, y)
+        found = model.confidence_interval(0.95)
+        held += np.count_nonzero((found[:, 0] <= truth) & (truth <= found[:, 1]))
+        lengths += list(found[:, 1] - found[:, 0])
+        errors += list(np.abs(model.coef_ - truth))
+    assert held >= 168
+    # Noise that was left out would make them shorter by half; ones that are twice too long would not help anybody.
+    assert 0.6 < np.mean(lengths) / (2 * np.quantile(errors, 0.95)) < 1.6
+
+
+def test_intervals_are_refused_where_they_say_nothing():
+    X, y = made(200, 0)
+    with pytest.raises(ValueError, match="inference=True"):
+        DPLinearRegression(**BOUNDS).fit(X, y).confidence_interval()
+    with pytest.raises(ValueError, match="not available"):
+        DPLinearRegression(inference=True, **BOUNDS).fit(X, y).confidence_interval()
+    with pytest.raises(ValueError, match="least-squares"):
+        DPLinearRegression(inference=True, delta=0.0, **BOUNDS).certify(1000, 2)

@@ -28,8 +28,9 @@ from dpconvex.mechanisms.gradient_geometry import (
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.moments import row_lengths
 from dpconvex.mechanisms.quantile_location import Belief, private_location
-from dpconvex.mechanisms.symmetric_release import symmetric_entries
+from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -63,6 +64,7 @@ _SHARES = {
     "rough products": 0.15,
     "residuals": 0.03,
 }
+_INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
 _CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
@@ -94,28 +96,37 @@ class Limits:
             check_number(name, "Limits", value, allowed, 0, math.inf, low_open=True)
 
 
-def _limits(bounds: LinearBounds, mu: float) -> Limits:
-    """Return limits that open with the number of records per coefficient that noise leaves."""
+def _limits(bounds: LinearBounds, mu: float, inference: bool) -> Limits:
+    """Return limits that open with the number of records per coefficient that noise leaves.
+
+    Intervals are about the coefficients of limited rows and residuals, so for them limits are wide from the start.
+    """
     records = max(bounds.n_samples * mu, 1e-6) / bounds.dimension
+    least_clip, least_width = (2.0, 4.0) if inference else (0.0, 0.0)
     return Limits(
-        clip=0.7 * math.sqrt(1 + records / 100),
-        width=2.0 * (1 + records / 100) ** 0.25,
+        clip=max(least_clip, 0.7 * math.sqrt(1 + records / 100)),
+        width=max(least_width, 2.0 * (1 + records / 100) ** 0.25),
         floor=0.5 * math.sqrt(1 + 5 / records),
         trust=1 / (1 + 300 / records),
         reach=1.1 * math.sqrt(1 + records / 2000),
     )
 
 
-def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float, int, int]]:
+def release_facts(
+    bounds: LinearBounds, limits: Limits, inference: bool
+) -> dict[str, tuple[float, int, int]]:
     """Return the sensitivity, dimension and number of every release.
 
     Counts move by 1, histograms as :meth:`~dpconvex.privacy.bounds.sums.LinearSums.histogram_sensitivity` says; a
-    product is a row of length at most ``clip`` typical ones, times a residual of at most ``width`` scales.
+    product is a row of length at most ``clip`` typical ones, times a residual of at most ``width`` scales. For
+    intervals, second moments of two kinds of vectors of length at most 1 come on top.
     """
     size, columns, count = bounds.dimension, bounds.n_features, bounds.count_sensitivity()
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     product = bounds.gradient_sensitivity(limits.clip, limits.width)
+    more = {"curvature": moments, "scores": moments} if inference else {}
     return {
+        **more,
         "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
@@ -138,14 +149,18 @@ def calibrate_least_squares(
             f"LeastSquares minimises Squared(), but the loss is {type(bounds.loss).__name__}. Use another mechanism."
         )
     mu = total_mu(guarantee, "LeastSquares")
-    limits = _limits(bounds, mu)
+    inference = parameters.get("inference", False)
+    limits = _limits(bounds, mu, inference)
     few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
     shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
     shares["targets"] += 0.7 * few
+    if inference:
+        shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
+        shares |= _INFERENCE
     shares["products"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in release_facts(bounds, limits).items()
+        for name, (moved, size, releases) in release_facts(bounds, limits, inference).items()
     }
     return Calibration(terms, stated={"limits": asdict(limits)})
 
@@ -156,7 +171,11 @@ def prove_least_squares(certificate: Certificate) -> Proof:
     certificate.check_bounds(LinearBounds)
     if type(certificate.bounds.loss) is not Squared:
         raise CertificateError("The certificate's loss is not that of least squares.")
-    facts = release_facts(certificate.bounds, Limits(**certificate.parameters["limits"]))
+    inference = certificate.parameters.get("inference", False)
+    if type(inference) is not bool:
+        raise CertificateError("The certificate's 'inference' must be True or False.")
+    limits = Limits(**certificate.parameters["limits"])
+    facts = release_facts(certificate.bounds, limits, inference)
     certificate.check_terms(*facts)
     terms = [
         certificate.term(name, moved, size, "sum", releases)
@@ -200,6 +219,7 @@ class _Run:
         self.rows, self.noise, self.terms = rows, noise, certificate.noise
         self.bounds: LinearBounds = certificate.bounds
         self.limits = Limits(**certificate.parameters["limits"])
+        self.inference = certificate.parameters.get("inference", False)
         self.n = self.bounds.n_samples
         self.released: Facts = {}
 
@@ -222,8 +242,10 @@ class _Run:
         phi = start + self._kept(phi - start, frame, self._noise(frame, scale, "rough products"))
         scale = self._residual_scale(frame, phi, scale)
         self.released["residual_scale"] = scale
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS - self.inference):
             phi = phi + _DAMPED * self._product(weighted, frame, phi, scale, "products")
+        if self.inference:
+            return self._with_covariance(weighted, frame, phi, scale)
         spread = self._noise(frame, scale, "products")
         way = phi - start
         way[: frame.lead] = 0.0  # the middle is no noise to be shrunk to
@@ -234,6 +256,44 @@ class _Run:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi)
         return frame.to_rows(phi)
+
+    def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
+        r"""Take the last step with the released curvature, and keep the covariance of what comes out.
+
+        With ``A`` the mean of ``w u u^T`` over residuals within their limit and ``B`` that of ``w^2 psi^2 u u^T``, the
+        step ``A^-1 g`` has the covariance ``A^-1 (B / n + std^2 I) A^-1``: sampling and privacy noise.
+        """
+        limits, length = self.limits, self.limits.clip * frame.typical
+        width = limits.width * scale
+        theta = frame.to_rows(phi)
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Array, Array]:
+            residual = y - block @ theta
+            placed = frame.place(block) / length
+            norms = row_lengths(placed)
+            inside = np.where(np.abs(residual) <= width, np.sqrt(w), 0.0)
+            limited = w * np.clip(residual, -width, width) / width
+            found = []
+            for factor in (inside, limited):
+                # No vector is longer than 1, by its own computed length.
+                factor = np.sign(factor) * np.minimum(np.abs(factor), 1 / np.maximum(norms, 1e-300))
+                vectors = factor[:, None] * placed
+                found.append(vectors.T @ vectors)
+            return found[0], found[1]
+
+        curvature, scores = (
+            release_symmetric(np.asarray(total), self.terms[name], self.noise) / self.n
+            for name, total in zip(("curvature", "scores"), rows.sum(part), strict=True)
+        )
+        raised, vectors = np.linalg.eigh(curvature * length**2)
+        raised = np.maximum(raised, 0.02 * raised.max())
+        inverse = (vectors / raised) @ vectors.T
+        step = self._product(rows, frame, phi, scale, "products") * self._height(frame)
+        std = self.terms["products"].scale * frame.typical * scale / self.n
+        middle = scores * (length * width) ** 2 / self.n + std**2 * np.eye(phi.size)
+        covariance = inverse @ middle @ inverse
+        self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
+        return frame.to_rows(phi + inverse @ step)
 
     def _height(self, frame: Coordinates) -> Array:
         """Return the expected second moments of weighted coordinates."""
