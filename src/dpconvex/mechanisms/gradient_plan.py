@@ -286,7 +286,7 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.85 * few**2, 0.07 * (1 - few) + 0.01
+    targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
     left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     n = bounds.n_samples
