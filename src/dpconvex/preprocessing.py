@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.estimators.release import charge
+from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
 from dpconvex.inputs.tables import read_features
 from dpconvex.privacy.certificates.preprocessing import (
@@ -30,7 +31,13 @@ from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
-__all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
+__all__ = [
+    "DPMoments",
+    "DPQuantileBounds",
+    "PreprocessingCertificate",
+    "PublicScaler",
+    "PublicTable",
+]
 
 Array = NDArray[np.float64]
 
@@ -105,7 +112,7 @@ class _PaidTransformer(_Transformer):
         rows = self._rows(X, reset=True)
         certificate = self.certify(*rows.shape)
         noise = NoiseSource(self.random_state)
-        charge(self.ledger, certificate, type(self).__name__)
+        charge(self.ledger, certificate, f"{type(self).__name__}.fit")
         self._learn(rows, certificate, noise)
         self.privacy_ = "paid"
         self.certificate_ = certificate

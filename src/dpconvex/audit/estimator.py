@@ -11,8 +11,8 @@ from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
 from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
-from dpconvex.defaults.cost_warning import PrivacyCostWarning
 from dpconvex.inputs.estimator_protocols import Model
+from dpconvex.privacy.certificates.concerns import PrivacyWarning
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def fitted_outputs(estimator: Model, data: tuple[Array, Array], count: int) -> A
         if seeded:
             copy.set_params(random_state=None)
         with warnings.catch_warnings():  # what privacy costs is not what an audit is about
-            warnings.simplefilter("ignore", PrivacyCostWarning)
+            warnings.simplefilter("ignore", PrivacyWarning)
             outputs.append(released_numbers(copy.fit(*data)))
     return np.asarray(outputs, dtype=np.float64)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.fit import SCHEMA, JsonOption
 from dpconvex.cli.options import BUDGET
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.schema_parsing import read_schema
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,12 +38,16 @@ def plan(
         int, _option("Number of rows you have, or expect.", names=("--rows", "--n-samples"))
     ],
     features: Annotated[
-        int,
+        int | None,
         _option(
-            "Number of columns, indicators of categories counted one by one.",
+            "Number of columns, indicators of categories counted one by one; or give a schema.",
             names=("--features", "--n-features"),
         ),
-    ],
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        _option("Schema, which says the columns and how long a row can be.", names=SCHEMA),
+    ] = None,
     task: Annotated[str, _option("quantile (default), newsvendor or logistic.")] = "quantile",
     epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
     delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
@@ -64,6 +68,9 @@ def plan(
     feature_spread: Annotated[
         float | None, _option("Public guess: standard deviation of a column over its bound.")
     ] = None,
+    class_rate: Annotated[
+        float | None, _option("Logistic: public guess of the share of the rarer or any one class.")
+    ] = None,
     row_norm: Annotated[
         float | None, _option("Bound on a row's influence, in mapped units.")
     ] = None,
@@ -74,10 +81,16 @@ def plan(
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
 
-    No file is read. Predictions hold for a population whose columns and residuals are spread as you guess; without
+    No data are read. Predictions hold for a population whose columns and residuals are spread as you guess; without
     guesses, for an average over plausible ones.
     """
-    level = _level(task, quantile, underage_cost, overage_cost)
+    level = _level(task, quantile, underage_cost, overage_cost, class_rate)
+    if (features is None) == (schema is None):
+        raise InputError("Give either --features or --feature-bounds.")
+    if schema is not None:
+        known = read_schema(schema)
+        features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
+    assert features is not None
     if plot is not None:
         _check_picture(plot)
     from dpconvex.defaults import plan as predict_risk
@@ -95,6 +108,7 @@ def plan(
             row_norm=row_norm,
             residual_scale=residual_scale,
             feature_spread=feature_spread,
+            class_rate=class_rate,
             wanted=0.05 if accuracy is None else accuracy,
         )
         if plot is not None:
@@ -110,7 +124,11 @@ def plan(
 
 
 def _level(
-    task: str, quantile: float | None, underage: float | None, overage: float | None
+    task: str,
+    quantile: float | None,
+    underage: float | None,
+    overage: float | None,
+    class_rate: float | None = None,
 ) -> float:
     """Return the quantile level; a newsvendor's follows from its costs."""
     if task not in ("quantile", "newsvendor", "logistic"):
@@ -123,6 +141,7 @@ def _level(
             ("--quantile", quantile, "quantile"),
             ("--underage-cost", underage, "newsvendor"),
             ("--overage-cost", overage, "newsvendor"),
+            ("--class-rate", class_rate, "logistic"),
         )
         if value is not None and task != owner
     ]
@@ -146,7 +165,9 @@ def _check_picture(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise InputError("A picture needs matplotlib. Install it, or leave out --plot.") from None
+        raise InputError(
+            "A picture needs matplotlib: install it with `pip install 'dpconvex[plots]'`, or leave out --plot."
+        ) from None
 
 
 def _table(outlook: RiskPlan) -> Table:
@@ -195,63 +216,13 @@ def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
 
 
 def draw(outlook: RiskPlan, path: Path) -> None:
-    """Draw predicted excess risk against the budget for several numbers of rows, the user's own marked.
-
-    Parameters
-    ----------
-    outlook : RiskPlan
-        The predictions.
-    path : Path
-        Where to write the picture; the ending says in which format.
-    """
+    """Draw the predictions to a file, whose ending says in which format."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    import numpy as np
-    from matplotlib.lines import Line2D
 
-    own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]
-    budgets = np.geomspace(own / 20, own * 20, 21)
     figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
-    colours = dict(
-        zip(("gradient", "objective", "output"), ("#1b6ca8", "#c8553d", "#588157"), strict=True)
-    )
-    curves = outlook.curve(budgets)
-    for name, risks in curves.items():
-        shown = np.isfinite(risks)
-        axes.plot(budgets[shown], risks[shown], color=colours[name], linewidth=2, label=name)
-    best = outlook.best
-    for factor, style in ((0.1, ":"), (10, "--")):
-        count = max(10, round(outlook.n_samples * factor))
-        other = replace(outlook, n_samples=count).curve(budgets)[best.mechanism]
-        shown = np.isfinite(other)
-        axes.plot(
-            budgets[shown], other[shown], color=colours[best.mechanism], linewidth=1.2, linestyle=style,
-            label=f"{best.mechanism}, {count:,} rows",
-        )  # fmt: skip
-    axes.axhline(outlook.without_privacy.excess_risk, color="0.4", linewidth=1)
-    axes.annotate(
-        "without privacy", (budgets[-1], outlook.without_privacy.excess_risk), color="0.3",
-        ha="right", va="bottom", xytext=(0, 2), textcoords="offset points",
-    )  # fmt: skip
-    if math.isfinite(best.excess_risk):
-        axes.plot(own, best.excess_risk, "o", color="black", markersize=8, zorder=5)
-        axes.annotate(
-            f"you: {outlook.n_samples:,} rows", (own, best.excess_risk), xytext=(8, -14),
-            textcoords="offset points", fontweight="bold",
-        )  # fmt: skip
-    handles, labels = axes.get_legend_handles_labels()
-    if outlook.wanted is not None:
-        axes.axhline(outlook.wanted, color="black", linewidth=0.8, linestyle=(0, (6, 4)))
-        handles.append(Line2D([], [], color="black", linewidth=0.8, linestyle=(0, (6, 4))))
-        labels.append(f"wanted: {outlook.wanted:g}")
-    axes.set(xscale="log", yscale="log", ylabel="predicted excess risk")
-    axes.set_xlabel("mu" if hasattr(outlook.guarantee, "mu") else "epsilon")
-    axes.set_title(f"{outlook.task}, {outlook.n_features} columns, {outlook.n_samples:,} rows")
-    lowest, highest = axes.get_ylim()
-    axes.set_ylim(lowest, min(highest, 30.0))  # beyond it a constant prediction does better
-    axes.grid(alpha=0.25)
-    axes.legend(handles, labels, fontsize=8, loc="upper right")
+    outlook.plot(axes)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
 from dpconvex.defaults.forecast_descent import logistic_descent_excess, quantile_descent_excess
-from dpconvex.defaults.forecast_logistic import logistic_excess
+from dpconvex.defaults.forecast_logistic import intercept_for, logistic_excess
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
@@ -33,6 +34,7 @@ from dpconvex.defaults.forecast_quantile import (
     reference_moment,
 )
 from dpconvex.defaults.forecast_quantile_output import output_prescription
+from dpconvex.defaults.plan_picture import draw_plan
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient import NARROW, total_mu
@@ -44,13 +46,16 @@ from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["Forecast", "RiskPlan", "plan"]
 
 TASKS = ("quantile", "logistic")
 MECHANISMS = ("gradient", "objective", "output")
 UNITS = {
-    "quantile": "excess pinball loss relative to the best linear model's",
-    "logistic": "excess logistic loss over the best linear model's, in nats",
+    "quantile": "extra pinball loss, as a share of the best linear model's",
+    "logistic": "extra logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
 _FEWEST, _MOST = 10, 10**9  # rows that are looked for
@@ -134,6 +139,25 @@ class RiskPlan:
             for forecast in self.forecasts
         }
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw predicted excess risk against the budget, and return the axes; needs matplotlib.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+        """
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise ImportError(
+                    "A picture needs matplotlib: install it with `pip install 'dpconvex[plots]'`."
+                ) from None
+            ax = plt.subplots(figsize=(7.5, 4.8), layout="constrained")[1]
+        draw_plan(self, ax)
+        return ax
+
 
 def plan(
     task: str,
@@ -147,6 +171,7 @@ def plan(
     row_norm: float | None = None,
     residual_scale: float | None = None,
     feature_spread: float | None = None,
+    class_rate: float | None = None,
     wanted: float | None = None,
 ) -> RiskPlan:
     """Predict the excess risk of every mechanism, and the rows needed for a wanted one. Sees no data.
@@ -171,6 +196,8 @@ def plan(
         Public guess of the residuals' standard deviation, in units of half the target's range.
     feature_spread : float, optional
         Public guess of a column's standard deviation, in units of its bound.
+    class_rate : float, optional
+        Public guess of the share of one of two classes; about two thirds by default.
     wanted : float, optional
         Excess risk to find the number of rows for.
 
@@ -211,10 +238,19 @@ def plan(
             "The 'residual_scale' parameter of plan must be None for the task logistic, which has no residuals. "
             f"Got {residual_scale!r} instead."
         )
+    if class_rate is not None:
+        allowed = "None or a number in (0, 1), at least 1e-4 and below 0.9999"
+        check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
+        if task != "logistic":
+            raise ValueError(
+                f"The 'class_rate' parameter of plan must be None for the task {task}, which has no classes. "
+                f"Got {class_rate!r} instead."
+            )
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
     influence = row_norm if row_norm is not None else longest
     problem = _Problem(
-        task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread
+        task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread,
+        class_rate,
     )  # fmt: skip
     names = [name for name in MECHANISMS if problem.offers(name)]
     forecasts = sorted(
@@ -240,6 +276,7 @@ class _Problem:
     max_norm: float
     residual_scale: float | None
     feature_spread: float | None
+    class_rate: float | None = None
 
     def offers(self, mechanism: str) -> bool:
         """Whether the mechanism has this kind of guarantee."""
@@ -335,9 +372,11 @@ class _Problem:
         else:
             spreads = np.array([self.feature_spread])
         settings: dict[str, float] = {}
+        if self.class_rate is not None:
+            settings["intercept"] = intercept_for(self.class_rate)
         if mechanism == "gradient":
             steps, noise = self._descent(bounds)
-            settings = {"gradient_std": noise}
+            settings["gradient_std"] = noise
             if steps.course.private:
                 # Features of moment 1 then, so the noise has the same effect whatever their spread.
                 spreads = np.ones(1)
@@ -347,7 +386,7 @@ class _Problem:
         elif mechanism != "none":
             alpha, _ = penalty_for(mechanism, bounds, self.guarantee, {})
             stds = self._noise(mechanism, replace(bounds, alpha=alpha))
-            settings = {"alpha": alpha, "release_std": stds["release"]}
+            settings |= {"alpha": alpha, "release_std": stds["release"]}
             settings["gradient_std"] = stds.get("objective", 0.0) / n
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         found = float(np.exp(np.mean(np.log(risks))))

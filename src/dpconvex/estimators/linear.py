@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Self, TypeVar
 
@@ -72,7 +72,7 @@ class PrivateLinearModel(PrivateModel):
     """Shared behaviour of linear models; subclasses say which loss and which defaults (``_plan``)."""
 
     _: KW_ONLY
-    feature_bounds: tuple[ArrayLike, ArrayLike] | None = None
+    feature_bounds: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
     row_norm: float | None = None
     fit_intercept: bool = True
 
@@ -178,7 +178,7 @@ class PrivateLinearModel(PrivateModel):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
         return tags
 
 
@@ -220,7 +220,7 @@ def finite_predictions(
         found = np.asarray(X @ coef + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = (np.asarray(X, dtype=np.float64) * unit) @ (coef * unit) + intercept * unit**2
+            scaled = (X.astype(np.float64) * unit) @ (coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)

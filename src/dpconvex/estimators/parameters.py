@@ -29,14 +29,14 @@ neighbors : {"replace_one", "add_or_remove_one"}
 nominal_samples : int, optional
     Public guess of the number of records; required with ``add_or_remove_one``, where the true number is private.""",
     "feature_bounds": """
-feature_bounds : pair (low, high), optional
-    Public bounds of the columns, scalars or one value per column; values beyond are clipped. Columns whose bounds
-    contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to
-    be of order 1.""",
+feature_bounds : pair (low, high) or dict of str to (low, high), optional
+    Public bounds of the columns, scalars or one value per column; values beyond are clipped. A dictionary names all
+    columns of a dataframe, which may have them in any order. Columns whose bounds contain 0 are divided by
+    ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to be of order 1.""",
     "row_norm": """
 row_norm : float, optional
-    Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). Longer rows
-    are weighted down.""",
+    Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). A longer
+    row counts with the smaller weight ``row_norm / length``.""",
     "fit_intercept": """
 fit_intercept : bool, default=True
     Whether to fit a (penalised) intercept.""",

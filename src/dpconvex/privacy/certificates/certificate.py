@@ -13,11 +13,13 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from dpconvex.privacy.bounds.base import Bounds, bounds_from_dict
+from dpconvex.privacy.certificates.concerns import large_delta, unbounded_columns
 from dpconvex.privacy.certificates.rules import (
     CertificateError,
     Parameters,
@@ -122,6 +124,14 @@ class Certificate(Promise):
         return draft
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the certificate's own facts say against it, in words: a delta above 1/n, columns without bounds.
+
+        Derived from the stated facts, so nobody can take it out of a certificate.
+        """
+        return tuple(text for text in (unbounded_columns(self), large_delta(self)) if text)
+
+    @property
     def failure_probability(self) -> float | None:
         """How far the drawn noise is from its ideal law at most; None where noise is drawn in floating point.
 
@@ -154,6 +164,21 @@ class Certificate(Promise):
         (2.0, '3.2e-06')
         """
         return for_group(self.guarantee, self._proof().guarantee, size)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of a certificate."""
+        facts = {
+            "guarantee": repr(self.guarantee),
+            "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
+            "mechanism": self.mechanism,
+            "because": self.theorem,
+            "noise": self.sampler,
+        }
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>"
+            for name, words in facts.items()
+        )
+        return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 
     def gaussian_mu(self) -> float | None:
         """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""
