@@ -38,7 +38,9 @@ STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
-_MEDIAN_SHARE = 0.7  # of a mean square length: what the square of the median length is at least taken for
+_MEDIAN_SHARE = (
+    0.7  # of a mean square length: what the square of the median length is at least taken for
+)
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty

@@ -187,7 +187,9 @@ class PrivateDescent:
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
-        self.hopeless = 0.0  # how far noise alone would have led, in units of where a fit is given up
+        self.hopeless = (
+            0.0  # how far noise alone would have led, in units of where a fit is given up
+        )
         # Searches are on the rows whose geometry is looked at: which ones follows from their public number.
         self.few_n = self.n if plan.looked_at is None else plan.looked_at
         self.few_rows = rows if plan.looked_at is None else rows.part(plan.looked_at)
@@ -257,7 +259,7 @@ class PrivateDescent:
         scale: float,
         constant: Array | None = None,
     ) -> Array:
-        """Descend, and keep of the way what noise alone would not have gone: of the slopes from a constant on, if given."""
+        """Descend, and keep of the way what noise alone would not have gone: from a constant on, if one is given."""
         steps, lead = self._steps(phase), self.frame.lead
         rates = rate * decaying_rates(steps.stds.size)
         wander = self._wander(steps, float(rates.sum())) / scale**2
