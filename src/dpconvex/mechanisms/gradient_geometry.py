@@ -373,9 +373,9 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
-    spread, sure = _without_noise(spread, std / mass)
+    spread = _without_noise(spread, std / mass)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
-    floor = floor * std / mass * max(2.0, sure * math.sqrt(2 * size))
+    floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
     stretched = np.linalg.norm(vectors.T @ frame.matrix[lead:, lead:], axis=1)
     raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
@@ -395,8 +395,8 @@ def _whiten(
     return step, np.concatenate([np.ones(lead), left])
 
 
-def _without_noise(spread: Array, std: float) -> tuple[Array, float]:
-    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; the former's share.
+def _without_noise(spread: Array, std: float) -> Array:
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them.
 
     Noise has the variance ``std^2`` on the diagonal and half of it beside it.
     """
@@ -406,7 +406,7 @@ def _without_noise(spread: Array, std: float) -> tuple[Array, float]:
     noise = (size - 1) * std**2
     kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
     sure = max(0.0, 1 - noise * size / 2 / max(float(np.square(between).sum()), 1e-300))
-    return sure * between + np.diag(variances.mean() + kept * apart), sure
+    return np.asarray(sure * between + np.diag(variances.mean() + kept * apart))
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:

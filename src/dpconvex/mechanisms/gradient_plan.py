@@ -110,10 +110,10 @@ class Course:
         Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
     ranking : bool
         Whether only the order of margins matters, so that neither their size nor an intercept is paid for.
-    early : int
-        Steps of the final descent that come before those which are averaged, with noise of their own.
     diagonal : bool
         Whether coordinates only stretch columns, which are too many for a matrix of moments.
+    early : int
+        Steps of the final descent that come before those which are averaged, with noise of their own.
     """
 
     private: bool
@@ -126,8 +126,8 @@ class Course:
     few: float = 0.0
     reach: float = 1.1
     ranking: bool = False
-    early: int = 0
     diagonal: bool = False
+    early: int = 0
 
     def __post_init__(self) -> None:
         for name in ("private", "ranking", "diagonal"):
@@ -222,14 +222,14 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         phases |= margins(bounds, left, few, clip, settings["steps"], records)
     else:
         clip = _CLIP * math.sqrt(1 + records / 100)
-        floor = 0.5 * math.sqrt(1 + 5 / records)
+        floor = 0.3 * math.sqrt(1 + 5 / records)
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"], records)
     reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
-    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, early, diagonal)
+    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early)
     return GradientPlan(phases, course)
 
 
@@ -305,7 +305,7 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.85 * few**2, 0.07 * (1 - few) + 0.01
+    targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
     left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     n = bounds.n_samples

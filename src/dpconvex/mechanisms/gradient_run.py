@@ -187,6 +187,9 @@ class PrivateDescent:
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
+        self.hopeless = (
+            0.0  # how far noise alone would have led, in units of where a fit is given up
+        )
         # Searches are on the rows whose geometry is looked at: which ones follows from their public number.
         self.few_n = self.n if plan.looked_at is None else plan.looked_at
         self.few_rows = rows if plan.looked_at is None else rows.part(plan.looked_at)
@@ -256,7 +259,7 @@ class PrivateDescent:
         scale: float,
         constant: Array | None = None,
     ) -> Array:
-        """Descend, and keep of the way what noise alone would not have gone: of the slopes from a constant on, if given."""
+        """Descend, and keep of the way what noise alone would not have gone: from a constant on, if one is given."""
         steps, lead = self._steps(phase), self.frame.lead
         rates = rate * decaying_rates(steps.stds.size)
         wander = self._wander(steps, float(rates.sum())) / scale**2
@@ -265,9 +268,12 @@ class PrivateDescent:
         if constant is not None:
             origin = np.zeros_like(start)
             origin[:lead] = phi[:lead] + self._gone_at_once * (constant - phi[:lead])
-        certain = _CERTAIN_NOISE + (0.0 if constant is None else self.plan.few)
+        # What is left of the rough descent's noise is not in that of the final one: it counts while records are few.
+        few = self.plan.few
+        certain = _CERTAIN_NOISE + (few**2 if constant is None else few)
+        self.hopeless = max(self.hopeless, wander / _HOPELESS)
         factor = self._signal(phi - origin, steps, rates, bend * min(1.0, self.plan.clip), certain)
-        factor /= 1 + (wander / _HOPELESS) ** 2
+        factor /= 1 + self.hopeless**2
         self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
         return np.asarray(origin + factor * (phi - origin))
 
