@@ -452,7 +452,7 @@ def quadratic_lengths(
     rounding: float,
     lengths: Array,
 ) -> None:
-    """``lengths_i >= ||M (1, d_i)||`` for ``d = scale c``, from ``square = M^T M`` and the norms ``sizes`` of M's columns.
+    """``lengths_i >= ||M (1, d_i)||``, ``d = scale c``, from ``square = M^T M`` and the norms ``sizes`` of M's columns.
 
     ``q = sum_jk S_jk d_j d_k`` with ``d_0 = 1`` errs by at most ``rounding (sum_j |d_j| sizes_j)^2``: that is added.
     """

@@ -59,7 +59,7 @@ class NonZeros:
 
     @classmethod
     def of(cls, X: Any) -> NonZeros:
-        """Return the non-zeros of a scipy matrix or array of any format; where that is canonical CSR nothing is copied."""
+        """Return the non-zeros of a matrix or array of scipy of any format; of canonical CSR nothing is copied."""
         if isinstance(X, NonZeros):
             return X
         from dpconvex.engine.nonzeros import is_canonical
@@ -155,8 +155,8 @@ class SparseRows(MemoryRows):
     r"""Rows in memory by their non-zeros, with all passes of `MemoryRows`.
 
     A mapped row is ``x = f (base + d)`` with ``d`` where a value is stored, ``base`` what the map makes of zeros and f
-    the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called with
-    these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
+    the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called
+    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
 
     Parameters
     ----------
@@ -379,6 +379,10 @@ class SparseRows(MemoryRows):
         if self._weights is not None:
             taken._weights = self._weights[indices]
         return taken
+
+    def chosen(self, indices: npt.NDArray[np.integer[Any]]) -> SparseRows:
+        """Return these rows."""
+        return self.take(indices)
 
     def part(self, rows: int) -> SparseRows:
         """Return exactly `rows` rows, those of `MemoryRows.part`; they are read where they are."""

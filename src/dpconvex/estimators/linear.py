@@ -131,7 +131,7 @@ class PrivateLinearModel(PrivateModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; clipped to ``feature_bounds`` and bounded in influence. A Dask array or dataframe is read
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
@@ -194,7 +194,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
 
         Returns

@@ -1,4 +1,4 @@
-"""Reading tables: numpy, scipy's sparse matrices, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
+"""Reading tables: numpy, scipy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
 
 from __future__ import annotations
 

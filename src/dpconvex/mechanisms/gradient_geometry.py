@@ -47,8 +47,8 @@ class Coordinates:
 
     Attributes
     ----------
-    matrix : array of shape (dimension, dimension)
-        Public or released; keeps the constant column.
+    matrix : array of shape (dimension, dimension) or (dimension,)
+        Public or released; keeps the constant column. A vector is the diagonal of a matrix.
     lead : int
         1 with an intercept, 0 without.
     typical : float
@@ -65,6 +65,8 @@ class Coordinates:
     @cached_property
     def stretches(self) -> Array | None:
         """The diagonal of a matrix that only stretches columns; None for others."""
+        if self.matrix.ndim == 1:
+            return self.matrix
         diagonal = np.diagonal(self.matrix).copy()
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
@@ -84,9 +86,25 @@ class Coordinates:
         """Lengths in place of weights, as rows are reweighted by them."""
         return RowLengths(self)
 
+    @property
+    def constant(self) -> float:
+        """h, what the constant column becomes."""
+        return float(self.matrix.flat[0])
+
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
-        return self.matrix.T @ phi
+        return self.matrix * phi if self.matrix.ndim == 1 else self.matrix.T @ phi
+
+    def of_sum(self, total: Array) -> Array:
+        """Return a sum of multiples of rows in these coordinates."""
+        return self.matrix * total if self.matrix.ndim == 1 else self.matrix @ total
+
+    def shrunk(self, phi: Array, rate: float | Array) -> Array:
+        """Return phi after an implicit step on the penalty of coefficients: stable whatever alpha and the rate."""
+        if self.matrix.ndim == 1:
+            return np.asarray(phi / (1 + rate * self.matrix**2))
+        penalty = rate * (self.matrix @ self.matrix.T)
+        return np.asarray(np.linalg.solve(np.eye(phi.size) + penalty, phi))
 
 
 @dataclass(frozen=True)
@@ -171,9 +189,9 @@ def private_coordinates(
     if looked_at is not None:  # which rows depends on their public number alone
         rows, n_samples = rows.part(looked_at), looked_at
     most = STRETCH_LIMIT / max(look.max_norm, 1.0)
-    matrix = np.eye(dimension)
     scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
-    matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
+    stretches = np.concatenate([np.ones(lead), np.minimum(1 / scales, most)])
+    matrix = np.diag(stretches) if "moments" in terms else stretches
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
     def length_at(measured: Rows, level: float, guess: float, most: float) -> float:
@@ -186,11 +204,23 @@ def private_coordinates(
             n_samples,
             noise,
         )
-        constant = float(current.matrix[0, 0]) if lead else 1.0
+        constant = current.constant if lead else 1.0
         return min(max(2.0**octave, constant), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
+    if (
+        "moments" not in terms
+    ):  # too many columns for a matrix: one length for all, in units of a typical one
+        measured = rows.reweighted(current.store_lengths)
+        found = length_at(measured, 0.5, math.sqrt(usual), usual)
+        typical = math.sqrt(max(found**2 - 1, 1.0))
+        matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
+        moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
+        current = Coordinates(
+            matrix, lead, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments
+        )
+        return current, everyone.reweighted(current.store_lengths)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
