@@ -380,6 +380,10 @@ class SparseRows(MemoryRows):
             taken._weights = self._weights[indices]
         return taken
 
+    def chosen(self, indices: npt.NDArray[np.integer[Any]]) -> SparseRows:
+        """Return these rows."""
+        return self.take(indices)
+
     def part(self, rows: int) -> SparseRows:
         """Return exactly `rows` rows, those of `MemoryRows.part`; they are read where they are."""
         other = super().part(rows)

@@ -236,7 +236,7 @@ def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
     share = released.get("kept_share")
     if share is None or share > 0.9:
         return []
-    return [("columns", f"{share:.0%} of what was found is kept, the rest could be noise")]
+    return [("columns", f"coefficients are shrunk to {share:.0%}: the rest could be noise")]
 
 
 def _compact(bound: Array) -> object:
