@@ -1,20 +1,13 @@
-"""Categories: what a schema knows about indicators, and what an "other" bin saves.
+"""
+Categories: short rows and a bin for others
+===========================================
 
 Who repays a loan depends on one of 60 occupations, of which ten employ nine in ten people. Left: excess loss of private
 logistic regression by output perturbation against epsilon, with the length of rows that follows from the schema (one
 indicator is 1) and with the default for 61 columns, which allows all of them to be. Right: the default mechanism with
 all 60 occupations listed, and with the ten large ones and a bin for the others: where there is little budget, fewer
 columns are worth more than what the bin blurs.
-
-Run ``python examples/plot_categories.py --out out``; it writes ``categories.png``.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,6 +16,8 @@ from dpconvex import DPLogisticRegression
 from dpconvex.preprocessing import PublicTable
 
 JOBS = [f"job {number}" for number in range(60)]
+ROWS = 20_000
+FITS = 5
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 BLUE, RED = "#1b6ca8", "#c8553d"
 
@@ -91,19 +86,7 @@ def draw(rows, fits):
         axes.set(xscale="log", yscale="log", xlabel="epsilon")
         axes.legend(frameon=False)
     figure.tight_layout()
-    return figure
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    parser.add_argument("--quick", action="store_true", help="few rows, one fit per point")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "categories.png"
-    draw(*((3_000, 1) if arguments.quick else (20_000, 5))).savefig(path, dpi=120)
-    print(path)
-
-
-if __name__ == "__main__":
-    main()
+draw(ROWS, FITS)
+plt.show()

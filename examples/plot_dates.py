@@ -1,19 +1,12 @@
-"""Dates: a week of private demand, from time stamps, by calendar features and their interaction.
+"""
+Dates: a week of private demand from time stamps
+================================================
 
 A bakery's sales carry a time stamp, sometimes a broken one. The schema makes of it public calendar features: the hour
 as indicators or as a circle, the weekday, and their interaction, because Sunday has another shape. Drawn is what a
 private model of the median says about a week, at epsilon 1, against the law that the sales were drawn from. Two numbers
 of a circle cannot follow two peaks; hour by weekday can, at the price of 168 columns more.
-
-Run ``python examples/plot_dates.py --out out``; it writes ``dates.png``.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,6 +14,7 @@ import numpy as np
 from dpconvex import DPQuantileRegressor
 from dpconvex.preprocessing import PublicTable
 
+ROWS = 60_000
 MONDAY = np.datetime64("2024-01-01T00")
 SCHEMAS = {
     "hour as a circle": {"parts": ["hour-cycle", "weekday"]},
@@ -78,19 +72,7 @@ def draw(rows):
     panels[1].set_ylabel("median sales per hour")
     panels[2].set_xticks(np.arange(7) * 24, ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"])
     figure.tight_layout()
-    return figure
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    parser.add_argument("--quick", action="store_true", help="few rows")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "dates.png"
-    draw(10_000 if arguments.quick else 60_000).savefig(path, dpi=120)
-    print(path)
-
-
-if __name__ == "__main__":
-    main()
+draw(ROWS)
+plt.show()

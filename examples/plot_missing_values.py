@@ -1,26 +1,22 @@
-"""Missing values: three public rules, on a table where who does not answer is no accident.
+"""
+Missing values: three public rules
+==================================
 
 Income explains who repays a loan, and people with small incomes leave it out more often. Against the share of missing
 incomes: the rule "row" (a row without income is a fixed record, and cannot be predicted; a guess of the larger class
 stands for it), "value" (a public constant), and "indicator" (a column that says that it is missing, which here is worth
 something in itself). No rule looks at other rows: medians of the column, which imputers use, would have to be paid for.
-
-Run ``python examples/plot_missing_values.py --out out``; it writes ``missing_values.png``.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import PercentFormatter
 
 from dpconvex import DPLogisticRegression
 from dpconvex.preprocessing import PublicTable
 
+ROWS = 10_000
+FITS = 3
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 RULES = {"row": "row", "value": {"value": 40}, "indicator": "indicator"}
 
@@ -68,23 +64,11 @@ def draw(rows, fits):
             SHARES, [accuracy(rule, share, rows, fits) for share in SHARES], style, label=name
         )
     axes.set(xlabel="share of incomes that are missing", ylabel="test accuracy at epsilon = 1")
-    axes.xaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=0))
-    axes.yaxis.set_major_formatter(matplotlib.ticker.PercentFormatter(1.0, decimals=0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.legend(title="missing =", frameon=False)
     figure.tight_layout()
-    return figure
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    parser.add_argument("--quick", action="store_true", help="few rows, one fit per point")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "missing_values.png"
-    draw(*((3_000, 1) if arguments.quick else (10_000, 3))).savefig(path, dpi=120)
-    print(path)
-
-
-if __name__ == "__main__":
-    main()
+draw(ROWS, FITS)
+plt.show()

@@ -1,7 +1,7 @@
 """Audits of noisy gradient descent as it runs: the claim holds, half the noise and forgotten composition are caught.
 
-Every audit is wrong about a correct claim with probability at most 1e-6. At mu = 1 a few thousand runs tell half the
-noise from the whole.
+Every audit is wrong about a correct claim with probability at most 1e-6. At mu = 1, and at (1, 0.1), a thousand runs told
+half the noise from the whole for 60 of 60 seeds; 750 did for 58. There are 2000.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource
 
-MU, RUNS = 1.0, 4_000
+MU, RUNS = 1.0, 2_000
 
 
 def problem(loss, neighbors="replace_one", geometry="given", claim=None, steps=2):

@@ -53,19 +53,20 @@ def attack(mechanism, claim, neighbors="replace_one", factor=1.0, runs=5000, n=2
 
 
 # The last iterate is the sum of all gradients and of all noise: the slopes do not depend on the coefficients here.
+# A quarter of the noise is caught by 1000 runs for six of six seeds with batches of fixed size, and rarely with Poisson's.
 SGD = [
-    (NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), "replace_one", 0.25),
-    (NoisySGD(steps=4, batch_size=2, step_size=0.1, average=0.0), "replace_one", 0.25),
-    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "replace_one", 0.25),
-    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "add_or_remove_one", 0.25),
+    (NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), "replace_one", 2000),
+    (NoisySGD(steps=4, batch_size=2, step_size=0.1, average=0.0), "replace_one", 2000),
+    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "replace_one", 5000),
+    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "add_or_remove_one", 5000),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mechanism", "neighbors", "caught"), SGD)
-def test_sgd(mechanism, neighbors, caught):
+@pytest.mark.parametrize(("mechanism", "neighbors", "runs"), SGD)
+def test_sgd(mechanism, neighbors, runs):
     claim = ApproxDP(1.0, 1e-2)
-    assert attack(mechanism, claim, neighbors).passed
-    assert not attack(mechanism, claim, neighbors, factor=caught).passed
+    assert attack(mechanism, claim, neighbors, runs=runs).passed
+    assert not attack(mechanism, claim, neighbors, factor=0.25, runs=runs).passed
 
 
 def test_accounting_poisson_for_whole_batches_would_be_caught():

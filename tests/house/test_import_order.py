@@ -22,7 +22,7 @@ ORDER = (
     ("words",),
     ("estimators",),
     ("preprocessing", "pipelines", "scores", "datasets"),
-    ("selection", "audit"),
+    ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),
 )

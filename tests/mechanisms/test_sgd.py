@@ -307,7 +307,7 @@ def test_estimator(mechanism):
     model.certificate_.verify()
     assert model.certificate_.mechanism == "sgd"
     assert model.score(X, y) > 0.6
-    assert "per coordinate of the sum" in repr(model.summary())
+    assert "sums over the rows" in repr(model.summary())
 
 
 def test_names():

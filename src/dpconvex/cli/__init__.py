@@ -1,4 +1,4 @@
-"""The command line: split, fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, studio."""
+"""The command line: one file per group of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, split, studio
+from dpconvex.cli import (
+    audit,
+    bounds,
+    budget,
+    demo,
+    fit,
+    models,
+    plan,
+    reproduce,
+    score,
+    split,
+    studio,
+)
 from dpconvex.cli.errors import Interrupted, say_warning
 
 app = typer.Typer(
@@ -28,6 +40,7 @@ plan.register_commands(app)
 demo.register_commands(app)
 audit.register_commands(app)
 reproduce.register_commands(app)
+score.register_commands(app)
 studio.register_commands(app)
 
 

@@ -188,7 +188,7 @@ def fit(
     if registry is not None:
         screen.print(f"Registry entry written to {registry}", markup=False)
     if account is not None:
-        screen.print(f"Ledger: {account.remaining()}", markup=False)
+        screen.print(f"Ledger: {account.remaining()}.", markup=False)
 
 
 @with_model_options

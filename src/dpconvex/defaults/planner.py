@@ -54,8 +54,8 @@ __all__ = ["Forecast", "RiskPlan", "plan"]
 TASKS = ("quantile", "logistic")
 MECHANISMS = ("gradient", "objective", "output")
 UNITS = {
-    "quantile": "excess pinball loss relative to the best linear model's",
-    "logistic": "excess logistic loss over the best linear model's, in nats",
+    "quantile": "extra pinball loss, as a share of the best linear model's",
+    "logistic": "extra logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
 _FEWEST, _MOST = 10, 10**9  # rows that are looked for

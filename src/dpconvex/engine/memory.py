@@ -74,17 +74,12 @@ class MemoryRows:
         keep: bool = True,
         weights: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        raw = np.asarray(X)
-        if raw.ndim != 2 or raw.shape[1] != row_map.n_features:
+        raw = self._as_raw(X)
+        if len(raw.shape) != 2 or raw.shape[1] != row_map.n_features:
             raise ValueError(
                 f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). "
                 f"Got shape {raw.shape} instead."
             )
-        if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
-            raw = raw.astype(np.float64)
-        if not raw.dtype.isnative:
-            raw = raw.astype(raw.dtype.newbyteorder("="))
-        raw = writable_view(raw)
         targets = np.clip(np.asarray(y, dtype=np.float64), -LARGEST, LARGEST)
         targets = np.clip((targets - target_shift) * target_scale, -LARGEST, LARGEST)
         void = np.isnan(targets)
@@ -107,7 +102,7 @@ class MemoryRows:
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
         self.columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
-        self._by_columns = abs(raw.strides[0]) < abs(raw.strides[1])
+        self._by_columns = isinstance(raw, np.ndarray) and abs(raw.strides[0]) < abs(raw.strides[1])
         self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
@@ -117,6 +112,15 @@ class MemoryRows:
         self._starts: Places | None = None  # of stretches, in a part of the rows
         self._stretch = 0
         self._keeping = threading.Lock()
+
+    def _as_raw(self, X: npt.ArrayLike) -> Raw:
+        """Return rows as kernels take them: float32 or float64, native, of the type of writable arrays."""
+        raw = np.asarray(X)
+        if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
+            raw = raw.astype(np.float64)
+        if not raw.dtype.isnative:
+            raw = raw.astype(raw.dtype.newbyteorder("="))
+        return writable_view(raw)
 
     def __getstate__(self) -> dict[str, object]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
@@ -276,9 +280,12 @@ class MemoryRows:
         if self.survey is None and self._surveys and not weights:
             return self._surveys[0]
         if self.survey is None:
-            self.survey = passes.survey(self, self._keep)
+            self.survey = self._look()
             self._surveys.append(self.survey)
         return self.survey
+
+    def _look(self) -> passes.Survey:
+        return passes.survey(self, self._keep)
 
     def sum_runs(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, in worker threads."""

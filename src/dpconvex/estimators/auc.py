@@ -14,6 +14,7 @@ from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.engine import RowMap
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
@@ -216,7 +217,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
-        if isinstance(rows, MemoryRows):
+        if isinstance(rows, MemoryRows) and not isinstance(rows, SparseRows):
             return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
         partitions = cast("DaskRows", rows)
         return PartitionedPairwiseObjective(partitions, *facts, row_norm=row_norm)

@@ -178,7 +178,7 @@ class PrivateLinearModel(PrivateModel):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
         return tags
 
 
@@ -220,7 +220,7 @@ def finite_predictions(
         found = np.asarray(X @ coef + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = (np.asarray(X, dtype=np.float64) * unit) @ (coef * unit) + intercept * unit**2
+            scaled = (X.astype(np.float64) * unit) @ (coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)

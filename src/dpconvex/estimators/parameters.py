@@ -35,8 +35,8 @@ feature_bounds : pair (low, high) or dict of str to (low, high), optional
     ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to be of order 1.""",
     "row_norm": """
 row_norm : float, optional
-    Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). Longer rows
-    are weighted down.""",
+    Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). A longer
+    row counts with the smaller weight ``row_norm / length``.""",
     "fit_intercept": """
 fit_intercept : bool, default=True
     Whether to fit a (penalised) intercept.""",

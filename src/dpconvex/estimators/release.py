@@ -16,6 +16,7 @@ from dpconvex.inputs.settings import noise_source
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.ledger.ledger import Ledger
@@ -47,7 +48,7 @@ def release(
     warn_of_cost(
         certificate
     )  # first: where warnings are errors, nothing is charged for a fit that does not run
-    charge(model.ledger, certificate, owner)
+    charge(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
     found, records = [], []
     for objective in objectives:
@@ -62,7 +63,9 @@ def release(
 
 
 def charge(
-    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate, owner: str
+    ledger: Ledger | None,
+    certificate: Certificate | PreprocessingCertificate | EvaluationCertificate,
+    description: str,
 ) -> None:
     """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
     if ledger is not None:
@@ -70,7 +73,7 @@ def charge(
             certificate.guarantee,
             mu=certificate.gaussian_mu(),
             mechanism=certificate.mechanism,
-            description=f"{owner}.fit",
+            description=description,
             neighbors=certificate.neighbors,
         )
 

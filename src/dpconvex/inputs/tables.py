@@ -1,4 +1,4 @@
-"""Reading tables: numpy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
+"""Reading tables: numpy, scipy's sparse matrices, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from dpconvex.engine.dask.partitions import Clean, loosen
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import NonZeros, rows_in_memory
 from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.labels import is_missing, missing_labels
 from dpconvex.inputs.public_table import encode_frame
@@ -91,8 +92,8 @@ def _check_kind(name: str, array: object, owner: str) -> None:
 
 
 def _check_container(name: str, data: object, owner: str) -> None:
-    """Raise for data whose values would be misread: sparse, masked, or a dictionary of columns."""
-    if issparse(data):
+    """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of columns."""
+    if name != "X" and issparse(data):
         raise TypeError(
             f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
             f"is required. Use {name}.toarray()."
@@ -102,11 +103,16 @@ def _check_container(name: str, data: object, owner: str) -> None:
             f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
             f"values would be used. Use {name}.filled(value) with a public value."
         )
-    if isinstance(data, (Mapping, set, frozenset)):
+    if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
         raise TypeError(
             f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
             "instead. Use pandas.DataFrame for a dictionary of columns."
         )
+
+
+def _canonical(X: Any) -> Any:
+    """Return a sparse matrix as CSR with every entry once: entries that stand for one place may add up to infinity."""
+    return NonZeros.of(X).to_scipy() if issparse(X) else X
 
 
 def _check_table(X: object, owner: str, loose: bool = False) -> None:
@@ -149,10 +155,17 @@ def read_training(
         _check_kind("y", y, owner)
     try:
         with _validating():
+            X = _canonical(X)
             if clean is not None:
                 return _read_marked(estimator, X, y, clean, least, numeric)
             X, y = validate_data(
-                estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, **options
+                estimator,
+                X,
+                y,
+                dtype=_FLOATS,
+                ensure_min_samples=least,
+                accept_sparse="csr",
+                **options,
             )
     except (ValueError, OverflowError, TypeError):
         problem = _problem(estimator, X, least) or _target_problem(owner, X, y, numeric)
@@ -176,8 +189,8 @@ def _read_marked(
     # Objects stay objects: next to text, numpy would make text of numbers.
     table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     rows = validate_data(
-        estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
-    )
+        estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False, accept_sparse="csr",
+    )  # fmt: skip
     target = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     column = column_or_1d(target)
     check_consistent_length(rows, column)
@@ -267,7 +280,7 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
 
     Parameters
     ----------
-    X : array or DaskTable
+    X : array, sparse matrix or DaskTable
         What `read_training` returned.
     target : array, DaskTable or callable
         One target per row, or for Dask the table itself or a function of each partition's target.
@@ -276,17 +289,16 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
     owner : str
         Who asks, for error messages.
     """
-    if not isinstance(X, np.ndarray) and plan.certificate.mechanism in _RECORD_BY_RECORD:
+    here = isinstance(X, np.ndarray) or issparse(X)
+    if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
             f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
             "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
         )
     row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
     assert row_map is not None, "records that are matrices are not mapped here"
-    if isinstance(X, np.ndarray):
-        from dpconvex.engine import MemoryRows
-
-        return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+    if here:
+        return rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
     function = target if callable(target) else None
     return cast("DaskTable", X).rows(row_map, function, shift, scale)
 
@@ -304,7 +316,9 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     _check_table(X, owner)
     try:
         with _validating():
-            return validate_data(estimator, X, reset=reset, dtype=_FLOATS)
+            return validate_data(
+                estimator, _canonical(X), reset=reset, dtype=_FLOATS, accept_sparse="csr"
+            )
     except (ValueError, OverflowError, TypeError):
         problem = _problem(estimator, X, 1, reset)
     raise problem or _unreadable(owner)
@@ -370,6 +384,8 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
 
 def _shape(data: object) -> tuple[int, ...] | None:
     """Return the shape of data, or None if it has none."""
+    if issparse(data):
+        return tuple(data.shape)
     try:
         return np.asarray(data).shape
     except (TypeError, ValueError):
@@ -380,7 +396,7 @@ def _fault(name: str, data: object, owner: str) -> Exception | None:
     """Return why data are not finite numbers, or None if they are."""
     numbers = f"The {name} given to {owner} must be numbers"
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
-    plain = np.asarray(data)
+    plain = np.asarray(data.data if issparse(data) else data)
     if plain.dtype.kind == "c":
         return ValueError(
             f"Complex data not supported: the X and y given to {owner} must be real numbers."

@@ -18,7 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpconvex.engine.accurate_products import MomentSums
+from dpconvex.engine.blocks import by_nonzeros
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
@@ -76,13 +79,30 @@ class Coordinates:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
         return _lengths(self.place(block), self.lead)
 
-    def store_lengths(self, block: Array, w: Array) -> Array:
-        """Return the lengths in place of weights; infinite for rows of weight 0, so that they keep it."""
-        return np.where(w == 0, np.inf, self.lengths(block))
+    @property
+    def store_lengths(self) -> RowLengths:
+        """Lengths in place of weights, as rows are reweighted by them."""
+        return RowLengths(self)
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
         return self.matrix.T @ phi
+
+
+@dataclass(frozen=True)
+class RowLengths:
+    """Lengths in given coordinates in place of weights; infinite for rows of weight 0, so that they keep it."""
+
+    frame: Coordinates
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the lengths of a block of rows."""
+        return np.where(w == 0, np.inf, self.frame.lengths(block))
+
+    def by_nonzeros(self, rows: SparseRows) -> Array:
+        """Return the lengths of all rows."""
+        stretches = self.frame.stretches
+        return rows.lengths(self.frame.matrix if stretches is None else stretches)
 
 
 def _lengths(placed: Array, lead: int) -> Array:
@@ -231,6 +251,7 @@ def _column_scales(rows: Rows, n_samples: int, lead: int, std: float, noise: Noi
     """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
     columns = rows.dim - lead
 
+    @by_nonzeros(lambda rows: (rows.octave_counts(OCTAVES).ravel(),))
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
         from dpconvex.engine.mapping import count_octaves
 
@@ -254,6 +275,7 @@ def _column_scales(rows: Rows, n_samples: int, lead: int, std: float, noise: Noi
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
 
+    @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
@@ -262,6 +284,13 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
         return (shortened.T @ shortened,)
 
     (sums,) = measured.sum(part)
+    if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
+        matrix = frame.matrix if frame.stretches is None else frame.stretches
+        found = sums.mapped(matrix, measured.n_rows)
+        if sums.void:  # rows of zeros, whatever they hold
+            zeros = np.eye(1, measured.dim) * frame.lead
+            found += sums.void * part(zeros, zeros[0], zeros[0])[0]
+        return found
     return np.asarray(sums)
 
 

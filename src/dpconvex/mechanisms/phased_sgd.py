@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
+from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
@@ -154,16 +155,21 @@ class PhasedSGD(Phased):
         from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
         from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
-        rows, targets, weights = objective.rows.take(chosen).mapped()
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
-        if compiled is not None:
-            order = np.arange(len(targets))
-            run_one_sgd_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
-        else:  # a loss of the user's own: the same steps, not compiled
+        few = 64 * block_rows(
+            start.size
+        )  # at a time: sparse rows have far fewer numbers than mapped ones
+        for first in range(0, chosen.size, few):
+            rows, targets, weights = objective.rows.take(chosen[first : first + few]).mapped()
+            if compiled is not None:
+                order = np.arange(len(targets))
+                run_one_sgd_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
+                continue
             for row, target, weight in zip(rows, targets, weights, strict=True):
+                # a loss of the user's own: the same steps, not compiled
                 slope = float(objective.loss.gradient(target, row @ theta))
                 theta = theta - step * (weight * slope * row + alpha * theta)
                 total += theta
-        return total / len(targets)
+        return total / chosen.size

@@ -9,6 +9,7 @@ batches are drawn is one field of the certificate's parameters, which the accoun
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Places
+from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -283,10 +287,15 @@ class _Run:
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         # Records are visited one by one: rows of other engines are refused before.
-        self.rows, self.targets, self.weights = cast(MemoryRows, objective.rows).mapped()
+        rows = cast(MemoryRows, objective.rows)
+        self.sparse = rows if isinstance(rows, SparseRows) else None
+        if self.sparse is None:
+            self.rows, self.targets, self.weights = rows.mapped()
+        else:
+            self.targets = rows.targets
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
-        self.theta = np.zeros(self.rows.shape[1])
+        self.theta = np.zeros(rows.dim)
         self.permutation = np.arange(len(self.targets))
 
     def run(self) -> Array:
@@ -310,10 +319,21 @@ class _Run:
         from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
         chosen = self.generator.integers(0, len(self.targets), size=steps)
-        run_single_sgd_steps(
-            self.generator, chosen, self.rows, self.targets, self.weights, self.compiled,
-            self.theta, total, self.settings["step_size"], self.alpha, self.std,
-        )  # fmt: skip
+        for visited, records in self._visited(chosen):
+            run_single_sgd_steps(
+                self.generator, visited, *records, self.compiled,
+                self.theta, total, self.settings["step_size"], self.alpha, self.std,
+            )  # fmt: skip
+
+    def _visited(self, chosen: Places) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
+        """Yield positions of records, and rows, targets and weights to find them in: of sparse rows, some at a time."""
+        if self.sparse is None:
+            yield chosen, (self.rows, self.targets, self.weights)
+            return
+        few = block_rows(self.sparse.dim)
+        for start in range(0, chosen.size, few):
+            records = self.sparse.take(chosen[start : start + few]).mapped()
+            yield np.arange(len(records[1])), records
 
     def _batches(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_sgd_batches
@@ -321,7 +341,7 @@ class _Run:
         sizes, swaps = draw_batches(
             self.generator, self.sampling, len(self.targets), self.size, self.rate, steps
         )
-        if self.compiled is not None:
+        if self.compiled is not None and self.sparse is None:
             run_sgd_batches(
                 self.generator, sizes, swaps, self.permutation, self.rows, self.targets,
                 self.weights, self.compiled, self.theta, total, self.settings["step_size"],
@@ -329,13 +349,14 @@ class _Run:
             )  # fmt: skip
             return
         start = 0
-        for size in sizes:  # a loss of the user's own: the same steps, not compiled
+        for size in sizes:  # sparse rows, or a loss of the user's own: the same steps, not compiled
             members(self.permutation, swaps, start, size)
             start += size
-            batch = self.permutation[:size]
-            slopes = self.loss.gradient(self.targets[batch], self.rows[batch] @ self.theta)
-            gradient = (self.weights[batch] * slopes) @ self.rows[batch]
-            gradient += self.std * self.generator.standard_normal(self.theta.size)
+            gradient = self.std * self.generator.standard_normal(self.theta.size)
+            for visited, (rows, targets, weights) in self._visited(self.permutation[:size]):
+                batch = rows[visited]
+                slopes = self.loss.gradient(targets[visited], batch @ self.theta)
+                gradient += (weights[visited] * slopes) @ batch
             self.theta -= self.settings["step_size"] * (
                 gradient / self.size + self.alpha * self.theta
             )

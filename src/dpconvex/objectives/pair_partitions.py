@@ -9,6 +9,7 @@ number per row.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowFunction, Sums
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.losses.pairwise import PairLoss
 from dpconvex.objectives.pair_sums import CellMoments
@@ -205,11 +207,12 @@ def _count(rows: MemoryRows) -> tuple[int, int]:
     return int(np.count_nonzero(rows.targets > 0)), int(np.count_nonzero(rows.targets < 0))
 
 
-def _classes(rows: MemoryRows, changed: _Changed) -> tuple[Array, Array]:
-    """Return the rows of both classes of a partition."""
-    mapped, y, _ = rows.mapped()
-    mapped = changed(mapped)
-    return mapped[y > 0], mapped[y < 0]
+def _classes(rows: MemoryRows, changed: _Changed) -> Iterator[tuple[Array, Array]]:
+    """Yield the rows of both classes of a partition; of sparse ones some at a time, since they have all their zeros."""
+    for piece in rows.pieces() if isinstance(rows, SparseRows) else [rows]:
+        mapped, y, _ = piece.mapped()
+        mapped = changed(mapped)
+        yield mapped[y > 0], mapped[y < 0]
 
 
 @dataclass(frozen=True)
@@ -223,8 +226,16 @@ class _Pick:
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
         if not (self.ahead.size or self.behind.size):
             return np.empty((0, rows.dim)), np.empty((0, rows.dim))
-        ahead, behind = _classes(rows, self.changed)
-        return ahead[self.ahead], behind[self.behind]
+        found: tuple[list[Array], list[Array]] = ([], [])
+        start = [0, 0]
+        for both in _classes(rows, self.changed):
+            for side, (part, chosen) in enumerate(
+                zip(both, (self.ahead, self.behind), strict=True)
+            ):
+                local = chosen - start[side]
+                found[side].append(part[local[(local >= 0) & (local < len(part))]])
+                start[side] += len(part)
+        return np.concatenate(found[0]), np.concatenate(found[1])
 
 
 @dataclass(frozen=True)
@@ -285,8 +296,11 @@ class _Scores:
     w: Array
 
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
-        ahead, behind = _classes(rows, self.changed)
-        return ahead @ self.w, behind @ self.w
+        scores = [
+            (ahead @ self.w, behind @ self.w) for ahead, behind in _classes(rows, self.changed)
+        ]
+        ahead, behind = (np.concatenate(side) for side in zip(*scores, strict=True))
+        return ahead, behind
 
 
 @dataclass(frozen=True)
@@ -298,11 +312,14 @@ class _Weigh:
     behind: Array
 
     def __call__(self, rows: MemoryRows) -> tuple[Array]:
-        ahead, behind = _classes(rows, self.changed)
-        total = np.zeros(rows.dim)
-        for part, multiples, sign in ((ahead, self.ahead, 1.0), (behind, self.behind, -1.0)):
-            if len(part):
-                total += sign * combine_pairs(part, multiples)
+        total, start = np.zeros(rows.dim), [0, 0]
+        slopes = (self.ahead, 1.0), (self.behind, -1.0)
+        for both in _classes(rows, self.changed):
+            for side, (part, (multiples, sign)) in enumerate(zip(both, slopes, strict=True)):
+                if len(part):
+                    local = multiples[start[side] : start[side] + len(part)]
+                    total += sign * combine_pairs(part, local)
+                    start[side] += len(part)
         return (total,)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
@@ -184,6 +185,7 @@ class TiltedObjective(OverRows):
     def _sum(self, theta: Array, with_hessian: bool = False) -> _LogSum:
         tilt, loss = self.tilt, self.loss
 
+        @takes_sparse
         def part(block: Array, y: Array, w: Array) -> tuple[_LogSum]:
             y = np.clip(y, -1.0, 1.0)
             z = block @ theta
@@ -193,8 +195,7 @@ class TiltedObjective(OverRows):
             parts: list[Array | float] = [(factors * slopes) @ block, float(factors @ losses)]
             if with_hessian:
                 curvature = np.maximum(w * loss.curvature(y, z), 0.0) + tilt * slopes**2
-                half = block * np.sqrt(factors * curvature)[:, None]
-                parts.append(half.T @ half)
+                parts.append(weighted_gram(block, factors * curvature))
             return (sums.with_parts(*parts),)
 
         (sums,) = self.rows.sum(part)

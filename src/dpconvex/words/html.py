@@ -18,6 +18,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.version import __version__
+from dpconvex.words.certificate_words import describe_mechanism, describe_sampler
 from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
 from dpconvex.words.content import (
     Outlook,
@@ -34,7 +35,6 @@ from dpconvex.words.content import (
 )
 from dpconvex.words.nist import answers
 from dpconvex.words.officer import limits, method, quotable, sharper, unit_of, who_and_why
-from dpconvex.words.summary import describe_sampler
 
 _MOST_BARS = 40
 # Parameters of what happens to coefficients after the noise was added.
@@ -135,6 +135,7 @@ def render_report(
         groups=_groups(certificate),
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
+        mechanism=describe_mechanism(certificate.mechanism),
         sampler=describe_sampler(certificate),
         facts=_facts(certificate),
         settings=_settings(certificate),

@@ -39,6 +39,8 @@ from dpconvex.engine.dask.sources import (
     Call,
     Change,
     Mapping,
+    Predict,
+    Rescale,
     Reweight,
     Source,
     add_up,
@@ -49,6 +51,7 @@ from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.sparse import rows_in_memory, stack_rows
 from dpconvex.engine.summation_order import accumulate, sum_depth
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
@@ -253,11 +256,11 @@ class DaskRows:
 
     def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
         """Return the same rows with weights ``function(weights)``."""
-        return self.reweighted(lambda block, w: function(w))
+        return self.reweighted(Rescale(function))
 
     def predicted(self, theta: Array) -> DaskRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        return self.reweighted(lambda block, w: block @ theta)
+        return self.reweighted(Predict(theta))
 
     def sum_targets(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
@@ -288,12 +291,13 @@ class DaskRows:
         calls = [_Take(local) for local in chosen]
         picked = [number for number, local in enumerate(chosen) if local.size]
         parts = list(self._each([self._sources[i] for i in picked], [calls[i] for i in picked]))
-        X, y, w = (np.concatenate([part[item] for part in parts]) for item in range(3))
+        X, y, w = (stack_rows([part[item] for part in parts]) for item in range(3))
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
         any_weights = any(source.weights or source.pending for source in self._sources)
         # Targets are mapped already.
-        return MemoryRows(X[back], y[back], self.row_map, weights=w[back] if any_weights else None)
+        weights = w[back] if any_weights else None
+        return rows_in_memory(X[back], y[back], self.row_map, weights=weights)
 
     def subsample(self, rows: int) -> MemoryRows:
         """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""

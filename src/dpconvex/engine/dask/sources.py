@@ -11,15 +11,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dask.partitions import Clean, fingerprint, read_pair
+from dpconvex.engine.dask.partitions import Clean, SpilledNonZeros, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.summation_order import accumulate
 
-__all__ = ["Call", "Change", "Mapping", "Source", "add_up", "quiet", "run_here", "run_source"]
+__all__ = [
+    "Call",
+    "Change",
+    "Mapping",
+    "Predict",
+    "Rescale",
+    "Source",
+    "add_up",
+    "quiet",
+    "run_here",
+    "run_source",
+]
 
 Array = npt.NDArray[np.float64]
 Reweight = Callable[[Array, Array], Array]
@@ -36,6 +48,41 @@ class Change:
     def __call__(self, block: Array, w: Array) -> Array:
         """Return the changed weights of a block."""
         return self.function(block, w)
+
+    @property
+    def by_nonzeros(self) -> Callable[[Any], Array] | None:
+        """How sparse rows give the changed weights, if that is known."""
+        return getattr(self.function, "by_nonzeros", None)
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Weights that change without the rows."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the changed weights of a block."""
+        return self.function(w)
+
+    def by_nonzeros(self, rows: MemoryRows) -> Array:
+        """Return the changed weights of all rows."""
+        return self.function(rows.weights)
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Margins in place of weights."""
+
+    theta: Array
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the margins of a block."""
+        return np.asarray(block @ self.theta)
+
+    def by_nonzeros(self, rows: MemoryRows) -> Array:
+        """Return the margins of all rows."""
+        return rows.predicted(self.theta).weights
 
 
 @dataclass(frozen=True)
@@ -69,7 +116,7 @@ class Source:
     number: int
     pair: Any = None
     recipe: Recipe | None = None
-    X: SpilledArray | None = None
+    X: SpilledArray | SpilledNonZeros | None = None
     y: SpilledArray | SpilledLabels | None = None
     weights: SpilledArray | None = None
     pending: tuple[Change, ...] = ()
@@ -152,7 +199,7 @@ class Mapping:
         cores: int = 1,
     ) -> MemoryRows:
         """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
-        rows = MemoryRows(
+        rows = rows_in_memory(
             X,
             y,
             self.row_map,

@@ -36,6 +36,6 @@ def unbounded_columns(certificate: Certificate) -> str | None:
     if certificate.parameters.get("feature_bounds", ()) is not None:
         return None
     return (
-        "Without feature_bounds columns are taken to be of order 1: one of far larger numbers, such as an income, "
-        "makes predictions useless. Give public bounds of the columns."
+        "Without feature_bounds every column is taken to hold numbers from about -1 to 1: one of far larger numbers, "
+        "such as an income, makes predictions useless. Give public bounds of the columns."
     )
