@@ -38,6 +38,7 @@ from dpconvex import (
 from dpconvex.models.file import ModelFileError
 from dpconvex.preprocessing import DPQuantileBounds, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
+from dpconvex.selection import DPSelect
 from dpconvex.words.html import render_report
 
 TABLES = {
@@ -293,6 +294,8 @@ def test_searches_without_a_ledger_are_named(tmp_path):
     assert leaks(GridSearchCV(model, grid)) == ["GridSearchCV"]
     nested = make_pipeline(StandardScaler(), model)
     assert leaks(GridSearchCV(nested, {})) == ["GridSearchCV", "estimator.standardscaler:"]
+    assert leaks(DPSelect(model, grid)) == []
+    assert leaks(DPSelect(nested, {})) == ["estimator.standardscaler:"]
     ledger = Ledger(tmp_path / "l.db", epsilon=5.0, delta=1e-5)
     assert leaks(GridSearchCV(model.set_params(ledger=ledger), grid)) == []
 
