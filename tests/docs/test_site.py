@@ -73,6 +73,8 @@ def test_examples_run_and_draw(path, tmp_path, monkeypatch):
     monkeypatch.setattr(plt, "show", lambda: None)
     quick = {
         "FITS": "1",
+        "ROWS": "2_000",
+        "SHARES": "(0.0, 0.3)",
         "REPEATS": "1",
         "POINTS": "2",
         "COLUMNS": "(1, 5)",
