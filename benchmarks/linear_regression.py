@@ -2,8 +2,8 @@
 
 All have the same public bounds, replace-one neighbours, and noise calibrated in Gaussian DP: what a rival's paper
 spends by weaker composition is not held against it. AdaSSP (Wang 2018) releases the smallest eigenvalue, the second
-moments and the products, a third of the budget each, and adds a penalty that follows from them. Boosted AdaSSP (Tang and others
-2023) fits residuals, limited to a clip, several times with one release of the moments; rounds and clip are the best of
+moments and the products, a third of the budget each, and adds a penalty that follows from them. Boosted AdaSSP (Tang
+and others 2023) fits residuals, limited to a clip, several times with one release of the moments; rounds and clip are the best of
 six in hindsight, on the test rows. diffprivlib's linear regression is not here: its sensitivity is 0 for bounds
 (0, 100), which protects nobody.
 

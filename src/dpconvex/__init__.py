@@ -7,6 +7,8 @@ from dpconvex.version import __version__
 if TYPE_CHECKING:
     from dpconvex.estimators import (
         DPAUCClassifier,
+        DPBowl,
+        DPL1Link,
         DPLinearRegression,
         DPLinearSVC,
         DPLogisticRegression,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DPAUCClassifier",
+    "DPBowl",
+    "DPL1Link",
     "DPLinearRegression",
     "DPLinearSVC",
     "DPLogisticRegression",

@@ -36,9 +36,10 @@ from dpconvex.inputs.settings import (
     resolve_samples,
 )
 from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
 from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose, geometric
-from dpconvex.privacy.guarantees import GaussianDP, Guarantee
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, silent
@@ -222,8 +223,21 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             declared = cast(Classifier, self.estimator).classes
             found = "assumed public" if declared is None else "given"
             more = {} if n_classes is None else {"n_classes": n_classes}
-        models = [self._candidate(candidate, per_fit, training) for candidate in candidates]
-        fits = [model.certify(training, n_features, **more) for model in models]
+
+        def certified(each: Guarantee) -> list[Certificate]:
+            models = [self._candidate(candidate, each, training) for candidate in candidates]
+            return [model.certify(training, n_features, **more) for model in models]
+
+        try:
+            fits = certified(per_fit)
+        except ValueError:
+            # Objective perturbation offers no Gaussian DP: its fits share epsilon and delta instead.
+            if not isinstance(guarantee, ApproxDP) or self.strategy == "repeat":
+                raise
+            strategy, per_fit, repeats = share_budget(
+                guarantee, "exponential", len(candidates), None, basic=True
+            )
+            fits = certified(per_fit)
         if isinstance(score, AUCScore) and fits[0].parameters.get("n_classes") != 2:
             raise ValueError(
                 "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."
@@ -283,7 +297,10 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if isinstance(per_fit, GaussianDP):
             settings: Candidate = {"mu": per_fit.mu}
         else:
-            settings = {"epsilon": per_fit.epsilon_bound, "delta": 0.0}
+            settings = {
+                "epsilon": per_fit.epsilon_bound,
+                "delta": getattr(per_fit, "delta_bound", 0.0),
+            }
         model = clone(self.estimator).set_params(**parameters, **settings, random_state=seed)
         if getattr(model, "neighbors", None) == "add_or_remove_one":
             model.set_params(nominal_samples=training)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.losses import Bowl, L1Norm, PiecewiseLinear
+from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, PiecewiseLinear
 from dpconvex.privacy import StructuredBounds, objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 
@@ -99,6 +99,7 @@ LOSSES = {
     "largest, m=2": (PiecewiseLinear([[1.0, 0], [-1.0, 0], [0, 1.0], [0, -1.0]]), 71, 4),
     "two pieces, m=2": (PiecewiseLinear([[1.0, 0.5], [-0.5, 1.0]]), 121, 6),
     "bowl, m=2": (Bowl(2), 71, 4),
+    "fan, m=2": (PiecewiseLinear([[1.0, 0.0], [-0.4, 0.9], [-0.6, -0.7], [0.1, 0.1]]), 61, 4),
 }
 
 
@@ -117,6 +118,62 @@ def test_no_attack_beats_the_certificate(name, neighbors):
         assert attack(epsilon, first, second, ridge, std, points) <= delta
         worst = max(worst, attack(epsilon, first, second, ridge, std / 4, points) / delta)
     assert worst > 1  # a quarter of the noise is broken: the attacks have teeth
+
+
+class Common:
+    """A shared penalty ``count * ||matrix theta||_1``, smoothed: the same for both sides."""
+
+    def __init__(self, matrix, width, count):
+        self.A, self.count = np.asarray(matrix), count
+        self.loss = convolve_vector(L1Norm(len(self.A)), GaussianKernel(len(self.A)), width)
+
+    def parts(self, theta):
+        slopes, bends = self.loss.derivatives(-theta @ self.A.T)
+        return -self.count * slopes @ self.A, self.count * self.A.T @ bends @ self.A
+
+
+def shared_attack(rng, epsilon, delta, factor, strength=1.0):
+    """Delta of a replaced record of a link beside a strong shared penalty, with a factor on the certified noise."""
+    link, d = Huber(1.0), 2
+    matrix = rng.normal(size=(3, d))
+    norm = float(np.linalg.norm(matrix, 2)) * (1 + 1e-12)
+    kappa = math.expm1(epsilon * rng.choice([0.05, 0.2]))
+    bounds = StructuredBounds(
+        1,
+        d,
+        convolve_vector(L1WithLink(3, link), GaussianKernel(3), 0.1),
+        norm,
+        1.0,
+        alpha=1.0 / kappa,
+        shared=matrix.tolist(),
+    )
+    assert bounds.curvature_ratio == pytest.approx(kappa)
+    std = factor * bounds.tilt_scale(epsilon, delta)
+    ridge = bounds.alpha
+    spread = std / ridge
+    single = convolve_vector(
+        PiecewiseLinear([[1.0], [-1.0]]), GaussianKernel(1), 0.8
+    )  # slope 1, curvature below 1
+    assert single.smoothness <= link.smoothness
+    z = rng.normal(size=d)
+    z /= np.linalg.norm(z)
+    first = Record(single, [z], [rng.choice([0.0, 40 * spread])])
+    second = Record(single, [z], [rng.choice([0.5 * spread, -40 * spread])])
+    # The penalty's own kinks must be wider than the grid.
+    penalty = Common(matrix, 2.0 * spread, strength * std / norm)
+    return attack(epsilon, [first, penalty], [second, penalty], ridge, std, 141)
+
+
+def test_a_shared_penalty_costs_no_noise():
+    rng = np.random.default_rng(5)
+    worst = 0.0
+    for index in range(8):
+        epsilon, delta = (1.0, 1e-3) if index % 2 else (0.4, 1e-2)
+        state = rng.bit_generator.state
+        assert shared_attack(rng, epsilon, delta, 1.0) <= delta
+        rng.bit_generator.state = state
+        worst = max(worst, shared_attack(rng, epsilon, delta, 0.25) / delta)
+    assert worst > 1
 
 
 def relu_pair(size, kinks, width):

@@ -6,6 +6,8 @@ import numpy as np
 
 from dpconvex import (
     DPAUCClassifier,
+    DPBowl,
+    DPL1Link,
     DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
@@ -74,7 +76,12 @@ CLASSIFICATIONS = {
     **_classification(DPTiltedClassifier, {"output": {}}),
     **_classification(
         DPRobustClassifier,
-        {"l2": {}, "linf": {"norm": "linf"}, "cost": {"cost": 300.0, "alpha": 0.05}},
+        {
+            "l2": {},
+            "linf": {"norm": "linf"},
+            "l1": {"norm": "l1"},
+            "cost": {"cost": 300.0, "alpha": 0.05},
+        },
     ),
 }
 AUCS = _classification(
@@ -89,7 +96,11 @@ AUCS = _classification(
         "plain gradient": SUMS["plain gradient"],
     },
 )
-MATRICES = {**_matrices(DPMedian), **_matrices(DPPiecewiseLinear)}
+MATRICES = {
+    name: fit
+    for kind in (DPMedian, DPPiecewiseLinear, DPBowl, DPL1Link)
+    for name, fit in _matrices(kind).items()
+}
 TABLES = {**REGRESSIONS, **CLASSIFICATIONS, **AUCS}
 ALL = {**TABLES, **MATRICES}
 

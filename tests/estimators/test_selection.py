@@ -141,7 +141,7 @@ def test_the_noise_of_the_choice_is_audited():
         (regressor(), ALPHAS, {"mean_repeats": 0.5}, "at least 1"),
         (regressor(), ALPHAS, {"epsilon": 1.0, "mu": 1.0}, "either 'mu' or 'epsilon'"),
         (DPQuantileRegressor(), ALPHAS, {}, "scores must be bounded"),
-        (regressor(), {"mechanism": ["objective"]}, {}, "mu"),
+        (regressor(), {"mechanism": ["objective"]}, {"mu": 1.0}, "mu"),
     ],
 )
 def test_wrong_settings_are_refused_before_data(model, grid, settings, complaint):

@@ -173,7 +173,7 @@ def test_several_classes_share_the_budget():
         (DPTiltedClassifier(-1.0), "tilt"),
         (DPTiltedClassifier(mechanism="objective"), "output"),
         (DPRobustClassifier(mechanism="gradient"), "output"),
-        (DPRobustClassifier(norm="l1"), "norm"),
+        (DPRobustClassifier(norm="l3"), "norm"),
         (DPRobustClassifier(radius=-1.0), "radius"),
         (DPRobustClassifier(loss=Hinge()), "smooth"),
         (DPTiltedClassifier(loss="huber"), "logistic"),

@@ -1,5 +1,6 @@
 """Phased methods: exact noise per phase, runs."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -12,7 +13,15 @@ from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
 from dpconvex.mechanisms.phased import phases_of
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP, gaussian_scale
+from dpconvex.privacy import (
+    ApproxDP,
+    Certificate,
+    CertificateError,
+    GaussianDP,
+    LinearBounds,
+    PureDP,
+    gaussian_scale,
+)
 from dpconvex.smoothing import LogisticKernel, convolve
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)
@@ -60,9 +69,18 @@ def test_a_penalty_makes_phases_more_stable():
 
 @pytest.mark.parametrize("method", BOTH)
 @pytest.mark.parametrize("guarantee", [PureDP(1.0), ApproxDP(1.0, 0.0)])
-def test_pure_is_refused(method, guarantee):
-    with pytest.raises(ValueError, match="offers GaussianDP and ApproxDP"):
-        method().certify(facts(), guarantee)
+def test_pure_epsilon_with_laplace_noise(method, guarantee):
+    certificate = method().certify(facts(), guarantee)
+    certificate.verify()
+    for term in certificate.noise.values():
+        assert term.distribution == "l2-laplace"
+        assert term.scale == pytest.approx(term.sensitivity / 1.0, rel=1e-4)
+    # Half the noise in a phase, or another law in one, is caught.
+    for edit in ({"scale": certificate.noise["phase 2"].scale / 2}, {"distribution": "gaussian"}):
+        tree = json.loads(certificate.to_json())
+        tree["noise"]["phase 2"].update(edit)
+        with pytest.raises(CertificateError):
+            Certificate.from_json(json.dumps(tree)).verify()
 
 
 @pytest.mark.parametrize("method", BOTH)

@@ -13,7 +13,7 @@ from dpconvex.objectives import (
     CostlyAdversaryObjective,
     EmpiricalObjective,
 )
-from dpconvex.objectives.adversarial import dual_norm
+from dpconvex.objectives.adversary_sets import exact_support, smoothed_support
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, RobustBounds
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import MinimaxProximalPoint, Newton
@@ -89,7 +89,7 @@ def test_dual_norms(norm):
     rng = np.random.default_rng(2)
     for size in (0.0, 1e-9, 0.1, 10.0):
         c = size * rng.normal(size=5)
-        value, slope, bend = dual_norm(c, norm, 0.01)
+        value, slope, bend = smoothed_support(c, norm, 0.01)
         exact = np.abs(c).sum() if norm == "linf" else np.linalg.norm(c)
         slack = 0.01 * (5 if norm == "linf" else 1)
         assert exact - slack <= value <= exact + 1e-15
@@ -192,7 +192,7 @@ def test_certificates_survive_the_trip_to_json():
     ("change", "message"),
     [
         ({"radius": -0.1}, "radius"),
-        ({"norm": "l1"}, "norm"),
+        ({"norm": "l3"}, "norm"),
         ({"width": 0.0}, "width"),
         ({"loss": Absolute()}, "margin loss"),
         ({"cost": 1.0}, "at least"),
@@ -220,4 +220,85 @@ def test_objectives_check_their_parameters():
     with pytest.raises(ValueError, match="margin loss"):
         AdversarialObjective(data(), Absolute(), 0.1, 0.1)
     with pytest.raises(ValueError, match="norm"):
-        AdversarialObjective(data(), Logistic(), 0.1, 0.1, "l1")
+        AdversarialObjective(data(), Logistic(), 0.1, 0.1, "l3")
+
+
+SETS = {
+    "l1": None,
+    "box": (0.5, 2.0, 1.0),
+    "hull": ((1.0, 0.0, 0.5), (-0.3, 0.8, 0.0), (0.2, 0.2, -1.5)),
+}
+
+
+@pytest.mark.parametrize("norm", SETS)
+def test_sets_of_ones_own(norm):
+    from decimal import Decimal, localcontext
+
+    from dpconvex.privacy import RobustBounds
+
+    shape, width = SETS[norm], 0.05
+    bounds = RobustBounds(
+        10, 3, Logistic(), 1.0, 1.0, radius=1.0, norm=norm, width=width, shape=shape
+    )
+    rng = np.random.default_rng(0)
+    extremes = {
+        "l1": np.eye(3),
+        "box": np.array([[a, b, c] for a in (-0.5, 0.5) for b in (-2.0, 2.0) for c in (-1.0, 1.0)]),
+        "hull": np.array(SETS["hull"]),
+    }[norm]
+    slack = width * (np.sum(shape) if norm == "box" else np.log(2 * len(extremes)))
+    for _ in range(50):
+        c = rng.normal(size=3) * 10 ** rng.uniform(-3, 1)
+        value, slope, bend = smoothed_support(c, norm, width, shape)
+        support = np.abs(extremes @ c).max()
+        assert support - slack - 1e-12 <= value <= support + 1e-12
+        with localcontext() as context:
+            context.prec = 40
+            exact = exact_support([Decimal(x) for x in c.tolist()], norm, Decimal(width), shape)
+        assert value == pytest.approx(float(exact), rel=1e-12, abs=1e-15)
+        step = 1e-6
+        around = [smoothed_support(c + step * e, norm, width, shape) for e in np.eye(3)]
+        behind = [smoothed_support(c - step * e, norm, width, shape) for e in np.eye(3)]
+        slopes = [(a[0] - b[0]) / (2 * step) for a, b in zip(around, behind, strict=True)]
+        np.testing.assert_allclose(slope, slopes, atol=1e-7)
+        assert np.linalg.norm(slope) <= bounds.adversary_reach * (1 + 1e-12)
+        eigenvalues = np.linalg.eigvalsh(bend)
+        assert eigenvalues.min() >= -1e-9
+        assert eigenvalues.max() <= bounds._bend / width * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("norm", SETS)
+def test_the_worst_move_in_a_set_is_what_the_objective_takes(norm):
+    from dpconvex import DPRobustClassifier
+
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 3)) / 2
+    y = (X @ [2.0, -1.0, 0.5] > 0).astype(int)
+    model = DPRobustClassifier(
+        0.3,
+        norm,
+        shape=SETS[norm],
+        alpha=0.1,
+        epsilon=1e4,
+        delta=1e-3,
+        random_state=0,
+        row_norm=2.0,
+    )
+    with pytest.warns(UserWarning, match="feature_bounds"):
+        model.fit(X, y)
+    model.certificate_.verify()
+    assert model.certificate_.to_json() == model.certify(300, 3).to_json()
+
+
+def test_shapes_are_checked():
+    from dpconvex.privacy import RobustBounds
+
+    for norm, shape in (
+        ("box", None),
+        ("box", (1.0, 0.0, 1.0)),
+        ("hull", (1.0, 2.0, 3.0)),
+        ("l2", (1.0,) * 3),
+        ("hull", ((0.0,) * 3,)),
+    ):
+        with pytest.raises(ValueError, match="'shape'"):
+            RobustBounds(10, 3, Logistic(), 1.0, 1.0, norm=norm, shape=shape)

@@ -46,7 +46,10 @@ def neighbours(draw):
     loss, X, y = draw(drawn_records([Logistic(), SMOOTH_HINGE]))
     alpha = draw(st.sampled_from([0.05, 0.3, 2.0]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
-    norm, radius = draw(st.sampled_from(["l2", "linf"])), draw(st.sampled_from([0.0, 0.1, 1.0]))
+    norm, radius = (
+        draw(st.sampled_from(["l2", "linf", "l1"])),
+        draw(st.sampled_from([0.0, 0.1, 1.0])),
+    )
     return loss, X, y, alpha, row_norm, {"norm": norm, "radius": radius}
 
 

@@ -31,6 +31,8 @@ CASES = [
     (PiecewiseLinear([[1.0, 1.0], [-1.0, 0.5]]), LaplacianKernel(2)),
     (PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)])), GaussianKernel(3)),
     (Bowl(2), GaussianKernel(2)),
+    (PIECES, ExponentialKernel(2)),
+    (Bowl(3), GaussianKernel(3)),
 ]
 NAMES = [f"{type(loss).__name__}{loss.outputs}-{type(kernel).__name__}" for loss, kernel in CASES]
 
@@ -157,3 +159,43 @@ def test_refusals():
         StructuredBounds(10, 3, L1WithLink(3, Logistic()), 1.0)
     with pytest.raises(ValueError, match="'neighbors'"):
         StructuredBounds(10, 3, L1Norm(3), 1.0, neighbors="all")
+
+
+@FIXED
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_shared_matrix_cancels(seed):
+    rng = np.random.default_rng(seed)
+    d, m = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    matrix = rng.normal(size=(m, d)) * 10 ** rng.uniform(-1, 1)
+    link = [Logistic(), Huber(0.5)][seed % 2]
+    smooth = convolve_vector(L1WithLink(m, link), GaussianKernel(m), 10 ** rng.uniform(-1, 1))
+    norm = 10 ** rng.uniform(-1, 1)
+    operator = float(np.linalg.norm(matrix, 2)) * (1 + 1e-12)
+    bounds = StructuredBounds(6, d, smooth, operator, norm, alpha=0.1, shared=matrix.tolist())
+    rows, y = rng.normal(size=(6, 1, d)) * 3, rng.normal(size=(6, 1)) * 3
+    other, z = rows.copy(), y.copy()
+    other[0], z[0] = -rows[0] if seed % 3 else rng.normal(size=(1, d)), -z[0]
+    sides = [
+        StructuredObjective(StructuredRecords(A, Y, operator, norm, shared=matrix), smooth, 0.1)
+        for A, Y in ((rows, y), (other, z))
+    ]
+    assert sides[0].public_facts["shared"] == bounds.shared
+    for _ in range(4):
+        theta = rng.normal(size=d) * 10 ** rng.uniform(-1, 1)
+        first, second = (side.gradient_sum(theta) for side in sides)
+        assert np.linalg.norm(first - second) <= bounds.gradient_sum_sensitivity() * (1 + 1e-9)
+        bends = [6 * side.hessian(theta) for side in sides]
+        difference = np.linalg.eigvalsh(bends[0] - bends[1])
+        assert np.abs(difference).max() <= bounds.smoothness * (1 + 1e-9)
+        assert (np.abs(difference) > 1e-8 * bounds.smoothness).sum() <= 2  # one record in, one out
+
+
+def test_a_shared_matrix_is_refused_where_it_does_not_cancel():
+    smooth = convolve_vector(L1WithLink(1, Logistic()), GaussianKernel(1), 1.0)
+    for facts in (
+        {"neighbors": "add_or_remove_one"},
+        {"shared": [[1.0, 0.0], [0.0, 1.0]]},
+        {"shared": [[3.0, 0.0]]},
+    ):
+        with pytest.raises(ValueError, match=r"shared|operator_norm"):
+            StructuredBounds(6, 2, smooth, 1.0, 1.0, **{"shared": [[1.0, 0.0]], **facts})

@@ -150,3 +150,32 @@ def test_kernels_are_values():
     assert hash(LogisticKernel()) == hash(LogisticKernel())
     assert UniformKernel() != EpanechnikovKernel()
     assert KERNELS["logistic"] == LogisticKernel()
+
+
+def test_a_mixture_is_the_mixture_of_its_parts():
+    from dpconvex.losses import Pinball
+    from dpconvex.privacy.description import describe, rebuild
+    from dpconvex.smoothing import GaussianKernel, MixtureKernel, UniformKernel, convolve
+
+    kernel = MixtureKernel((GaussianKernel(), UniformKernel()), (3.0, 1.0), (0.5, 2.0))
+    v, step = np.linspace(-12, 12, 400_001, retstep=True)
+    density = kernel.pdf(v)
+    assert density.sum() * step == pytest.approx(1, abs=1e-5)
+    assert (v**2 * density).sum() * step == pytest.approx(kernel.second_moment, rel=1e-5)
+    assert density.max() == pytest.approx(kernel.peak)
+    for t in (0.0, 0.4, 1.5):
+        assert kernel.expected_abs(t) == pytest.approx(
+            (np.abs(t + v) * density).sum() * step, abs=1e-5
+        )
+        assert kernel.cdf(t) == pytest.approx(density[v <= t].sum() * step, abs=1e-4)
+    loss = convolve(Pinball(0.8), kernel, 0.3)
+    assert rebuild(describe(loss)) == loss
+    assert loss.smoothness == pytest.approx(kernel.peak / 0.3)
+    for wrong in (
+        ((), ()),
+        ((GaussianKernel(2),), (1.0,)),
+        ((GaussianKernel(),), (-1.0,)),
+        ((GaussianKernel(),), (1, 2)),
+    ):
+        with pytest.raises((TypeError, ValueError), match="MixtureKernel"):
+            MixtureKernel(*wrong)

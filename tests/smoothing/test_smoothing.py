@@ -65,6 +65,7 @@ DENSITIES = {
     "uniform": (lambda v: mpmath.mpf(0.5), 1),
     "epanechnikov": (lambda v: mpmath.mpf(0.75) * (1 - v * v), 1),
     "laplacian": (lambda v: mpmath.exp(-abs(v)) / 2, 160),
+    "exponential": (lambda v: mpmath.exp(-abs(v)) / 2, 160),
 }
 
 

@@ -3,7 +3,8 @@
 One file per task says what ``mechanism="auto"`` chooses: ``quantile``, ``classification``, ``auc``, ``matrices``,
 ``tilted_and_robust``; ``request`` is what they have in common. The ``forecast_`` files predict the risk of a mechanism
 from public facts and find the penalty with the smallest one. ``planner`` puts forecasts side by side before there are
-data, ``cost_warning`` says before a fit that noise will win, and ``linear_preset`` bounds a risk instead.
+data, ``cost_warning`` says before a fit that noise will win, ``linear_preset`` bounds a risk
+instead, and ``rates`` are theorems to plan with.
 """
 
 from dpconvex.defaults.forecast_classification import penalty_for, predicted_gradient_risk
@@ -13,15 +14,25 @@ from dpconvex.defaults.forecast_quantile_output import output_prescription, pred
 from dpconvex.defaults.linear_preset import OutputPreset, linear_preset
 from dpconvex.defaults.planner import Forecast, RiskPlan, plan
 from dpconvex.defaults.quantile import contractive_bandwidth
+from dpconvex.defaults.rates import (
+    EstimationError,
+    convolution_objective_risk,
+    newsvendor_regret,
+    quantile_estimation_error,
+    quantile_risk_floor,
+)
 from dpconvex.defaults.tilted_and_robust import robust_penalty, tilted_penalty
 
 __all__ = [
+    "EstimationError",
     "Forecast",
     "OutputPreset",
     "Prescription",
     "RiskPlan",
     "contractive_bandwidth",
+    "convolution_objective_risk",
     "linear_preset",
+    "newsvendor_regret",
     "objective_prescription",
     "output_prescription",
     "penalty_for",
@@ -29,6 +40,8 @@ __all__ = [
     "predicted_gradient_excess",
     "predicted_gradient_risk",
     "predicted_output_excess",
+    "quantile_estimation_error",
+    "quantile_risk_floor",
     "robust_penalty",
     "tilted_penalty",
 ]

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from dpconvex.defaults.forecast_quantile import rounded_up
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.mechanisms import (
     Moments,
@@ -14,8 +15,13 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseObjectivePerturbation,
 )
-from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.pairwise import (
+    ADDED,
+    LONGEST,
+    WIDEST,
+    calibrate_pairwise_objective,
+)
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import gaussian_mu
@@ -25,6 +31,7 @@ __all__ = [
     "PAIR_LOSSES",
     "choose_auc_mechanism",
     "default_penalty",
+    "missing_penalty",
     "resolve_pair_loss",
 ]
 
@@ -97,6 +104,28 @@ def default_penalty(bounds: PairwiseBounds, guarantee: Any) -> float:
     return max(alpha, replace(bounds, alpha=1.0).curvature_ratio / min(kappa, 0.5))
 
 
+def missing_penalty(bounds: PairwiseBounds, guarantee: Any) -> float:
+    r"""Return what must be added to the penalty before objective perturbation of pairs can be private at all.
+
+    0 where noise suffices. Otherwise what makes the curvature ratio ``epsilon / (8 log(1 / delta))``, or for pure
+    epsilon the ratio at which the Jacobian takes half of epsilon, ``d (exp(epsilon / (2 d)) - 1)``: the Delta of
+    Algorithm 2 of the AUC paper, from public facts and with counts that are bounds. The certificate states it.
+    """
+    try:
+        calibrate_pairwise_objective(bounds, guarantee, {})
+        return 0.0
+    except ValueError:
+        if isinstance(guarantee, GaussianDP):
+            raise
+    if _delta(guarantee) > 0:
+        ratio = min(0.5, guarantee.epsilon_bound / (8 * math.log(1 / _delta(guarantee))))
+    else:
+        size = bounds.dimension
+        ratio = size * math.expm1(min(guarantee.epsilon_bound, 50.0 * size) / (2 * size))
+    needed = rounded_up(replace(bounds, alpha=1.0).curvature_ratio / ratio)
+    return max(0.0, needed - bounds.alpha)
+
+
 def choose_auc_mechanism(
     mechanism: Any,
     bounds: PairwiseBounds,
@@ -124,7 +153,8 @@ def choose_auc_mechanism(
             mechanism = "output" if steep else "objective"
         else:
             records = single.n_samples * total_mu(guarantee, owner) / single.dimension
-            mechanism = "moments" if steep or records < _RECORDS else "gradient"
+            few = steep or records < _RECORDS
+            mechanism = "moments" if few and bounds.neighbors == "replace_one" else "gradient"
     if isinstance(mechanism, str):
         named: dict[str, Any] = {
             "moments": Moments(),
@@ -153,6 +183,15 @@ def choose_auc_mechanism(
             own = {LONGEST: bounds.row_norm, WIDEST: bounds.distance}
             bounds = replace(bounds, row_norm=1.0, diameter=2.0)
     penalised = isinstance(found, (OutputPerturbation, PairwiseObjectivePerturbation))
+    if isinstance(found, Moments) and bounds.neighbors != "replace_one":
+        raise ValueError(
+            f"The 'mechanism' parameter of {owner} must not be 'moments' under add_or_remove_one: their sensitivities "
+            "are known for a replaced record. Use 'gradient', 'objective' or 'output'."
+        )
     if alpha is None:
         alpha = default_penalty(bounds, guarantee) if penalised else 0.0
+    elif isinstance(found, PairwiseObjectivePerturbation):
+        added = missing_penalty(replace(bounds, alpha=alpha), guarantee)
+        if added > 0:
+            own, alpha = {**own, ADDED: added}, alpha + added
     return found, replace(bounds, alpha=alpha), own

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dpconvex.defaults.forecast_classification import predicted_gradient_risk
 from dpconvex.defaults.forecast_logistic import CONSTANT_EXCESS
 from dpconvex.defaults.forecast_quantile_descent import lost_to_a_constant
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import (

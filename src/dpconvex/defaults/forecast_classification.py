@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from dpconvex.defaults.forecast_descent import logistic_descent_excess
-from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee

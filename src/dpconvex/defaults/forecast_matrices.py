@@ -17,11 +17,13 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from dpconvex.defaults.forecast_quantile import NO_CURVATURE, mean_excess, rounded_up
 from dpconvex.losses import VectorLoss
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.objective import RELEASE_SHARE, calibrate_objective
+from dpconvex.mechanisms.output import calibrate_output
 from dpconvex.mechanisms.structured_gradient import AVERAGED
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import objective_perturbation_scale
@@ -29,7 +31,12 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import GaussianKernel, Kernel, convolve_vector
 from dpconvex.smoothing.marginals import marginal
 
-__all__ = ["matrix_objective_settings", "matrix_step_size"]
+__all__ = [
+    "matrix_link_settings",
+    "matrix_objective_settings",
+    "matrix_output_settings",
+    "matrix_step_size",
+]
 
 Array = NDArray[np.float64]
 
@@ -47,8 +54,16 @@ _STABLE = 1.9  # rate times curvature; from 2 on steps move away from the optimu
 def _height(loss: VectorLoss) -> float:
     """Return ``E g(v) - g(0)`` for a standard normal v: the slope of the risk in the residuals' scale."""
     origin = np.zeros((1, loss.outputs))
-    smooth = convolve_vector(loss, GaussianKernel(), 1.0)
-    return float((smooth.value(origin) - loss.value(origin))[0])
+    try:
+        value = convolve_vector(loss, GaussianKernel(), 1.0).value(origin)
+    except ValueError:  # no exact convolution is offered: a fixed sample, spread out evenly
+        from scipy.stats import qmc
+
+        spread = qmc.Sobol(loss.outputs, scramble=True, rng=np.random.default_rng(0)).random_base2(
+            13
+        )
+        value = loss.value(ndtri(spread)).mean(keepdims=True)
+    return float((value - loss.value(origin))[0])
 
 
 def _directions(bounds: StructuredBounds) -> list[tuple[float, float, float]]:
@@ -152,6 +167,113 @@ def _noise(smooth: StructuredBounds, ratio: float, guarantee: Guarantee) -> floa
     except ValueError:
         return math.inf
     return std * smooth.lipschitz
+
+
+_NARROW = 0.05  # bandwidth in units of the operator norm where the noise does not depend on it
+
+
+@lru_cache(maxsize=256)
+def matrix_link_settings(
+    kernel: Kernel,
+    bounds: StructuredBounds,
+    guarantee: Guarantee,
+    alpha: float | None = None,
+    bandwidth: float | None = None,
+) -> tuple[float, float, float]:
+    """Return penalty and bandwidth of objective perturbation for a loss with a link, and the error of a coefficient.
+
+    The reference population has rows of the link with second moment ``v = link_norm^2 / d`` along every direction and a
+    typical curvature of half the largest, so that a coefficient of square 1/2 errs by
+    ``(alpha^2 / 2 + noise^2) / (v c + alpha)^2`` per direction.
+
+    Parameters
+    ----------
+    kernel, bounds, guarantee, alpha, bandwidth
+        As for :func:`matrix_objective_settings`.
+
+    Returns
+    -------
+    alpha, bandwidth, predicted_error : float
+    """
+    link = bounds.loss.link
+    assert link is not None
+    width = rounded_up(_NARROW * bounds.operator_norm) if bandwidth is None else bandwidth
+    smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, width), alpha=1.0)
+    calibrate_objective(replace(smooth, alpha=NO_CURVATURE * smooth.smoothness), guarantee, {})
+    v = bounds.link_norm**2 / bounds.n_features
+    bend = v * float(link.smoothness) / 2
+    delta = getattr(guarantee, "delta_bound", 0.0)
+    epsilon = guarantee.epsilon(delta)
+    usual = epsilon / (8 * math.log(1 / delta)) if delta > 0 else 0.1 * epsilon
+    base = smooth.smoothness / bounds.n_samples
+    tried = (
+        [alpha] if alpha is not None else [base / (usual * r) for r in np.geomspace(0.01, 8, 24)]
+    )
+    best: tuple[float, float] | None = None
+    for candidate in tried:
+        noise = _noise(smooth, base / candidate, guarantee) / bounds.n_samples
+        if math.isfinite(noise):
+            error = (
+                v
+                * bounds.n_features
+                * (candidate**2 * _SQUARE + noise**2)
+                / (bend + candidate) ** 2
+            )
+            if best is None or error < best[0]:
+                best = (error, candidate)
+    if best is None:
+        raise ValueError(
+            "No penalty of those tried fits: the curvature of the smoothed loss costs more than epsilon. "
+            "Use a larger alpha or bandwidth, or leave them to None."
+        )
+    return (rounded_up(best[1]) if alpha is None else alpha), width, best[0]
+
+
+@lru_cache(maxsize=256)
+def matrix_output_settings(
+    kernel: Kernel,
+    bounds: StructuredBounds,
+    guarantee: Guarantee,
+    alpha: float | None = None,
+    bandwidth: float | None = None,
+) -> tuple[float, float, float]:
+    """Return penalty and bandwidth of output perturbation, and the predicted relative excess risk.
+
+    In the reference population a minimiser errs by ``alpha^2 theta_j^2 / (c v_j / S + alpha)^2``, and the release by
+    the variance of its noise in every coordinate. The noise does not depend on the bandwidth, which is small.
+
+    Parameters
+    ----------
+    kernel, bounds, guarantee, alpha, bandwidth
+        As for :func:`matrix_objective_settings`.
+
+    Returns
+    -------
+    alpha, bandwidth, predicted_excess : float
+    """
+    unit = bounds.operator_norm
+    width = rounded_up(_NARROW * unit) if bandwidth is None else bandwidth
+    smooth = replace(bounds, loss=convolve_vector(bounds.loss, kernel, width), alpha=1.0)
+    tried = np.geomspace(1e-4, 10.0, 41) * smooth.lipschitz if alpha is None else np.array([alpha])
+    height, scores = _height(bounds.loss), []
+    base = _SCALES**2 + marginal(kernel).second_moment * (width / unit) ** 2
+    for candidate in tried:
+        calibration = calibrate_output(replace(smooth, alpha=float(candidate)), guarantee, {})
+        term = calibration.noise["release"]
+        spread = term.scale * (
+            1.0 if term.distribution == "gaussian" else math.sqrt(bounds.dimension + 1)
+        )
+        penalty, error = candidate / unit, np.zeros_like(base)
+        for _ in range(12):
+            stiff = height / np.sqrt(base + error)
+            error = np.zeros_like(error)
+            for v, square, count in _directions(bounds):
+                error = error + count * v * (
+                    penalty**2 * square / (v * stiff + penalty) ** 2 + spread**2
+                )
+        scores.append(float(mean_excess((np.sqrt(1 + error / _SCALES**2) - 1)[None])[0]))
+    best = int(np.argmin(scores))
+    return (rounded_up(float(tried[best])) if alpha is None else alpha), width, scores[best]
 
 
 @lru_cache(maxsize=256)

@@ -19,9 +19,10 @@ from dpconvex.defaults.forecast_quantile import (
     mean_excess,
     predicted_excess,
 )
-from dpconvex.mechanisms.gradient import NARROW, total_mu
+from dpconvex.mechanisms.gradient import NARROW
 from dpconvex.mechanisms.gradient_plan import descent_noise, level_of, plan_gradient
 from dpconvex.mechanisms.gradient_run import BANDWIDTH_SHARE
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.description import rebuild

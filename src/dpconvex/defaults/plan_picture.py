@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.defaults.rates import quantile_risk_floor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,6 +17,18 @@ if TYPE_CHECKING:
     from dpconvex.defaults.planner import RiskPlan
 
 __all__ = ["draw_plan"]
+
+Array = NDArray[np.float64]
+
+
+def risk_floor(outlook: RiskPlan, budgets: Array, curves: dict[str, Array]) -> Array | None:
+    """Return the lower bound's rate for quantiles; its constant is unknown, so it is placed below all curves."""
+    if outlook.task != "quantile":
+        return None
+    size = outlook.n_features + 1
+    rate = np.array([quantile_risk_floor(outlook.n_samples, size, float(b)) for b in budgets])
+    ratios = np.concatenate([risks / rate for risks in curves.values()])
+    return rate * float(np.min(ratios[np.isfinite(ratios)], initial=1.0))
 
 
 def draw_plan(outlook: RiskPlan, axes: Axes) -> None:
@@ -37,6 +52,12 @@ def draw_plan(outlook: RiskPlan, axes: Axes) -> None:
     for name, risks in curves.items():
         shown = np.isfinite(risks)
         axes.plot(budgets[shown], risks[shown], color=colours[name], linewidth=2, label=name)
+    floor = risk_floor(outlook, budgets, curves)
+    if floor is not None:
+        axes.plot(
+            budgets, floor, color="0.55", linewidth=1, linestyle=(0, (1, 2)),
+            label="worst-case rate that none beats, placed below",
+        )  # fmt: skip
     best = outlook.best
     for factor, style in ((0.1, ":"), (10, "--")):
         count = max(10, round(outlook.n_samples * factor))

@@ -67,7 +67,7 @@ def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -
     loss, kernel = _wanted(request)
     # Who states both the rows' influence and the residuals' scale need not pay for either.
     informed = request.own_influence and request.bandwidth is not None
-    if informed and mechanism == NoisyGradientDescent():
+    if informed and not mechanism.plain and mechanism == NoisyGradientDescent():
         mechanism = NoisyGradientDescent(geometry="given")
     settings = mechanism.settings(request.bandwidth, kernel)
     predicted = predicted_gradient_excess(
@@ -82,6 +82,9 @@ def _stochastic(mechanism: NoisySGD, request: Request[LinearBounds]) -> Choice:
     """Smooth as in Theorem 3.4 of the quantile paper: as little as steps of this size allow."""
     loss, kernel = _wanted(request)
     bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if bounds.neighbors == "add_or_remove_one" and mechanism == NoisySGD():
+        # The rate of batches of a fixed size would tell the private number of rows.
+        mechanism = NoisySGD(sampling="poisson")
     settings = mechanism.settings(bounds, request.guarantee)
     bandwidth = request.bandwidth or contractive_bandwidth(
         kernel, bounds.curvature_factor, settings["step_size"]

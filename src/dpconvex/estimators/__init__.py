@@ -2,6 +2,7 @@
 
 from dpconvex.estimators.auc import DPAUCClassifier
 from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
+from dpconvex.estimators.l1_and_bowl import DPBowl, DPL1Link
 from dpconvex.estimators.linear_regression import DPLinearRegression
 from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.newsvendor import DPNewsvendor
@@ -13,6 +14,8 @@ from dpconvex.models.parsing import register
 
 __all__ = [
     "DPAUCClassifier",
+    "DPBowl",
+    "DPL1Link",
     "DPLinearRegression",
     "DPLinearSVC",
     "DPLogisticRegression",
@@ -30,6 +33,8 @@ __all__ = [
 
 register(
     DPAUCClassifier,
+    DPBowl,
+    DPL1Link,
     DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,

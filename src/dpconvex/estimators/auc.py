@@ -22,7 +22,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Logistic, PairHinge
 from dpconvex.losses.pairwise import PairLoss
-from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.pairwise import ADDED, LONGEST, WIDEST
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
 from dpconvex.objectives.objective import Array, Objective
@@ -56,7 +56,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         Whether a replaced record may change its label. False declares all labels public; gradient descent protects
         them all the same.
     neighbors : {"replace_one"}
-        There is no bound for adding or removing a record; anything else is refused.
+        Under "add_or_remove_one" labels are private and moments are not offered.
     nominal_samples : None
         Takes part in other estimators' add-or-remove-one relation only.
     row_norm : float, optional
@@ -118,7 +118,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         owner, bounds = type(self).__name__, certificate.bounds
         if certificate.mechanism == "gradient":
-            row_map, single = single_records(facts)
+            row_map, single = single_records(facts, self.neighbors)
             return {
                 "kind of bounds": (type(bounds), LinearBounds),
                 "loss": (bounds.loss, Logistic()),
@@ -136,7 +136,10 @@ class DPAUCClassifier(PrivateLinearClassifier):
         sizes = min(row_map.row_norm, row_map.max_norm), row_map.diameter
         # How far the hinge's kink is rounded by default may change.
         free = isinstance(loss, PairHinge) and self.loss == "hinge" and bandwidth is None
+        added = certificate.parameters.get(ADDED)
+        alpha = {} if added is None else {"alpha": (bounds.alpha, float(self.alpha or 0.0) + added)}
         return {
+            **alpha,
             "kind of bounds": (type(bounds), PairwiseBounds),
             "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, loss),
             "min_positive": (bounds.min_positive, self._count("min_positive", facts.n_samples)),
@@ -156,11 +159,6 @@ class DPAUCClassifier(PrivateLinearClassifier):
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"{owner} ranks one class above another. Choose the positive class first."
             )
-        if self.neighbors == "add_or_remove_one":
-            raise ValueError(
-                f"The 'neighbors' parameter of {owner} must be 'replace_one': a mean over pairs is divided by the "
-                "class counts, and no sensitivity is known when a record is added or removed."
-            )
         facts = self._public_facts(n_samples, n_features)
         row_map = replace(facts.row_map, influence="shorten")
         alpha = optional_positive("alpha", self.alpha, owner)
@@ -174,9 +172,12 @@ class DPAUCClassifier(PrivateLinearClassifier):
             min_positive=self._count("min_positive", facts.n_samples),
             min_negative=self._count("min_negative", facts.n_samples),
             label_private=self._label_private(),
+            neighbors=self.neighbors,
         )
-        find_length = self.row_norm is None and row_map.low is not None
-        weighted, single = single_records(facts)
+        # Counts of a private number of rows would need a search of their own.
+        known = self.neighbors == "replace_one"
+        find_length = known and self.row_norm is None and row_map.low is not None
+        weighted, single = single_records(facts, self.neighbors)
         mechanism, chosen, own = choose_auc_mechanism(
             self.mechanism, bounds, single, facts.guarantee, alpha, find_length, owner
         )
@@ -281,7 +282,9 @@ class DPAUCClassifier(PrivateLinearClassifier):
         return tags
 
 
-def single_records(facts: PublicFacts) -> tuple[RowMap, LinearBounds]:
+def single_records(
+    facts: PublicFacts, neighbors: str = "replace_one"
+) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
     row_map = replace(facts.row_map, fit_intercept=True).weighted()
-    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), 0.0, "replace_one")
+    return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), 0.0, neighbors)

@@ -26,9 +26,9 @@ from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.smoothing import Kernel, convolve_vector
+from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
 
-__all__ = ["StructuredModel"]
+__all__ = ["StructuredModel", "read_numbers", "without_invalid"]
 
 Array = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class StructuredModel(PrivateModel):
         expected = self._loss(loss.outputs)
         smooth = hasattr(loss, "kernel")
         if smooth:
-            kernel = resolve_kernel(self.kernel, owner)
+            kernel = self._kernel(loss.outputs)
             expected = convolve_vector(expected, kernel, loss.bandwidth)
         stated = {
             "kind of bounds": (type(certificate.bounds), StructuredBounds),
@@ -81,21 +81,31 @@ class StructuredModel(PrivateModel):
             stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
         return stated
 
+    def _kernel(self, outputs: int) -> Kernel:
+        """Return the kernel that a name or object stands for; by name, the exponential one is that of m dimensions."""
+        if isinstance(self.kernel, str) and self.kernel == "exponential":
+            loss = self._loss(outputs)
+            return ExponentialKernel(loss.outputs - (loss.link is not None))
+        return resolve_kernel(self.kernel, type(self).__name__)
+
+    def _bounds(self, facts: CommonFacts, n_features: int, n_outputs: int) -> StructuredBounds:
+        """Return the public facts of a fit, with the kinked loss."""
+        return StructuredBounds(
+            n_samples=facts.n_samples,
+            n_features=int(n_features),
+            loss=self._loss(check_count("n_outputs", f"{type(self).__name__}.certify", n_outputs)),
+            operator_norm=facts.parameters["operator_norm"],
+            neighbors=self.neighbors,
+        )
+
     def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
         """Decide everything from public facts."""
         owner = type(self).__name__
         facts = self._public_facts(n_samples, n_features)
-        bounds = StructuredBounds(
-            n_samples=facts.n_samples,
-            n_features=int(n_features),
-            loss=self._loss(check_count("n_outputs", f"{owner}.certify", n_outputs)),
-            operator_norm=facts.parameters["operator_norm"],
-            neighbors=self.neighbors,
-        )
         request = Request(
             facts.guarantee,
-            bounds,
-            resolve_kernel(self.kernel, owner),
+            self._bounds(facts, n_features, n_outputs),
+            self._kernel(n_outputs),
             optional_positive("alpha", self.alpha, owner),
             optional_positive("bandwidth", self.bandwidth, owner),
         )
@@ -149,8 +159,8 @@ class StructuredModel(PrivateModel):
             ignores_invalid(self),
             least_rows(self.neighbors),
         )
-        matrices = _read("A", A, 3, owner, least, finite=not ignored)
-        targets = _read("Y", Y, 2, owner, least, finite=not ignored)
+        matrices = read_numbers("A", A, 3, owner, least, finite=not ignored)
+        targets = read_numbers("Y", Y, 2, owner, least, finite=not ignored)
         if targets.shape != matrices.shape[:2]:
             raise ValueError(
                 f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
@@ -158,22 +168,28 @@ class StructuredModel(PrivateModel):
             )
         n_samples, self.n_outputs_, self.n_features_in_ = matrices.shape
         if ignored:
-            matrices, targets = _without_invalid(matrices, targets)
+            matrices, targets = without_invalid(matrices, targets)
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
     def _objectives(self, A: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
         bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
         return [
             StructuredObjective(
-                StructuredRecords(
-                    cast(Array, A), cast(Array, Y), bounds.operator_norm, target_limit=limit
-                ),
+                self._records(cast(Array, A), cast(Array, Y), bounds, limit),
                 bounds.loss,
                 bounds.alpha,
                 divisor=bounds.n_samples,
             )
             for Y in targets
         ]
+
+    def _records(
+        self, A: Array, Y: Array, bounds: StructuredBounds, limit: float
+    ) -> StructuredRecords:
+        """Return the records, scaled to the bounds."""
+        return StructuredRecords(
+            A, Y, bounds.operator_norm, bounds.link_norm, target_limit=limit, shared=bounds.shared
+        )
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
         (self.coef_,) = coefficients
@@ -193,7 +209,7 @@ class StructuredModel(PrivateModel):
         """
         check_is_fitted(self)
         owner = type(self).__name__
-        matrices = _read("A", A, 3, owner)
+        matrices = read_numbers("A", A, 3, owner)
         if matrices.shape[2] != self.n_features_in_:
             raise ValueError(
                 f"A has {matrices.shape[2]} features, but {owner} is expecting {self.n_features_in_} features as input."
@@ -202,7 +218,7 @@ class StructuredModel(PrivateModel):
 
     def score(self, A: ArrayLike, Y: ArrayLike) -> float:
         """Return minus the mean loss: larger is better."""
-        residuals = _read("Y", Y, 2, type(self).__name__) - self.predict(A)
+        residuals = read_numbers("Y", Y, 2, type(self).__name__) - self.predict(A)
         return -float(self._loss(residuals.shape[1]).value(residuals).mean())
 
     def _summary_facts(self) -> list[tuple[str, str]]:
@@ -233,23 +249,24 @@ def _target_limit(certificate: Certificate) -> float:
     bounds, terms = certificate.bounds, certificate.noise
     n = bounds.n_samples
     if "gradients" in terms:
-        descent = certificate.parameters["descent"]
-        longest = bounds.lipschitz + terms["gradients"].largest / n
+        descent = certificate.parameters.get("descent") or certificate.parameters["sgd"]
+        longest = bounds.whole_lipschitz + terms["gradients"].largest / descent.get("batch_size", n)
         return float(2 * bounds.longest * descent["steps"] * descent["step_size"] * longest + 1)
-    return float(bounds.target_reach(terms["objective"].largest / n))
+    tilt = terms["objective"].largest / n if "objective" in terms else 0.0
+    return float(bounds.target_reach(tilt))
 
 
-def _without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
+def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
     """Return records with zeros in place of every one that holds NaN or infinity: their gradient is 0 everywhere."""
     valid = np.asarray(np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(targets).all(axis=1))
     return np.where(valid[:, None, None], matrices, 0.0), np.where(valid[:, None], targets, 0.0)
 
 
-def _read(
+def read_numbers(
     name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True
 ) -> Array:
     """Return checked float64 data; errors never quote a value."""
-    shape = {2: "(n, m)", 3: "(n, m, d)"}[axes]
+    shape = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
     if issparse(data):
         raise TypeError(

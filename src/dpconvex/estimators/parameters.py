@@ -50,7 +50,12 @@ coef_bound : float, optional
     Bound on the norm of the mapped coefficients, enforced by a projection of the released ones.""",
     "kernel": """
 kernel : str or Kernel, default="logistic"
-    Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.""",
+    Smoothing kernel: logistic, gaussian, uniform, epanechnikov, laplacian, exponential, or an object such as a
+    :class:`~dpconvex.smoothing.MixtureKernel` of one's own.""",
+    "smoothing": """
+smoothing : {"convolution", "moreau"}, default="convolution"
+    How kinks are rounded: averaged with the kernel, from above, or by a Moreau envelope of the same curvature, from
+    below. The latter is for comparison; ``mechanism="gradient"`` takes the former alone.""",
     "classes": """
 classes : sequence, optional
     The labels that may occur. By default they are read from y and become public; the certificate says which.""",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
+from typing import cast
 
 from numpy.typing import ArrayLike
 from sklearn.metrics import d2_pinball_score
 
 from dpconvex.defaults.forecast_quantile import may_be_level
 from dpconvex.defaults.quantile import choose_quantile_mechanism
-from dpconvex.defaults.request import Request
+from dpconvex.defaults.request import Choice, Request
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.linear import (
     PrivateLinearRegressor,
@@ -24,7 +25,7 @@ from dpconvex.mechanisms.plan import Plan
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
-from dpconvex.smoothing import ConvolvedLoss, Kernel
+from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 
 
 @estimator
@@ -34,6 +35,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
     _: KW_ONLY
     bandwidth: float | None = None
     kernel: str | Kernel = "logistic"
+    smoothing: str = "convolution"
 
     def _level(self) -> float:
         """Return the quantile level to fit, checked."""
@@ -43,7 +45,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         kernel, level = resolve_kernel(self.kernel, type(self).__name__), self._level()
         loss, parameters = certificate.bounds.loss, certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
-        base = loss.loss if smooth else loss
+        base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
         planned = parameters.get("gradient", {}).get("kernel", describe(kernel))
         bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
         stated = {
@@ -52,6 +54,11 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             "quantile": (parameters.get("quantile"), level),
             "kernel": (describe(loss.kernel) if smooth else planned, describe(kernel)),
         }
+        if isinstance(loss, MoreauLoss):
+            width = parameters["bandwidth"] * facts.target_scale
+            stated["smoothing"] = (loss, _envelope(Pinball(level), kernel, width))
+        elif hasattr(loss, "kernel") or "bandwidth" in parameters:
+            stated["kind of smoothing"] = (self.smoothing, "convolution")
         if smooth:
             stated["smoothing"] = (loss.bandwidth / facts.target_scale, parameters["bandwidth"])
             if certificate.mechanism == "objective" and bandwidth is None:
@@ -79,6 +86,8 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             weighted_norm=facts.row_map.weighted().max_norm,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
+        if self._envelopes(owner):
+            chosen = _with_envelope(chosen, quantile, owner)
         parameters = {**facts.parameters, "quantile": quantile, **chosen.parameters}
         if chosen.bandwidth is not None:
             parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
@@ -88,12 +97,43 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         row_map = row_map_for(chosen.mechanism, facts.row_map)
         return Plan(chosen.mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
+    def _envelopes(self, owner: str) -> bool:
+        """Return whether kinks are rounded by a Moreau envelope, checked."""
+        if self.smoothing not in ("convolution", "moreau"):
+            raise ValueError(
+                f"The 'smoothing' parameter of {owner} must be 'convolution' or 'moreau'. Got {self.smoothing!r} "
+                "instead."
+            )
+        return self.smoothing == "moreau"
+
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
         facts = [("quantile", f"{parameters['quantile']:g}")]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
         return [*facts, *kept_share_facts(self.released_)]
+
+
+def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
+    """Return the Moreau envelope with the curvature that convolution over this width would have."""
+    return MoreauLoss(loss, convolve(loss, kernel, width).smoothness)
+
+
+def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
+    """Return a choice whose smoothed loss is an envelope of the same curvature: noise and penalty stay as they are."""
+    if chosen.mechanism.name == "gradient":
+        raise ValueError(
+            f"The 'smoothing' parameter of {owner} must be 'convolution' for mechanism 'gradient', which descends "
+            "along convolved slopes. Got 'moreau' instead. Use 'objective', 'output', 'sgd' or a phased one."
+        )
+    bounds = cast(LinearBounds, chosen.bounds)
+    loss = bounds.loss
+    if not isinstance(
+        loss, ConvolvedLoss
+    ):  # kinked: nothing is smoothed, or by the mechanism itself
+        return chosen
+    smooth = _envelope(Pinball(level), loss.kernel, loss.bandwidth)
+    return replace(chosen, bounds=replace(bounds, loss=smooth))
 
 
 @estimator

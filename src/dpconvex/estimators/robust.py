@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, robust_penalty
 from dpconvex.engine.rows import Rows
@@ -64,13 +65,17 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
     radius : float, default=0.1
         How far an adversary can move a row, in mapped units: 1 is the bound of a column. Without feature bounds these
         are the user's units.
-    norm : {"l2", "linf"}, default="l2"
-        Norm in which the radius is meant: the whole row, or every column.
+    norm : {"l2", "linf", "l1", "box", "hull"}, default="l2"
+        Norm in which the radius is meant: the whole row, every column, or a budget shared by the columns; or the set
+        that the radius multiplies, a box or a hull of vectors.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin, never increasing; the hinge is smoothed with bandwidth 0.5.
     cost : float, optional
         With a cost there is no radius: a perturbation v takes ``(cost/2) ||v||^2`` from the adversary's gain, who then
         solves a strongly concave problem. l2 and replace-one only; at least ``4 loss(0) curvature / alpha``.
+    shape : sequence, optional
+        Half-widths of a box, one per column, or vectors whose hull, with their negatives, is the set: extreme points of
+        any convex set of one's own. In mapped units.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which the adversary cannot move.
     alpha : float, optional
@@ -103,6 +108,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
     loss: str | PointwiseLoss = "logistic"
     _: KW_ONLY
     cost: float | None = None
+    shape: ArrayLike | None = None
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
@@ -112,6 +118,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
             "loss": (bounds.loss, loss),
             "cost": (bounds.cost, self.cost),
             "width": (bounds.width, RobustBounds.width),
+            "shape": (bounds.shape, _shape_of(self.shape)),
         }
 
     def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
@@ -130,6 +137,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
             radius=at_least_zero("radius", self.radius, owner),
             norm=self.norm,
             cost=optional_positive("cost", self.cost, owner),
+            shape=_shape_of(self.shape),
         )
         given = optional_positive("alpha", self.alpha, owner)
         alpha, _ = robust_penalty(bounds, facts.guarantee, parameters, given)
@@ -153,6 +161,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
             bounds.norm,
             bounds.width,
             divisor=bounds.n_samples,
+            shape=bounds.shape,
         )
 
     def _summary_facts(self) -> list[tuple[str, str]]:
@@ -161,3 +170,11 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
         if bounds.cost is not None:
             adversary = f"pays {bounds.cost:g} / 2 times the square of a move, at most {bounds.adversary_reach:.3g}"
         return [*super()._summary_facts(), ("adversary", adversary)]
+
+
+def _shape_of(shape: ArrayLike | None) -> Any:
+    """Return a shape as nested tuples; the bounds check it."""
+    if shape is None:
+        return None
+    plain = np.asarray(shape).tolist()
+    return tuple(tuple(row) if isinstance(row, list) else row for row in plain)

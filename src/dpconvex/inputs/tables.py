@@ -272,7 +272,7 @@ def in_order_of_bounds(estimator: object, X: Any) -> Any:
 
 
 # Mechanisms that visit records one by one, in an order of their own.
-_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
+_RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
 def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:

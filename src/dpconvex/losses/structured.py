@@ -264,6 +264,17 @@ class PiecewiseLinear(VectorLoss):
         return min(candidates, key=lambda pieces: (round(pieces.stretch, 9), len(pieces.groups)))
 
     @cached_property
+    def orthonormal(self) -> bool:
+        """Whether the pieces lie along orthonormal directions, seen from some centre."""
+        return self.pieces.stretch <= 1 + 1e-9
+
+    @cached_property
+    def turns(self) -> int:
+        """Number of directions in which slopes differ."""
+        sizes = np.linalg.svd(self._slopes - self._slopes[0], compute_uv=False)
+        return int((sizes > 1e-12 * sizes[0]).sum())
+
+    @cached_property
     def profile(self) -> Kinks | None:
         """The pieces as a function of one variable if all slopes differ along one direction, else None."""
         differences = self._slopes - self._slopes[0]
@@ -346,6 +357,16 @@ class Bowl(VectorLoss):
     def diameter(self) -> float:
         """``2 sqrt(m)``: opposite facets."""
         return 2 * math.sqrt(self.size)
+
+    @property
+    def orthonormal(self) -> bool:
+        """True for one and two residuals: the normals of the facets are then orthogonal."""
+        return self.size <= 2
+
+    @property
+    def turns(self) -> int:
+        """M."""
+        return self.size
 
     @cached_property
     def pieces(self) -> Pieces:

@@ -1,5 +1,6 @@
 """Mechanisms: noise before, during or after solving."""
 
+from dpconvex.mechanisms.exponential import ExponentialMechanism
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.least_squares import LeastSquares
 from dpconvex.mechanisms.mechanism import Mechanism
@@ -15,6 +16,7 @@ from dpconvex.mechanisms.stochastic import NoisySGD
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
 __all__ = [
+    "ExponentialMechanism",
     "LeastSquares",
     "Mechanism",
     "Moments",

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.checks import check_number
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
+from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
@@ -50,17 +51,6 @@ NARROW = 0.05  # final bandwidth where no scale is known
 _RADIUS = 1.0
 
 
-def total_mu(guarantee: Guarantee, owner: str) -> float:
-    """Return the Gaussian DP budget that a guarantee allows."""
-    try:
-        return guarantee.as_gaussian().mu
-    except ValueError:
-        raise ValueError(
-            f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
-            "For pure epsilon use objective or output perturbation."
-        ) from None
-
-
 @calibrates("gradient")
 def calibrate_gradient(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
@@ -86,7 +76,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
     certificate.check_bounds(LinearBounds, several=True)
     bounds, course = certificate.bounds, Course(**certificate.parameters["course"])
     settings = certificate.parameters["gradient"]
-    _check_smoothing(settings)
+    check_smoothing(settings)
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
     if course.early and not course.private:
@@ -119,18 +109,6 @@ def prove_gradient(certificate: Certificate) -> Proof:
     return Proof(together(gaussian_total(terms), certificate.problems), theorem)
 
 
-def _check_smoothing(settings: Parameters) -> None:
-    """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
-    if {*settings, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
-        raise CertificateError("The certificate's settings are not those of a noisy descent.")
-    kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
-    if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
-        raise CertificateError("The certificate's kernel is not a density of one variable.")
-    if width is not None:
-        allowed = "None or a finite number above 0"
-        check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
-
-
 @dataclass(frozen=True)
 class NoisyGradientDescent(PrivateMechanism):
     r"""Descend along noisy sums of gradients and average the later iterates.
@@ -141,6 +119,13 @@ class NoisyGradientDescent(PrivateMechanism):
         Steps of the final descent; by default 20 to 40, by public facts.
     geometry : {"private", "given"}
         Whether to pay for whitening coordinates, or to trust the influence bound alone.
+    step_size, truncation, start, covariance : optional
+        Public choices, in mapped units with the intercept first: the rate of every step, the bound B on the norm of a
+        record's row where it is white, the first iterate, and the known second-moment matrix of the rows. Any of them,
+        or ``average=False``, asks for the plain algorithm of :mod:`~dpconvex.mechanisms.plain_descent` (10 steps by
+        default) and leaves all that is paid for privately aside.
+    average : bool, default=True
+        Whether the later iterates are averaged; False returns the last one.
 
     Notes
     -----
@@ -150,6 +135,11 @@ class NoisyGradientDescent(PrivateMechanism):
 
     steps: int | None = None
     geometry: str = "private"
+    step_size: float | None = None
+    truncation: float | None = None
+    start: ArrayLike | None = None
+    covariance: ArrayLike | None = None
+    average: bool = True
     name: ClassVar[str] = "gradient"
 
     def settings(self, bandwidth: float | None = None, kernel: Kernel | None = None) -> Facts:
@@ -176,6 +166,34 @@ class NoisyGradientDescent(PrivateMechanism):
         parameters.setdefault("gradient", self.settings())
         return parameters
 
+    @property
+    def plain(self) -> bool:
+        """Whether one of the plain algorithm's choices was made."""
+        given = (self.step_size, self.truncation, self.start, self.covariance)
+        return self.average is not True or any(choice is not None for choice in given)
+
+    def certify(
+        self,
+        bounds: Bounds,
+        guarantee: Guarantee,
+        parameters: Parameters | None = None,
+        seeded: bool = False,
+    ) -> Certificate:
+        """Derive the certificate from public facts."""
+        if not self.plain:
+            return super().certify(bounds, guarantee, parameters, seeded)
+        chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
+        chosen["gradient"] = {**chosen["gradient"], "geometry": "given"}
+        chosen["plain"] = plain_settings(
+            cast(LinearBounds, bounds),
+            self.step_size,
+            self.start,
+            self.covariance,
+            self.average,
+            self.truncation,
+        )
+        return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
+
     def _run(
         self,
         objective: OverRows,
@@ -184,6 +202,8 @@ class NoisyGradientDescent(PrivateMechanism):
         record: Facts,
     ) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
+        if certificate.mechanism == PLAIN:
+            return descend_plainly(objective, certificate, noise)
         descent = _Descent(objective, certificate, noise)
         theta = descent.run()
         record.update(descent.released)

@@ -286,7 +286,7 @@ class _Run:
             for name, total in zip(("curvature", "scores"), rows.sum(part), strict=True)
         )
         raised, vectors = np.linalg.eigh(curvature * length**2)
-        raised = np.maximum(raised, 0.02 * raised.max())
+        raised = np.maximum(raised, 0.02 * float(raised.max()))
         inverse = (vectors / raised) @ vectors.T
         step = self._product(rows, frame, phi, scale, "products") * self._height(frame)
         std = self.terms["products"].scale * frame.typical * scale / self.n

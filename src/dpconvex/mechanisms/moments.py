@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.rows import RowFunction, Sums
 from dpconvex.engine.summation_order import most_additions
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
 from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries

@@ -38,8 +38,10 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 
-__all__ = ["LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
+__all__ = ["ADDED", "LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
 
+# What was added to a penalty with which no noise would have sufficed.
+ADDED = "added_penalty"
 # Public bounds on the length of rows, whose typical length is found privately, and on the distance of two of them.
 LONGEST, WIDEST = "longest_row", "widest_pair"
 _SEARCH_SHARE = 0.1

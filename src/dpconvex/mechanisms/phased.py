@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Places
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -30,9 +30,9 @@ from dpconvex.privacy.certificates.rules import (
     CertificateError,
     Parameters,
 )
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, per_problem
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
@@ -81,6 +81,20 @@ def phases_of(n_samples: int, settings: Parameters) -> list[Phase]:
     return [Phase(n_samples >> i, step / decay**i) for i in range(1, count + 1)]
 
 
+def effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> float:
+    """Return the mu of Gaussian noise as large as a guarantee's: for pure epsilon ``epsilon / sqrt(d + 1)``."""
+    if is_pure(guarantee):
+        return guarantee.epsilon(0.0) / math.sqrt(dimension + 1)
+    return total_mu(guarantee, owner)
+
+
+def is_pure(guarantee: Guarantee) -> bool:
+    """Return whether a guarantee has no delta and is not Gaussian: phases then get l2-Laplace noise."""
+    return isinstance(guarantee, PureDP) or (
+        isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0
+    )
+
+
 @dataclass(frozen=True)
 class Phased(PrivateMechanism):
     """What the two phased methods share: their public parameters, and how a run goes through the phases."""
@@ -98,7 +112,6 @@ class Phased(PrivateMechanism):
     def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
         owner = type(self).__name__
-        total_mu(guarantee, owner)  # refuses a guarantee that Gaussian noise cannot give
         most = int(math.log2(bounds.n_samples)) if bounds.n_samples > 1 else 0
         if most < 1:
             raise ValueError(f"{owner} needs at least 2 rows. Got {bounds.n_samples} instead.")
@@ -192,22 +205,23 @@ def phase_noise(
     guarantee = per_problem(guarantee, parameters.get("problems", 1))
     phases = phases_of(bounds.n_samples, settings)
     parts = [(phase, *moved(phase)) for phase in phases]
-    mu = total_mu(guarantee, owner)
+    pure = is_pure(guarantee)
+    law, budget = "l2-laplace" if pure else "gaussian", effective_mu(guarantee, 0, owner)
     noise = {}
     for name, (phase, sensitivity, tolerance) in zip(phase_names(phases), parts, strict=True):
-        std = released_scale(mu, sensitivity, bounds.dimension)
+        std = released_scale(budget, sensitivity, bounds.dimension)
         if settings["noise"] == "published":
             std = _published(bounds, guarantee, phase, std, owner)
         noise[name] = NoiseTerm(
-            "gaussian", std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
+            law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
         )
     return Calibration(noise, max(tolerance for _, _, tolerance in parts))
 
 
 def disjoint_phases(
     certificate: Certificate, kind: type[Phased], sensitivity: Callable[[Phase, float], float]
-) -> GaussianDP:
-    """Return what disjoint phases give: the largest ``mu`` of any of them, over all problems."""
+) -> GaussianDP | PureDP:
+    """Return what disjoint phases give: the largest ``mu``, or epsilon, of any of them, over all problems."""
     bounds, settings, owner = (
         certificate.bounds,
         certificate.parameters[kind.name],
@@ -221,12 +235,18 @@ def disjoint_phases(
     phases = phases_of(bounds.n_samples, settings)
     names = phase_names(phases)
     certificate.check_terms(*names)
-    largest = 0.0
+    pure, largest = certificate.noise[names[0]].distribution == "l2-laplace", 0.0
+    total = pure_total if pure else gaussian_total
     for label, phase in zip(names, phases, strict=True):
         tolerance = certificate.noise[label].tolerance
         moved = sensitivity(phase, tolerance)
         term = certificate.term(label, moved, bounds.dimension, "coefficients", tolerance=tolerance)
-        largest = max(largest, gaussian_total([term]).mu)
+        if (term.distribution == "l2-laplace") is not pure:
+            raise CertificateError("The phases' noise must have one law.")
+        given = total([term])
+        largest = max(largest, given.epsilon_bound if isinstance(given, PureDP) else given.mu)
+    if pure:
+        return PureDP(largest * certificate.problems)
     return GaussianDP(largest * math.sqrt(certificate.problems))
 
 

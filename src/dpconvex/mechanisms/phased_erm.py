@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.losses.interface import PointwiseLoss
-from dpconvex.mechanisms.gradient import total_mu
-from dpconvex.mechanisms.phased import UNIT, Phase, Phased, disjoint_phases, phase_noise
+from dpconvex.mechanisms.phased import (
+    UNIT,
+    Phase,
+    Phased,
+    disjoint_phases,
+    effective_mu,
+    phase_noise,
+)
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -25,7 +31,7 @@ from dpconvex.privacy.certificates.rules import (
     calibrates,
     proves,
 )
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.guarantees import Guarantee, PureDP
 
 Array = NDArray[np.float64]
 
@@ -61,10 +67,10 @@ def prove_phased_erm(certificate: Certificate) -> Proof:
             raise CertificateError("A phase's tolerance cannot be certified.")
         return _local_bounds(bounds, phase).minimiser_sensitivity(tolerance)
 
-    theorem = (
-        "Gaussian output perturbation of disjoint phases, replace-one, certified gradient norms"
-    )
-    return Proof(disjoint_phases(certificate, PhasedERM, moved), theorem)
+    proven = disjoint_phases(certificate, PhasedERM, moved)
+    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+    theorem = f"{law} output perturbation of disjoint phases, replace-one, certified gradient norms"
+    return Proof(proven, theorem)
 
 
 def _local_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:
@@ -105,9 +111,10 @@ class PhasedERM(Phased):
 
     Notes
     -----
-    Privacy: Gaussian DP and (epsilon, delta)-DP under replace-one, every record in one phase. Public: number of rows,
-    bounds, loss and the parameters above. Convex losses of bounded slope; kinked ones are solved through their Moreau
-    envelope, as in output perturbation.
+    Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
+    record in one phase; the sizes of phases would tell a private number of rows. Public: number of rows, bounds,
+    loss and the parameters above. Convex losses of bounded slope; kinked ones are solved through their Moreau envelope,
+    as in output perturbation.
 
     Examples
     --------
@@ -122,7 +129,7 @@ class PhasedERM(Phased):
     name: ClassVar[str] = "phased-erm"
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
-        mu = total_mu(guarantee, "PhasedERM")
+        mu = effective_mu(guarantee, bounds.dimension, "PhasedERM")
         rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension)))
         return rate / bounds.lipschitz
 

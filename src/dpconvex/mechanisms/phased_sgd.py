@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
 from dpconvex.engine.summation_order import block_rows
-from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
     Phase,
     Phased,
     checked_radius,
     disjoint_phases,
+    effective_mu,
     phase_noise,
 )
 from dpconvex.objectives import EmpiricalObjective
@@ -31,7 +31,7 @@ from dpconvex.privacy.certificates.rules import (
     calibrates,
     proves,
 )
-from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.guarantees import Guarantee, PureDP
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,8 @@ def prove_phased_sgd(certificate: Certificate) -> Proof:
         return _pass_sensitivity(bounds, settings, phase)
 
     proven = disjoint_phases(certificate, PhasedSGD, moved)
-    return Proof(proven, "Gaussian noise on one contractive pass per disjoint phase, replace-one")
+    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+    return Proof(proven, f"{law} noise on one contractive pass per disjoint phase, replace-one")
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class PhasedSGD(Phased):
 
     Notes
     -----
-    Privacy: Gaussian DP and (epsilon, delta)-DP under replace-one, every record in one step of one phase. Public:
+    Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
+    record in one step of one phase. Public:
     number of rows, bounds, loss and the parameters above. Convex losses of bounded slope and curvature.
 
     Examples
@@ -134,7 +136,7 @@ class PhasedSGD(Phased):
         """Return the step to take where the loss can be smoothed to suit it."""
         if self.step_size is not None:
             return self.step_size
-        mu = total_mu(guarantee, "PhasedSGD")
+        mu = effective_mu(guarantee, bounds.dimension, "PhasedSGD")
         rate = min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension)))
         return rate / bounds.lipschitz
 

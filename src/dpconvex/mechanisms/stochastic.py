@@ -22,8 +22,11 @@ from dpconvex.engine.rows import Places
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.structured_sgd import descend_on_batches
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
@@ -62,7 +65,9 @@ def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
     )
 
 
-def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Parameters) -> float:
+def _noise_std(
+    bounds: LinearBounds | StructuredBounds, guarantee: ApproxDP, settings: Parameters
+) -> float:
     """Return the noise on the sum over a batch that the settings need or, if published, have."""
     epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
     rate = settings["batch_size"] / bounds.n_samples
@@ -81,11 +86,14 @@ def _noise_std(bounds: LinearBounds, guarantee: ApproxDP, settings: Parameters) 
     return std
 
 
-def _check_finite(bounds: LinearBounds, settings: Parameters, std: float) -> None:
+def _check_finite(
+    bounds: LinearBounds | StructuredBounds, settings: Parameters, std: float
+) -> None:
     """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
     rate, steps = settings["step_size"], settings["steps"]
     # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
-    longest = bounds.lipschitz + std * (math.sqrt(bounds.dimension) + 13)
+    longest = getattr(bounds, "whole_lipschitz", bounds.lipschitz)
+    longest += std * (math.sqrt(bounds.dimension) + 13)
     if not (rate * bounds.alpha <= 2 and steps * rate * longest < 1e100):
         raise ValueError(
             "The 'step_size' parameter of NoisySGD must be so small that steps cannot overflow: at most 2 / alpha, and "
@@ -95,7 +103,7 @@ def _check_finite(bounds: LinearBounds, settings: Parameters, std: float) -> Non
 
 @calibrates("sgd")
 def calibrate_sgd(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+    bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
     if not math.isfinite(bounds.lipschitz):
@@ -120,7 +128,7 @@ def calibrate_sgd(
 def prove_sgd(certificate: Certificate) -> Proof:
     """Account for the stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
-    certificate.check_bounds(LinearBounds, several=True)
+    certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
     certificate.check_terms("gradients")
     steps = check_count("steps", "NoisySGD", settings["steps"])
     moved = bounds.gradient_sum_sensitivity()
@@ -173,6 +181,15 @@ class NoisySGD(PrivateMechanism):
     Poisson sampling, by dp-accounting. Public: number of rows (nominal under add-or-remove-one), bounds, loss, and all
     of the parameters above. Any convex or nonconvex loss of bounded slope will do for privacy, kinked ones included.
 
+    Why no Gaussian DP: sampling at rate q makes a step's law ``(1 - q) P + q Q``, P and Q normal and ``1/s`` apart in
+    units of the noise. The test that looks at the tail beyond t has type I error ``a = Phi(-t)`` and power at least
+    ``q Phi(1/s - t)``. A mu-Gaussian step allows a power of ``Phi(mu - t)`` at that error, and for mu below ``1/s`` the
+    ratio ``Phi(1/s - t) / Phi(mu - t)`` grows without bound in t, beyond ``1/q`` too. So a sampled step is mu-Gaussian
+    DP for no mu below ``1/s``, and so for T of them and ``sqrt(T)/s`` (all T batches hold the record with probability
+    ``q^T``, and the tail of the sum decides as before): exact Gaussian DP sees nothing of the sampling, and
+    ``"gradient"``, which uses all records, is better at that price. Pure epsilon: the privacy loss of normal noise is
+    unbounded.
+
     Examples
     --------
     >>> from dpconvex.losses import Pinball
@@ -191,7 +208,7 @@ class NoisySGD(PrivateMechanism):
     noise: str = "accounted"
     name: ClassVar[str] = "sgd"
 
-    def settings(self, bounds: LinearBounds, guarantee: Guarantee) -> Facts:
+    def settings(self, bounds: LinearBounds | StructuredBounds, guarantee: Guarantee) -> Facts:
         """Return the public parameters of a run, all chosen."""
         budget = _check_guarantee(guarantee)
         epsilon, delta = budget.epsilon_bound, budget.delta_bound
@@ -228,13 +245,15 @@ class NoisySGD(PrivateMechanism):
             )
         return chosen
 
-    def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+    def _chosen(
+        self, bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Facts
+    ) -> Facts:
         parameters.setdefault("sgd", self.settings(bounds, guarantee))
         return parameters
 
     def certify(
         self,
-        bounds: LinearBounds,
+        bounds: LinearBounds | StructuredBounds,
         guarantee: Guarantee,
         parameters: Parameters | None = None,
         seeded: bool = False,
@@ -263,12 +282,14 @@ class NoisySGD(PrivateMechanism):
 
     def _run(
         self,
-        objective: EmpiricalObjective,
+        objective: EmpiricalObjective | StructuredObjective,
         certificate: Certificate,
         noise: NoiseSource,
         record: Facts,
     ) -> NDArray[np.float64]:
         """Return the averaged iterates of noisy stochastic descent."""
+        if isinstance(objective, StructuredObjective):
+            return descend_on_batches(objective, certificate, fast_generator(noise))
         return _Run(objective, certificate, noise).run()
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
@@ -72,7 +72,7 @@ def _moved(bounds: StructuredBounds) -> float:
     """Return how far a computed sum of gradients can move: its sensitivity, and rounding on either side."""
     rows = most_summed_rows(bounds.n_samples, bounds.neighbors)
     additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
-    error = summation_error(rows, bounds.dimension, bounds.lipschitz, additions)
+    error = summation_error(rows, bounds.dimension, bounds.whole_lipschitz, additions)
     return bounds.gradient_sum_sensitivity() + 2 * error
 
 
@@ -97,7 +97,7 @@ class StructuredGradientDescent(PrivateMechanism):
     steps : int, default=100
         Number of steps.
     step_size : float, optional
-        Rate; by default ``0.2 / (operator_norm * lipschitz)``, for coefficients of order 1.
+        Rate; by default ``0.2 / (longest row * lipschitz)``, for coefficients of order 1.
 
     Notes
     -----
@@ -111,7 +111,7 @@ class StructuredGradientDescent(PrivateMechanism):
 
     def settings(self, bounds: StructuredBounds) -> Facts:
         """Return the public parameters of a run, all chosen."""
-        default = 0.2 / (bounds.operator_norm * bounds.lipschitz)
+        default = 0.2 / (bounds.longest * bounds.whole_lipschitz)
         chosen = {
             "steps": self.steps,
             "step_size": default if self.step_size is None else self.step_size,

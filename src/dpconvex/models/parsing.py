@@ -230,7 +230,9 @@ def _stated_facts(
             pairs[item.name] = (getattr(bounds, item.name), given[item.name])
     mechanism = data["parameters"].get("mechanism", "auto")
     if mechanism != "auto":
-        named = certificate.mechanism.removeprefix("auc-").removeprefix("structured-")
+        named = certificate.mechanism
+        for family in ("auc-", "structured-", "plain-"):
+            named = named.removeprefix(family)
         pairs["mechanism"] = (named, mechanism)
     if hasattr(facts, "row_map"):
         pairs["fit_intercept"] = (
@@ -240,7 +242,7 @@ def _stated_facts(
     if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
         # Descents weight rows that others shorten for want of feature bounds.
-        weighted = certificate.mechanism == "gradient"
+        weighted = certificate.mechanism in ("gradient", "plain-gradient")
         longest = facts.row_map.weighted().max_norm if weighted else facts.max_norm
         pairs["max_norm"] = (bounds.max_norm, longest)
     pairs.update(model._stated(certificate, facts))

@@ -3,6 +3,7 @@
 from dpconvex.objectives.adversarial import AdversarialObjective
 from dpconvex.objectives.costly_adversary import CostlyAdversaryObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
+from dpconvex.objectives.own import OwnObjective
 from dpconvex.objectives.pair_partitions import PartitionedPairwiseObjective
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
@@ -12,6 +13,7 @@ __all__ = [
     "AdversarialObjective",
     "CostlyAdversaryObjective",
     "EmpiricalObjective",
+    "OwnObjective",
     "PairwiseObjective",
     "PartitionedPairwiseObjective",
     "StructuredObjective",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -12,48 +11,27 @@ from dpconvex.engine.blocks import moved_gram, takes_sparse
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
+from dpconvex.objectives.adversary_sets import (
+    Shape,
+    exact_support,
+    set_reach,
+    smoothed_support,
+)
 from dpconvex.objectives.empirical import slopes_with_error
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
 
-__all__ = ["AdversarialObjective", "dual_norm"]
+__all__ = ["AdversarialObjective"]
 
 Array = npt.NDArray[np.float64]
-
-
-def dual_norm(coefficients: Array, norm: str, width: float) -> tuple[float, Array, Array]:
-    """Return the smoothed dual norm of `coefficients`, its gradient, and its Hessian.
-
-    ``sqrt(||c||_2^2 + width^2) - width`` for ``norm="l2"`` and ``sum_j sqrt(c_j^2 + width^2) - width`` for ``"linf"``,
-    whose dual is the l1 norm. Convex, 0 at 0, and short of the dual norm by at most ``width`` (times the number of
-    coefficients for ``"linf"``).
-
-    Parameters
-    ----------
-    coefficients : array
-        Without the intercept.
-    norm : {"l2", "linf"}
-        Norm of the adversary.
-    width : float
-        Width of the smoothing, positive.
-    """
-    if norm == "linf":
-        root = np.hypot(coefficients, width)
-        # sqrt(c^2 + w^2) - w without cancellation
-        value = float(np.sum(coefficients**2 / (root + width)))
-        return value, coefficients / root, np.diag(width**2 / root**3)
-    length = math.hypot(float(np.linalg.norm(coefficients)), width)
-    value = float(coefficients @ coefficients) / (length + width)
-    slope = coefficients / length
-    return value, slope, (np.eye(coefficients.size) - np.outer(slope, slope)) / length
 
 
 class AdversarialObjective(OverRows):
     r"""Mean of worst-case margin losses with a ridge.
 
     ``F(theta) = (1/N) sum_i w_i c(y_i x~_i . theta - radius M(theta)) + (alpha/2) ||theta||^2`` with M the smoothed
-    dual norm of the coefficients without the intercept (:func:`dual_norm`) and ``N = divisor``. Up to the smoothing
-    this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never increases: the worst
-    perturbation points against the label, the same for all rows with one label.
+    dual norm of the coefficients without the intercept (:mod:`dpconvex.objectives.adversary_sets`) and ``N = divisor``.
+    Up to the smoothing this is ``max c(y_i (x~_i + v_i) . theta)`` over ``||v_i|| <= radius``, because c never
+    increases: the worst perturbation points against the label, the same for all rows with one label.
 
     Parameters
     ----------
@@ -65,12 +43,15 @@ class AdversarialObjective(OverRows):
         Ridge; it covers the intercept too.
     radius : float
         How far the adversary moves a row, in mapped units.
-    norm : {"l2", "linf"}
-        Norm in which the radius is meant.
+    norm : {"l2", "linf", "l1", "box", "hull"}
+        Norm in which the radius is meant, or the set that it multiplies
+        (:mod:`~dpconvex.objectives.adversary_sets`).
     width : float
         Width of the smoothing of M.
     divisor : float, optional
         The public N; the number of rows by default.
+    shape : tuple, optional
+        Half-widths of a box, or vectors of a hull.
     """
 
     def __init__(
@@ -82,33 +63,35 @@ class AdversarialObjective(OverRows):
         norm: str = "l2",
         width: float = 0.01,
         divisor: float | None = None,
+        shape: Shape | None = None,
     ) -> None:
         if getattr(loss, "kind", None) != "margin":
             raise ValueError(
                 "The 'loss' parameter of AdversarialObjective must be a margin loss, such as Logistic(). "
                 f"Got {type(loss).__name__} instead."
             )
-        if norm not in ("l2", "linf"):
+        if norm not in ("l2", "linf", "l1", "box", "hull"):
             raise ValueError(
-                f"The 'norm' parameter of AdversarialObjective must be 'l2' or 'linf'. Got {norm!r} instead."
+                "The 'norm' parameter of AdversarialObjective must be 'l2', 'linf', 'l1', 'box' or 'hull'. "
+                f"Got {norm!r} instead."
             )
         super().__init__(rows, loss, alpha, divisor)
         self.radius = float(radius)
         self.norm = norm
+        self.shape = shape
         self.width = float(width)
         self._lead = int(rows.row_map.fit_intercept)
 
     @property
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
-        own = {"radius": self.radius, "norm": self.norm, "width": self.width}
+        own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
         return {**self._facts("mean of losses of moved rows"), **own}
 
     @property
     def adversary_reach(self) -> float:
         """``radius sup ||gradient of M||``."""
-        count = self.dim - self._lead
-        return self.radius * (math.sqrt(count) if self.norm == "linf" else 1.0)
+        return self.radius * set_reach(self.norm, self.dim - self._lead, self.shape)
 
     @property
     def gradient_bound(self) -> float:
@@ -165,7 +148,20 @@ class AdversarialObjective(OverRows):
         margins = (self.dim + 10) * square * size + 4 * (row_map.weighted_norm + reach)
         slopes = self._share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
-        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size))
+        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size)) + self._turning_error(
+            size
+        )
+
+    def _turning_error(self, size: float) -> float:
+        """Bound what rounding in products ``v . c`` of a hull adds to the gradient: M' turns by ``g^2 / width``.
+
+        The other sets' gradients are quotients, computed within a few roundings of themselves.
+        """
+        if self.norm not in ("l1", "hull"):
+            return 0.0
+        reach = set_reach(self.norm, self.dim - self._lead, self.shape)
+        pull = self._share * float(self.loss.lipschitz) * self.radius
+        return 1.01 * UNIT * (self.dim + 20) * pull * reach**2 / self.width * size
 
     def refined_gradient(
         self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
@@ -204,26 +200,25 @@ class AdversarialObjective(OverRows):
         total, pull = sums.value[:-1], float(sums.value[-1])
         gradient = self._gradient((total - pull * slope) / self.divisor, theta) + self.alpha * shift
         roundings = (self.dim + 20) * float(terms) / self.divisor + 4 * self.alpha * (size + moved)
-        return gradient, float(1.01 * (float(errors) / self.divisor + UNIT * roundings))
+        error = float(1.01 * (float(errors) / self.divisor + UNIT * roundings))
+        return gradient, error + self._turning_error(size + moved)
 
     def _taken(self, theta: Array, shift: Array) -> tuple[float, float]:
         """Return ``radius M(theta + shift)`` as an unevaluated sum of two floats."""
         with localcontext() as context:
             context.prec = 60
             pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)
-            squares = [(Decimal(a) + Decimal(b)) ** 2 for a, b in pairs]
-            width = Decimal(self.width)
-            if self.norm == "linf":
-                norm = sum(((square + width**2).sqrt() - width for square in squares), Decimal(0))
-            else:
-                norm = (sum(squares, Decimal(0)) + width**2).sqrt() - width
+            whole = [Decimal(a) + Decimal(b) for a, b in pairs]
+            norm = exact_support(whole, self.norm, Decimal(self.width), self.shape)
             exact = Decimal(self.radius) * norm
             high = float(exact)
             return high, float(exact - Decimal(high))
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return what the adversary takes from every margin, with gradient and Hessian in theta."""
-        taken, slope, bend = dual_norm(theta[self._lead :], self.norm, self.width)
+        taken, slope, bend = smoothed_support(
+            theta[self._lead :], self.norm, self.width, self.shape
+        )
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope
         hessian[self._lead :, self._lead :] = bend

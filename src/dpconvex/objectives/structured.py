@@ -72,6 +72,8 @@ class StructuredRecords:
         Levels of bowls.
     target_limit : float, optional
         Scaled targets are clamped to it; public.
+    shared : array of shape (m - 1, d), optional
+        A public matrix, with targets 0, in place of the first rows of every record: A has the row of the link alone.
 
     Notes
     -----
@@ -86,9 +88,17 @@ class StructuredRecords:
         link_norm: float = 0.0,
         level: npt.ArrayLike | None = None,
         target_limit: float | None = None,
+        shared: npt.ArrayLike | None = None,
     ) -> None:
         matrices = np.asarray(A, dtype=np.float64)
         targets = np.asarray(Y, dtype=np.float64)
+        self.shared: tuple[tuple[float, ...], ...] | None = None
+        if shared is not None:
+            common = np.array(shared, dtype=np.float64)
+            self.shared = tuple(map(tuple, common.tolist()))
+            rows = np.broadcast_to(common, (len(matrices), *common.shape))
+            matrices = np.concatenate([rows, matrices], axis=1)
+            targets = np.concatenate([np.zeros((len(targets), len(common))), targets], axis=1)
         if matrices.ndim != 3 or targets.shape != matrices.shape[:2]:
             raise ValueError(
                 "The 'A' and 'Y' parameters of StructuredRecords must have shapes (n, m, d) and (n, m). "
@@ -96,7 +106,10 @@ class StructuredRecords:
             )
         inner = matrices.shape[1] - (link_norm > 0)
         factors = np.ones(targets.shape)
-        factors[:, :inner] = _shrink(spectral_norms(matrices[:, :inner]), operator_norm)[:, None]
+        if shared is None:  # the bounds check the norm of a shared one
+            factors[:, :inner] = _shrink(spectral_norms(matrices[:, :inner]), operator_norm)[
+                :, None
+            ]
         if link_norm > 0:
             factors[:, inner] = _shrink(spectral_norms(matrices[:, inner:]), link_norm)
         self.matrices = np.ascontiguousarray(matrices * factors[:, :, None])
@@ -198,6 +211,7 @@ class StructuredObjective(WithLinear):
     def public_facts(self) -> dict[str, object]:
         """What the certificate of a release must say about this objective, too."""
         return {
+            "shared": self.records.shared,
             "objective": "mean of losses of residual vectors",
             "loss": self.loss,
             "alpha": self.alpha,

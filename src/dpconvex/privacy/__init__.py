@@ -4,6 +4,7 @@ No data enters this package.
 """
 
 from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.declared import DeclaredBounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
@@ -29,6 +30,7 @@ __all__ = [
     "BudgetExceeded",
     "Certificate",
     "CertificateError",
+    "DeclaredBounds",
     "GaussianDP",
     "Ledger",
     "LedgerError",

@@ -11,6 +11,7 @@ from dpconvex.smoothing.kernels import (
     LogisticKernel,
     UniformKernel,
 )
+from dpconvex.smoothing.mixture import MixtureKernel
 from dpconvex.smoothing.moreau import MoreauLoss, moreau
 from dpconvex.smoothing.multivariate import (
     SmoothedL1,
@@ -18,6 +19,8 @@ from dpconvex.smoothing.multivariate import (
     SmoothedProfile,
     convolve_vector,
 )
+from dpconvex.smoothing.pieces_moreau import PiecesMoreau
+from dpconvex.smoothing.polyhedral import SmoothedFacets
 from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector
 
 __all__ = [
@@ -29,7 +32,10 @@ __all__ = [
     "Kernel",
     "LaplacianKernel",
     "LogisticKernel",
+    "MixtureKernel",
     "MoreauLoss",
+    "PiecesMoreau",
+    "SmoothedFacets",
     "SmoothedL1",
     "SmoothedMax",
     "SmoothedProfile",

@@ -275,6 +275,7 @@ KERNELS = MappingProxyType(
         "uniform": UniformKernel(),
         "epanechnikov": EpanechnikovKernel(),
         "laplacian": LaplacianKernel(),
+        "exponential": ExponentialKernel(),
     }
 )
 """The one-dimensional kernels by name, for estimators that take ``kernel="logistic"``."""

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from dpconvex.checks import check_positive
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.pointwise import KinkedLoss
 from dpconvex.losses.structured import (
@@ -33,6 +32,8 @@ from dpconvex.losses.structured import (
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.kernels import GaussianKernel, Kernel
 from dpconvex.smoothing.marginals import marginal
+from dpconvex.smoothing.polyhedral import SmoothedFacets
+from dpconvex.smoothing.smoothed import Smoothed
 
 __all__ = ["SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector"]
 
@@ -40,64 +41,14 @@ Array = NDArray[np.float64]
 
 _REACH = 7.5  # the normal law leaves 3e-14 beyond
 _PANEL = 3.0  # length of a panel in standard deviations
-_NODES = 16
+_NODES = (16, 24, 32, 48, 64, 96)
+_FINE = 1e-12  # error of a gradient that the rule aims at
 _MOST_PIECES = 1000  # in several directions: constants take the square of that
 _BLOCK = 256  # records handed to a thread at a time
 
 
-class _Smoothed(VectorLoss):
-    """What the smoothed losses share: the loss they come from, and checks."""
-
-    loss: VectorLoss
-    kernel: Kernel
-    bandwidth: float
-
-    @property
-    def outputs(self) -> int:
-        """That of the loss."""
-        return self.loss.outputs
-
-    @property
-    def link(self) -> PointwiseLoss | None:
-        """That of the loss."""
-        return self.loss.link
-
-    @property
-    def uses_level(self) -> bool:
-        """That of the loss."""
-        return self.loss.uses_level
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss: averages of gradients are not longer."""
-        return self.loss.lipschitz
-
-    def _check(self, kinds: tuple[type, ...]) -> None:
-        owner = "convolve_vector"
-        if not isinstance(self.loss, kinds):
-            names = ", ".join(kind.__name__ for kind in kinds)
-            raise TypeError(
-                f"The 'loss' parameter of {type(self).__name__} must be {names}. "
-                f"Got {type(self.loss).__name__} instead. Use {owner}."
-            )
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(
-                f"The 'kernel' parameter of {owner} must be a kernel such as GaussianKernel(). "
-                f"Got {type(self.kernel).__name__} instead."
-            )
-        size = self.loss.outputs - (self.loss.link is not None)
-        if self.kernel.dim not in (1, size):
-            raise ValueError(
-                f"The 'kernel' parameter of {owner} must have dim=1 (a product of its law) or dim={size}. "
-                f"Got dim={self.kernel.dim} instead."
-            )
-        remedy = "For no smoothing use the loss itself with noisy gradient descent."
-        number = check_positive("bandwidth", owner, self.bandwidth, remedy)
-        object.__setattr__(self, "bandwidth", number)
-
-
 @dataclass(frozen=True)
-class SmoothedL1(_Smoothed):
+class SmoothedL1(Smoothed):
     """``sum_j E|u_j + h v_j|``, plus the link where there is one: closed forms for every kernel.
 
     Only the law of one coordinate of the kernel enters, see :func:`~dpconvex.smoothing.marginals.marginal`.
@@ -147,7 +98,7 @@ class SmoothedL1(_Smoothed):
 
 
 @dataclass(frozen=True)
-class SmoothedProfile(_Smoothed):
+class SmoothedProfile(Smoothed):
     """A maximum of affine pieces that differ along one direction only (two pieces always do): closed forms.
 
     ``g(u) = <a_1, u> + c(<d, u>)`` with a kinked ``c`` of one variable; the kernel acts along d.
@@ -202,15 +153,12 @@ class SmoothedProfile(_Smoothed):
 
 
 @dataclass(frozen=True)
-class SmoothedMax(_Smoothed):
-    r"""A maximum of affine pieces in several directions, or a bowl, under the Gaussian kernel.
+class SmoothedMax(Smoothed):
+    r"""A maximum of affine pieces along orthonormal directions, or a bowl, under the Gaussian kernel.
 
-    The pieces are ``<c, u> + max(floor, groups)`` with groups along unit vectors ``d_k``
-    (:class:`~dpconvex.losses.structured.Pieces`), and the kernel acts on the K numbers ``<d_k, u>``. Where the ``d_k``
-    are orthonormal (the largest absolute residual, the bowl of two residuals) that *is* the Gaussian convolution in
-    R^m; otherwise it is the Gaussian convolution of the maximum in R^K, with the same properties: convex, from above,
-    gradients that are averages of the slopes. Its curvature is at most ``||D|| W p / h``, ``D`` the matrix of the
-    ``d_k``, because along e the K numbers move by ``||D e||``.
+    The pieces are ``<c, u> + max(floor, groups)`` with groups along orthonormal vectors ``d_k``
+    (:class:`~dpconvex.losses.structured.Pieces`; the largest absolute residual, the bowl of two residuals), so that the
+    K numbers ``<d_k, u + h v>`` are independent and normal.
 
     One-dimensional integrals by Gauss-Legendre panels give value, gradient and Hessian; records near one group only
     take closed forms. ``gradient_error`` bounds what the rule leaves out of the gradient.
@@ -232,13 +180,16 @@ class SmoothedMax(_Smoothed):
                 "The 'kernel' parameter of convolve_vector must be Gaussian for pieces in several directions. "
                 f"Got {type(self.kernel).__name__} instead. Use GaussianKernel()."
             )
+        if not self.loss.orthonormal:
+            raise ValueError(
+                "The 'loss' parameter of SmoothedMax must have pieces along orthonormal directions. "
+                "Use convolve_vector."
+            )
 
     @cached_property
     def smoothness(self) -> float:
-        """``||D|| W / (sqrt(2 pi) h)``, W the diameter of the slopes."""
-        return (
-            self.loss.pieces.stretch * self.loss.diameter * GaussianKernel().peak / self.bandwidth
-        )
+        """``W / (sqrt(2 pi) h)``, W the diameter of the slopes."""
+        return self.loss.diameter * GaussianKernel().peak / self.bandwidth
 
     @cached_property
     def _steepest(self) -> float:
@@ -259,17 +210,25 @@ class SmoothedMax(_Smoothed):
         argument's imaginary part stays below ``b = H (r - 1/r) / 2`` deviations, where normal distribution functions
         and densities grow by at most ``e^{b^2/2}``. What lies beyond the reach adds ``4 K`` times the tail.
         """
+        return self._rule_error(self._nodes)
+
+    @cached_property
+    def _nodes(self) -> int:
+        """Nodes of a panel: the more groups, the steeper the products that are integrated."""
+        return next((n for n in _NODES if self._rule_error(n) <= _FINE), _NODES[-1])
+
+    def _rule_error(self, nodes: int) -> float:
         groups = self.loss.pieces.groups
         count, half = len(groups), _PANEL / 2
         slopes = [slope for group in groups for slope in (group.rise, group.fall) if slope > 0]
         panels = math.ceil(2 * _REACH * max(slopes) / (min(slopes) * _PANEL)) + 1
         radius = np.linspace(1.05, 12.0, 400)
         imaginary = half * (radius - 1 / radius) / 2
-        log_bound = count * (imaginary**2 / 2 + math.log(2)) - 2 * _NODES * np.log(radius)
+        log_bound = count * (imaginary**2 / 2 + math.log(2)) - 2 * nodes * np.log(radius)
         log_bound += np.log(64 / 15 / (1 - radius**-2) * half * panels)
         rule = math.exp(float(log_bound.min())) * GaussianKernel().peak
         tail = 4 * count * float(ndtr(-_REACH))
-        return math.sqrt(count) * self.loss.pieces.stretch * max(slopes) * (rule + tail)
+        return math.sqrt(count) * max(slopes) * (rule + tail)
 
     def _lines(self) -> tuple[Array, Array, Array, Array]:
         groups = self.loss.pieces.groups
@@ -286,7 +245,7 @@ class SmoothedMax(_Smoothed):
         n, count = t.shape
         floor = np.full(n, pieces.floor) if level is None else np.array(level, dtype=np.float64)
         value, gradient, hessian = np.empty(n), np.empty((n, count)), np.empty((n, count, count))
-        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        nodes, weights = np.polynomial.legendre.leggauss(self._nodes)
         lines = self._lines()
 
         def part(start: int) -> None:
@@ -345,7 +304,8 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
         The loss to smooth.
     kernel : Kernel
         Of dimension m, or of dimension 1 for the product of m such laws. l1 norms take every kernel, and so do pieces
-        that differ along one direction; other pieces and bowls of two and more residuals take the Gaussian one.
+        that differ along one direction; pieces that turn in two or three directions, and the bowls of two and three
+        residuals, take the Gaussian and the exponential kernel; pieces along orthonormal directions the Gaussian one.
     bandwidth : float
         Positive, in the units of the residuals.
 
@@ -358,6 +318,11 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
     -------
     Lipschitz and smoothness are functions of loss, kernel and bandwidth alone: public if the bandwidth is.
 
+    Notes
+    -----
+    Exact to rounding, whatever the angles between the slopes; the rest is refused: pieces that turn in four and more
+    directions that are not orthonormal, and bowls of four and five residuals. Noisy descent needs no smoothing.
+
     Examples
     --------
     >>> smooth = convolve_vector(L1Norm(3), GaussianKernel(3), 0.5)
@@ -369,7 +334,9 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
     if isinstance(loss, PiecewiseLinear) and loss.profile is not None:
         return SmoothedProfile(loss, kernel, bandwidth)
     if isinstance(loss, (PiecewiseLinear, Bowl)):
-        return SmoothedMax(loss, kernel, bandwidth)  # type: ignore[arg-type]
+        plain = loss.orthonormal and (isinstance(kernel, GaussianKernel) or loss.turns > 3)
+        kind = SmoothedMax if plain else SmoothedFacets
+        return kind(loss, kernel, bandwidth)  # type: ignore[arg-type]
     raise TypeError(
         "The 'loss' parameter of convolve_vector must be L1Norm, L1WithLink, PiecewiseLinear or Bowl. "
         f"Got {type(loss).__name__} instead."

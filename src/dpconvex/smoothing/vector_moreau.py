@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.structured import L1Norm, VectorLoss
+from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss
+from dpconvex.smoothing.pieces_moreau import PiecesMoreau
 
 __all__ = ["POTENTIALS", "VectorMoreau", "moreau_vector"]
 
@@ -117,24 +118,27 @@ class VectorMoreau(VectorLoss):
 
 
 def moreau_vector(
-    loss: L1Norm, potential: str = "energy", curvature: float = 1.0, width: float = 1.0
-) -> VectorMoreau:
-    """Smooth the l1 norm by a generalised Moreau envelope: ``inf_u ||u||_1 + width phi((x - u) / width)``.
+    loss: L1Norm | PiecewiseLinear,
+    potential: str = "energy",
+    curvature: float = 1.0,
+    width: float = 1.0,
+) -> VectorMoreau | PiecesMoreau:
+    """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters
     ----------
-    loss : L1Norm
-        The loss to smooth.
+    loss : L1Norm or PiecewiseLinear
+        The loss to smooth; affine pieces take the first two potentials.
     potential : {"energy", "huber", "hellinger"}
         The function phi.
     curvature : float
-        Its curvature b; at least ``sqrt(m)`` for the last two.
+        Its curvature b; at least the loss's Lipschitz constant, ``sqrt(m)`` for the l1 norm, for the last two.
     width : float
         w.
 
     Returns
     -------
-    VectorMoreau
+    VectorMoreau or PiecesMoreau
         With smoothness ``curvature / width``.
 
     Examples
@@ -143,4 +147,27 @@ def moreau_vector(
     >>> envelope.value(np.array([[0.25], [3.0]])).tolist()
     [0.0625, 2.75]
     """
+    if isinstance(loss, PiecewiseLinear):
+        return _of_pieces(loss, potential, curvature, width)
     return VectorMoreau(loss, potential, curvature, width)
+
+
+def _of_pieces(
+    loss: PiecewiseLinear, potential: str, curvature: float, width: float
+) -> PiecesMoreau:
+    owner = "moreau_vector"
+    if potential not in ("energy", "huber"):
+        raise ValueError(
+            f"The 'potential' parameter of {owner} must be 'energy' or 'huber' for affine pieces. Got {potential!r} "
+            "instead. 'hellinger' has closed forms for L1Norm only."
+        )
+    sizes = [
+        check_positive(*pair, "Use 1.0 for a start.")
+        for pair in (("curvature", owner, curvature), ("width", owner, width))
+    ]
+    if potential == "huber" and sizes[0] < loss.lipschitz * (1 - 1e-12):
+        raise ValueError(
+            f"The 'curvature' parameter of {owner} must be at least {loss.lipschitz:g}, the loss's Lipschitz constant, "
+            f"for the potential 'huber'. Got {curvature!r} instead."
+        )
+    return PiecesMoreau(loss, sizes[0] / sizes[1])

@@ -25,6 +25,9 @@ __all__ = [
     "theorem_3_2",
     "theorem_3_4",
     "theorem_3_5",
+    "theorem_5_1",
+    "theorem_5_2",
+    "theorem_5_3",
 ]
 
 
@@ -253,6 +256,46 @@ def proposition_4_4(problem: OutputProblem) -> OutputPreset:
     risk = _smooth_scale(problem) * (11 * root + constant * r ** (2 / 3))
     accuracy = _smooth_accuracy(problem)
     return OutputPreset("Proposition 4.4", alpha, accuracy, risk, _smooth_nontrivial(problem))
+
+
+def tilted_factor(tilt: float, width: float) -> float:
+    """Return ``C = exp(tilt * width)``, the width that of the range of losses on the ball (Lemma 5.2)."""
+    return math.exp(tilt * width)
+
+
+def theorem_5_1(problem: OutputProblem, tilt: float, width: float) -> OutputPreset:
+    """Tilted risk, strongly convex: ``9 (L^2 C/mu) ratio``, accuracy ``(L^2 C/(mu n)) min(C/n, spread/epsilon)``."""
+    _need(problem, "Theorem 5.1", True, False)
+    _need_mean(problem, "Theorem 5.1")
+    c, n, r = tilted_factor(tilt, width), problem.n_samples, problem.ratio
+    scale = problem.lipschitz**2 * c / problem.strong_convexity
+    accuracy = scale / n * min(c / n, n * r)
+    return OutputPreset("Theorem 5.1", problem.strong_convexity, accuracy, 9 * scale * r, r <= 1)
+
+
+def theorem_5_2(problem: OutputProblem, tilt: float, width: float) -> OutputPreset:
+    r"""Tilted risk, smooth and strongly convex: ``26 kappa (L^2 C^2/mu) ratio^2``, 13.5 in place of 26 for delta > 0.
+
+    ``kappa = (beta + tilt L^2) / mu``; accuracy ``(L^2/(mu n^2)) min(kappa (spread/epsilon)^2, C^2)``. The paper prints
+    C where its proof gives C^2; measured risks exceed the printed bound.
+    """
+    _need(problem, "Theorem 5.2", True, True)
+    _need_mean(problem, "Theorem 5.2")
+    c, n, r = tilted_factor(tilt, width), problem.n_samples, problem.ratio
+    kappa = (problem.smoothness + tilt * problem.lipschitz**2) / problem.strong_convexity
+    scale = problem.lipschitz**2 / problem.strong_convexity
+    accuracy = scale / n**2 * min(kappa * (n * r) ** 2, c**2)
+    risk = (26 if problem.delta == 0 else 13.5) * kappa * scale * c**2 * r**2
+    return OutputPreset("Theorem 5.2", problem.strong_convexity, accuracy, risk, r <= 1)
+
+
+def theorem_5_3(problem: OutputProblem) -> OutputPreset:
+    """Adversarial risk of a smooth, strongly convex saddle function: Theorem 3.2's bound for the worst-case loss.
+
+    ``problem.smoothness`` is that of the adversarial objective in w.
+    """
+    base = theorem_3_2(problem)
+    return OutputPreset("Theorem 5.3", base.alpha, base.accuracy, base.excess_risk, base.nontrivial)
 
 
 def output_preset(problem: OutputProblem, population: bool = False) -> OutputPreset:

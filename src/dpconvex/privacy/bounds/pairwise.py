@@ -73,8 +73,18 @@ class PairwiseBounds(Bounds):
         ``gradient_sensitivity = L D max(1/m+, 1/m-)``, twice that for losses that are not monotone.
     alpha : float
         Strength of the penalty.
-    neighbors : {"replace_one"}
-        No bound is known for adding or removing a record.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Neighbouring relation. Under add-or-remove-one, where all labels are private, one record less or more gives
+
+            gradient_sensitivity  L D / min(m+, m-) for monotone losses, else 2 L D / (min(m+, m-) + 1)
+            curvature_ratio       c D^2 / (min(m+, m-) alpha)
+
+        With ``g_i`` and ``H_i`` the means over ``max(n-, m-)`` of the gradients and Hessians of the pairs of positive
+        record i: while ``n+ < m+``, record k adds ``g_k / m+`` and ``H_k / m+``. From there on the mean of n+ of them
+        becomes one of n+ + 1: the gradient moves by ``(g_k - mean g_i) / (n+ + 1)``, and with the common part
+        ``C = sum H_i / (n+ + 1)`` the Hessians are ``C + H_k / (n+ + 1)`` and ``C + mean H_i / (n+ + 1)``. Norms are at
+        most ``L D`` (differences ``2 L D``, or ``L D`` for monotone losses) and traces ``c D^2``, so either side adds a
+        trace of at most ``c D^2 / m+`` to a part that both have: the case of the trace form, as under replace-one.
 
     Examples
     --------
@@ -98,10 +108,10 @@ class PairwiseBounds(Bounds):
     def __post_init__(self) -> None:
         self._check_shared()
         owner = "PairwiseBounds"
-        if self.neighbors != "replace_one":
+        if self.neighbors != "replace_one" and not self.label_private:
             raise ValueError(
-                "Pairwise objectives have no sensitivity bound under 'add_or_remove_one': their normaliser depends on "
-                "the class counts. Use neighbors='replace_one'."
+                "The 'label_private' parameter of PairwiseBounds must be True under 'add_or_remove_one': public labels "
+                "tell how many records there are. Got False instead."
             )
         if not hasattr(self.loss, "monotone"):
             raise TypeError(
@@ -173,6 +183,9 @@ class PairwiseBounds(Bounds):
     def pair_factor(self) -> float:
         """``Gamma / (L D)``, from the lower bounds on the class counts."""
         positive, negative = self.min_positive, self.min_negative
+        if self.neighbors != "replace_one":
+            least = min(positive, negative)
+            return 1 / least if self.loss.monotone else 2 / (least + 1)
         if not self.label_private:
             sides = 1 if self.loss.monotone else 2
             return sides * max(1 / positive, 1 / negative)
@@ -186,13 +199,14 @@ class PairwiseBounds(Bounds):
     @property
     def curvature_ratio(self) -> float:
         """``kappa``: change of the Hessian's trace over alpha."""
-        change = self.smoothness * (1 / self.min_positive + 1 / self.min_negative)
+        shares = 1 / self.min_positive, 1 / self.min_negative
+        change = self.smoothness * (sum(shares) if self.neighbors == "replace_one" else max(shares))
         return change / self.alpha if self.alpha > 0 else math.inf
 
     @property
     def relation(self) -> str:
-        """``"replace_one"``, or ``"replace_one_keeping_label"`` where labels are public: a weaker promise."""
-        return "replace_one" if self.label_private else "replace_one_keeping_label"
+        """That of the neighbours, or ``"replace_one_keeping_label"`` where labels are public: a weaker promise."""
+        return self.neighbors if self.label_private else "replace_one_keeping_label"
 
     def gradient_sum_sensitivity(self) -> float:
         """``n Gamma``: F counts as a mean over n records."""
@@ -236,7 +250,7 @@ class PairwiseBounds(Bounds):
             EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
         )
         size = self.lipschitz + tilt
-        return max(self.lipschitz * own + rounding * size, EPS * _CANCELLED * size)
+        return self._reserve * max(self.lipschitz * own + rounding * size, EPS * _CANCELLED * size)
 
 
 KINDS["PairwiseBounds"] = PairwiseBounds

@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
 from dpconvex.privacy.bounds.base import KINDS, check_loss_never_negative
@@ -18,20 +21,22 @@ from dpconvex.privacy.description import Facts
 
 __all__ = ["NORMS", "RobustBounds"]
 
-NORMS = ("l2", "linf")
+NORMS = ("l2", "linf", "l1", "box", "hull")
 
 
 @dataclass(frozen=True)
 class RobustBounds(LinearRecord):
     r"""Public facts of a robust linear classifier: those of :class:`LinearRecord`, and the adversary.
 
-    With ``g`` the largest norm of a gradient of N (1 for ``l2``; ``sqrt(d)`` for ``linf``, whose dual norm is l1),
-    ``a = radius g``, ``c = 1`` for an intercept, ``U, X`` as in :class:`LinearRecord`:
+    With ``g`` the largest norm of a gradient of N (1 for ``l2`` and ``l1``; ``sqrt(d)`` for ``linf``, whose dual norm
+    is l1; the norm of the half-widths for a ``box``; the longest vector of a ``hull``), ``a = radius g``, ``c = 1`` for
+    an intercept, ``U, X`` as in :class:`LinearRecord`:
 
         lipschitz  = slope sqrt(c + (min(U, X) + a)^2)
-        smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius / width
+        smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius q / width
 
-    because the adversary does not move the intercept, ``w <= 1``, and N curves by at most ``1 / width``. The supremum
+    because the adversary does not move the intercept, ``w <= 1``, and N curves by at most ``q / width``: q is 1, the
+    largest half-width of a box, or the longest squared vector of a hull (a covariance over the width). The supremum
     is convex in ``||x||`` beyond U, hence attained at U or X.
 
     With a ``cost`` instead of a radius (:class:`dpconvex.objectives.CostlyAdversaryObjective`) minimisers are not
@@ -44,12 +49,15 @@ class RobustBounds(LinearRecord):
         As in :class:`LinearRecord`; ``loss`` is a smooth margin loss that never increases.
     radius : float
         How far a row can be moved, in mapped units.
-    norm : {"l2", "linf"}
-        Norm in which the radius is meant.
+    norm : {"l2", "linf", "l1", "box", "hull"}
+        Norm in which the radius is meant, or the set that the radius multiplies.
     width : float
-        ``N(theta) = sqrt(||theta||_2^2 + width^2) - width``, or the sum of this over coordinates for the l1 norm.
+        ``N(theta) = sqrt(||theta||_2^2 + width^2) - width`` for l2, the sum of this over coordinates for linf, and for
+        the others as in :mod:`dpconvex.objectives.adversary_sets`.
     cost : float, optional
         Price of a perturbation, ``(cost/2) ||v||^2``; the radius is then not used and ``norm`` must be ``"l2"``.
+    shape : d positive numbers, or vectors of length d, optional
+        Half-widths of a box, or vectors ``v_k`` whose hull with ``-v_k`` is the set.
 
     Examples
     --------
@@ -63,6 +71,7 @@ class RobustBounds(LinearRecord):
     norm: str = "l2"
     width: float = 0.01
     cost: float | None = None
+    shape: tuple[float, ...] | tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +82,7 @@ class RobustBounds(LinearRecord):
             raise ValueError(
                 f"The 'norm' parameter of RobustBounds must be one of {list(NORMS)}. Got {self.norm!r} instead."
             )
+        self._check_shape()
         if getattr(self.loss, "kind", None) != "margin":
             raise ValueError(
                 "The 'loss' parameter of RobustBounds must be a margin loss, such as Logistic(). "
@@ -85,6 +95,40 @@ class RobustBounds(LinearRecord):
             )
         if self.cost is not None:
             self._check_cost(self.cost)
+
+    def _check_shape(self) -> None:
+        allowed = {
+            "box": "d positive numbers",
+            "hull": "at most 1000 vectors of length d, not all 0",
+        }
+        wanted = allowed.get(self.norm, "None")
+        array: NDArray[np.float64]
+        try:
+            array = np.array([] if self.shape is None else self.shape, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.array(np.nan)
+        fits = self.shape is None
+        if self.norm == "box":
+            fits = array.shape == (self.n_features,) and bool((array > 0).all())
+        elif self.norm == "hull":
+            fits = array.ndim == 2 and array.shape[1] == self.n_features and 0 < len(array) <= 1000
+            fits = fits and bool(array.any())
+        if not fits or not np.isfinite(array).all():
+            raise ValueError(
+                f"The 'shape' parameter of RobustBounds must be {wanted} for norm={self.norm!r}. "
+                "Got something else instead."
+            )
+        if self.shape is not None:
+            plain = array.tolist()
+            shape = tuple(tuple(row) if isinstance(row, list) else row for row in plain)
+            object.__setattr__(self, "shape", shape)
+
+    def to_dict(self) -> Facts:
+        """Return the public facts as plain data."""
+        facts = super().to_dict()
+        if self.shape is None:  # a fact that certificates without it do not state
+            del facts["shape"]
+        return facts
 
     def _check_cost(self, cost: float) -> None:
         self._check_positive("cost", allowed="None or a finite number above 0")
@@ -121,7 +165,12 @@ class RobustBounds(LinearRecord):
         if self.cost is not None:
             kind = "mean of losses of rows moved at a cost"
             return {"objective": kind, **facts, "cost": self.cost}
-        adversary = {"radius": self.radius, "norm": self.norm, "width": self.width}
+        adversary = {
+            "radius": self.radius,
+            "norm": self.norm,
+            "width": self.width,
+            "shape": self.shape,
+        }
         return {"objective": "mean of losses of moved rows", **facts, **adversary}
 
     @property
@@ -129,7 +178,19 @@ class RobustBounds(LinearRecord):
         """``a = radius sup ||grad N||`` or ``slope R / cost``: how far a row is moved, in Euclidean norm."""
         if self.cost is not None:
             return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
+        if self.shape is not None:
+            lengths = np.linalg.norm(np.array(self.shape), axis=-1)
+            return self.radius * float(np.max(lengths)) * (1 + 1e-15)
         return self.radius * (math.sqrt(self.n_features) if self.norm == "linf" else 1.0)
+
+    @property
+    def _bend(self) -> float:
+        """``q``: how much N curves in units of ``1 / width``."""
+        if self.shape is None:
+            return 1.0
+        if self.norm == "box":
+            return max(map(float, self.shape))  # type: ignore[arg-type]
+        return (self.adversary_reach / self.radius) ** 2 if self.radius > 0 else 0.0
 
     @property
     def lipschitz(self) -> float:
@@ -172,7 +233,7 @@ class RobustBounds(LinearRecord):
                 2 * float(self.loss.smoothness) * factor
                 + float(self.loss.lipschitz) ** 2 / self.cost
             )
-        bend = float(self.loss.lipschitz) * self.radius / self.width
+        bend = float(self.loss.lipschitz) * self.radius * self._bend / self.width
         return float(self.loss.smoothness) * factor + bend
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import VectorLoss
 from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, LINEAR_BEYOND, ROUNDINGS, Bounds
@@ -41,6 +43,12 @@ class StructuredBounds(Bounds):
         Strength of the penalty ``(alpha/2) ||theta||^2``.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
+    shared : m vectors of length d, optional
+        A PUBLIC matrix that is A in every record: an l1-regularised generalised linear model. Its term is then the same
+        for neighbours under replace-one and cancels from every difference of gradients and of Hessians, so that
+        ``lipschitz = link_norm sup |c'|``, ``smoothness = link_norm^2 sup |c''|`` and ``rank = 1``: the noise is that
+        of the link alone. In sum form the common term is convex, so the curvature that a changed record is compared
+        with stays at least ``n alpha``. Under add-or-remove-one a record brings or takes its share of it: refused.
 
     Examples
     --------
@@ -59,6 +67,7 @@ class StructuredBounds(Bounds):
     link_norm: float = 0.0
     alpha: float = 0.0
     neighbors: str = "replace_one"
+    shared: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         owner = "StructuredBounds"
@@ -79,9 +88,43 @@ class StructuredBounds(Bounds):
                 f"Got {self.link_norm!r} instead."
             )
 
+        if self.shared is not None:
+            self._check_shared_matrix()
+
+    def _check_shared_matrix(self) -> None:
+        owner = "StructuredBounds"
+        if self.loss.link is None or self.neighbors != "replace_one":
+            raise ValueError(
+                f"The 'shared' parameter of {owner} must be None unless the loss has a link and the relation is "
+                "replace_one: only then is the shared term the same for neighbours."
+            )
+        matrix = np.array(self.shared, dtype=np.float64)
+        if (
+            matrix.shape != (self.loss.outputs - 1, self.n_features)
+            or not np.isfinite(matrix).all()
+        ):
+            raise ValueError(
+                f"The 'shared' parameter of {owner} must be {self.loss.outputs - 1} vectors of {self.n_features} "
+                f"finite numbers. Got shape {matrix.shape} instead."
+            )
+        if np.linalg.norm(matrix, 2) > self.operator_norm * (1 + 1e-9):
+            raise ValueError(
+                f"The 'operator_norm' parameter of {owner} must be at least the norm of the shared matrix. "
+                f"Got {self.operator_norm!r} instead."
+            )
+        object.__setattr__(self, "shared", tuple(map(tuple, matrix.tolist())))
+
+    def to_dict(self) -> Facts:
+        """Return the public facts as plain data."""
+        facts = super().to_dict()
+        if self.shared is None:  # a fact that certificates without it do not state
+            del facts["shared"]
+        return facts
+
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
         return {
+            "shared": self.shared,
             "objective": "mean of losses of residual vectors",
             "loss": self.loss,
             "alpha": self.alpha,
@@ -99,21 +142,51 @@ class StructuredBounds(Bounds):
 
     @property
     def lipschitz(self) -> float:
-        """``operator_norm sup ||g'|| + link_norm sup |c'|``."""
+        """``operator_norm sup ||g'|| + link_norm sup |c'|``; the first part is 0 where its matrix is shared."""
+        return self._slope + self._common_slope * (self.shared is None)
+
+    @property
+    def _slope(self) -> float:
         link = self.loss.link
-        slope = 0.0 if link is None else self.link_norm * float(link.lipschitz)
-        return self.operator_norm * float(self.loss.lipschitz) + slope
+        return 0.0 if link is None else self.link_norm * float(link.lipschitz)
+
+    @property
+    def _common_slope(self) -> float:
+        return self.operator_norm * float(self.loss.lipschitz)
+
+    @property
+    def whole_lipschitz(self) -> float:
+        """Bound on the norm of one record's whole gradient, whether or not part of it is shared."""
+        return self._slope + self._common_slope
 
     @property
     def smoothness(self) -> float:
-        """``operator_norm^2 sup ||g''|| + link_norm^2 sup |c''|``."""
+        """``operator_norm^2 sup ||g''|| + link_norm^2 sup |c''|``; the first part is 0 where its matrix is shared."""
+        return (
+            self._bend
+            if self.shared is not None and math.isfinite(self._common_bend)
+            else self.whole_smoothness
+        )
+
+    @property
+    def _bend(self) -> float:
         link = self.loss.link
-        bend = 0.0 if link is None else self.link_norm**2 * float(link.smoothness)
-        return self.operator_norm**2 * float(self.loss.smoothness) + bend
+        return 0.0 if link is None else self.link_norm**2 * float(link.smoothness)
+
+    @property
+    def _common_bend(self) -> float:
+        return self.operator_norm**2 * float(self.loss.smoothness)
+
+    @property
+    def whole_smoothness(self) -> float:
+        """Bound on one record's whole curvature, whether or not part of it is shared."""
+        return self._common_bend + self._bend
 
     @property
     def rank(self) -> int:
-        """``min(rows of a record, d)``; 1 makes it a generalised linear model."""
+        """``min(rows of a record, d)``; 1 makes it a generalised linear model, and so does a shared matrix."""
+        if self.shared is not None:
+            return 1
         return min(int(self.loss.outputs), self.n_features)
 
     @property
@@ -128,12 +201,12 @@ class StructuredBounds(Bounds):
         room for the roundings of dot products of length d, and ``e = gradient_error`` of the loss's quadrature rule;
         ``max(10, 2e6 / n)`` times that where the number of records is private.
         """
-        ratio = self.curvature_ratio if math.isfinite(self.curvature_ratio) else 0.0
-        condition = ratio * self.n_samples * (self.lipschitz + tilt)
-        size = ROUNDINGS * self.loss.outputs * self.dimension * self.lipschitz
+        bend = self.whole_smoothness / self.alpha if self.alpha > 0 else math.inf  # kappa n, whole
+        condition = (bend if math.isfinite(bend) else 0.0) * (self.whole_lipschitz + tilt)
+        size = ROUNDINGS * self.loss.outputs * self.dimension * self.whole_lipschitz
         resolvable = EPS * ((self.dimension + ROUNDINGS) * condition + size)
         rule = 4 * self.operator_norm * float(self.loss.gradient_error)
-        return self._reserve * (max(FINEST * self.lipschitz, resolvable) + rule)
+        return self._reserve * (max(FINEST * self.whole_lipschitz, resolvable) + rule)
 
     def target_reach(self, tilt: float = 0.0) -> float:
         """Return a public bound beyond which targets are clamped: no minimiser's margins come near it.
@@ -141,7 +214,7 @@ class StructuredBounds(Bounds):
         ``alpha ||theta|| <= L + tilt`` at a minimiser, so ``|a . theta| <= ||a|| (L + tilt) / alpha``; with as much
         room again, and forty times the width over which the loss turns.
         """
-        margin = self.longest * (self.lipschitz + tilt) / self.alpha
+        margin = self.longest * (self.whole_lipschitz + tilt) / self.alpha
         bend = float(self.loss.smoothness)
         width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
         return 2 * margin + LINEAR_BEYOND * width + 1

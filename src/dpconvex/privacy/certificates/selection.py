@@ -64,7 +64,11 @@ def repeat_and_select_mu(epsilon: float, delta: float, mean_repeats: float) -> f
 
 
 def share_budget(
-    guarantee: Guarantee, strategy: str, candidates: int, mean_repeats: float | None
+    guarantee: Guarantee,
+    strategy: str,
+    candidates: int,
+    mean_repeats: float | None,
+    basic: bool = False,
 ) -> tuple[str, Guarantee, float]:
     """Return the strategy, what each fit may spend, and the mean number of fits.
 
@@ -78,7 +82,12 @@ def share_budget(
         How many there are.
     mean_repeats : float or None
         Mean number of runs of ``"repeat"``; twice the number of candidates by default.
+    basic : bool, default=False
+        Whether fits share epsilon and delta by basic composition, for mechanisms that do not offer Gaussian DP such as
+        objective perturbation; rules out ``"repeat"``.
     """
+    if basic and strategy != "repeat":
+        return "exponential", per_problem(guarantee, candidates), float(candidates)
     repeats = float(2 * candidates) if mean_repeats is None else float(mean_repeats)
     options = {"exponential": (per_problem(_composable(guarantee), candidates), float(candidates))}
     if isinstance(guarantee, ApproxDP) and strategy != "exponential":
@@ -157,7 +166,10 @@ class SelectionCertificate(Promise):
         seeded: bool = False,
     ) -> SelectionCertificate:
         """Derive the relation from the candidates' certificates and the noise of the choice from the guarantee."""
-        strategy, per_fit, repeats = share_budget(guarantee, strategy, len(fits), mean_repeats)
+        basic = bool(fits) and isinstance(fits[0].guarantee, ApproxDP)
+        strategy, per_fit, repeats = share_budget(
+            guarantee, strategy, len(fits), mean_repeats, basic
+        )
         if isinstance(per_fit, GaussianDP) and strategy == "repeat":
             noise = {"std": released_scale(per_fit.mu, 1.0, 1)}
         else:

@@ -1,0 +1,250 @@
+r"""The exponential mechanism on a public grid of coefficients, for up to three of them; pure epsilon.
+
+Every point w of the grid in the ball of radius R around a public or released centre c gets a whole score,
+
+    s(w) = -sum_i round(G w_i (loss_i(w) - loss_i(c)) / (L R)) - round(G n (alpha/2) (||w||^2 - ||c||^2) / (L R))
+
+with G = 2^16 steps for what one record can change at most, and w is drawn exactly with probability proportional to
+``exp(epsilon s(w) / spread)``. Rounding is by record, so that sums are whole numbers and no floating-point error adds
+to their sensitivity. With ``localise`` half of epsilon first releases the minimiser by output perturbation, and the
+other half draws from a smaller ball around it: for strongly convex objectives the risk then shrinks with
+``(d / epsilon)^2``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.output import OutputPerturbation, calibrate_output
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
+    Calibration,
+    CertificateError,
+    Parameters,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.certificates.terms import pure_total
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
+from dpconvex.privacy.guarantees import Guarantee, PureDP
+from dpconvex.privacy.noise import NoiseSource
+
+__all__ = ["ExponentialMechanism"]
+
+Array = NDArray[np.float64]
+
+_OWNER = "ExponentialMechanism"
+_MOST_DIMENSIONS = 3
+_MOST_POINTS = 201  # along one axis
+_WORK = 2**22  # losses computed at a time
+_LIMIT = 2**31  # records: sums of scores must stay within 64 bits
+
+
+def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, bool, float]:
+    """Return radius, points per axis, whether to localise, and the share of the radius kept; raises on others."""
+    if bounds.dimension > _MOST_DIMENSIONS:
+        raise ValueError(
+            f"{_OWNER} needs at most {_MOST_DIMENSIONS} coefficients, the intercept included: a grid has exponentially "
+            f"many points. Got {bounds.dimension} instead. Use 'objective' or 'output'."
+        )
+    if not math.isfinite(bounds.lipschitz):
+        raise ValueError(
+            f"{_OWNER} needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
+            "Use Huber(width) in its place."
+        )
+    if bounds.n_samples > _LIMIT:
+        raise ValueError(
+            f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead."
+        )
+    allowed = "a finite number above 0"
+    radius = check_number("radius", _OWNER, stated["radius"], allowed, 0, 1e50, low_open=True)
+    points = check_count("points", _OWNER, stated["points"], 2, _MOST_POINTS)
+    reach = check_number("shrinkage", _OWNER, stated["shrinkage"], allowed, 0, 1e6, low_open=True)
+    if not isinstance(stated["localise"], bool):
+        raise TypeError(
+            f"The 'localise' parameter of {_OWNER} must be True or False. Got something else instead."
+        )
+    if stated["localise"] and not bounds.alpha > 0:
+        raise ValueError(
+            f"The 'localise' parameter of {_OWNER} must be False without a penalty: a minimiser is released first, "
+            "which needs strong convexity. Give alpha, or localise=False."
+        )
+    return radius, points, stated["localise"], reach
+
+
+def _spread(bounds: LinearBounds) -> int:
+    r"""Return by how many steps one record can move the scores of two points apart.
+
+    A record's whole score lies within G of 0: ``|loss(w) - loss(centre)| <= L ||w - centre|| <= L R``, weights at most
+    1 included in L. So it moves two scores apart by at most 2 G, and a replaced record, one out and one in, by 4 G.
+    """
+    return 2 * bounds.changed_records * SCORE_GRID
+
+
+@calibrates("exponential")
+def calibrate_exponential(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
+    """Derive the budgets of the draw and, where it is localised, the noise of the point it is localised around."""
+    if not isinstance(guarantee, PureDP):
+        raise ValueError(
+            f"{_OWNER} offers PureDP. Got {guarantee!r} instead. Use epsilon with delta=0, or another mechanism."
+        )
+    _, _, localise, _ = _settings(bounds, parameters["grid"])
+    if not localise:
+        return Calibration({}, stated={"draw_epsilon": guarantee.epsilon_bound})
+    half = guarantee.epsilon_bound / 2
+    first = calibrate_output(bounds, PureDP(half), {})
+    return Calibration(first.noise, first.solver_tolerance, {"draw_epsilon": half})
+
+
+@proves("exponential")
+def prove_exponential(certificate: Certificate) -> Proof:
+    """Add what the draw costs to what the released centre costs."""
+    bounds, stated = certificate.bounds, certificate.parameters
+    certificate.check_bounds(LinearBounds)
+    _, _, localise, _ = _settings(bounds, stated["grid"])
+    draw = check_number(
+        "draw_epsilon",
+        _OWNER,
+        stated["draw_epsilon"],
+        "a number above 0",
+        0,
+        math.inf,
+        low_open=True,
+    )
+    relation, spent = bounds.neighbors.replace("_", "-"), draw
+    if localise:
+        certificate.check_terms("release")
+        tolerance = certificate.check_tolerance()
+        term = certificate.term(
+            "release",
+            bounds.minimiser_sensitivity(tolerance),
+            bounds.dimension,
+            "coefficients",
+            tolerance=certificate.solver_tolerance,
+        )
+        if term.distribution != "l2-laplace":
+            raise CertificateError(
+                "The certificate's centre is not released with l2-Laplace noise."
+            )
+        spent += pure_total([term]).epsilon_bound
+    else:
+        certificate.check_terms()
+    where = "around a released minimiser" if localise else "around 0"
+    return Proof(PureDP(spent), f"exponential mechanism on a public grid {where}, {relation}")
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism(PrivateMechanism):
+    r"""Draw coefficients from a public grid in proportion to ``exp(epsilon score / spread)``; up to three of them.
+
+    Parameters
+    ----------
+    radius : float, default=1.0
+        R: coefficients are sought within it, in mapped units.
+    points : int, default=41
+        Points of the grid along one axis, at most 201.
+    localise : bool, default=False
+        Whether half of epsilon releases the minimiser first and the grid covers the smaller of R and
+        ``shrinkage * sensitivity * d / epsilon`` around it (needs alpha above 0).
+    shrinkage : float, default=4.0
+        See above, with the first half's epsilon: noise of that law is longer with a probability below
+        ``d exp(-shrinkage)``.
+
+    Notes
+    -----
+    Privacy: pure epsilon-DP under replace-one or add-or-remove-one, drawn exactly. Public: bounds, loss, alpha, number
+    of rows (nominal under add-or-remove-one), and the parameters above.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Absolute
+    >>> from dpconvex.privacy import LinearBounds, PureDP
+    >>> bounds = LinearBounds(1000, 1, Absolute(), row_norm=1.0, max_norm=1.0)
+    >>> ExponentialMechanism(points=101).certify(bounds, PureDP(1.0)).theorem
+    'exponential mechanism on a public grid around 0, replace-one'
+    """
+
+    radius: float = 1.0
+    points: int = 41
+    localise: bool = False
+    shrinkage: float = 4.0
+    name: ClassVar[str] = "exponential"
+
+    def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
+        grid = {
+            "radius": self.radius,
+            "points": self.points,
+            "localise": self.localise,
+            "shrinkage": self.shrinkage,
+        }
+        _settings(bounds, grid)
+        parameters.setdefault("grid", grid)
+        return parameters
+
+    def _run(
+        self,
+        objective: EmpiricalObjective,
+        certificate: Certificate,
+        noise: NoiseSource,
+        record: Facts,
+    ) -> Array:
+        """Return the point that was drawn."""
+        bounds = certificate.bounds
+        radius, points, localise, shrinkage = _settings(bounds, certificate.parameters["grid"])
+        centre = np.zeros(bounds.dimension)
+        if localise:
+            term = certificate.noise["release"]
+            centre = noise.add(OutputPerturbation().minimise(objective, certificate), term)
+            centre = centre * min(1.0, radius / max(float(np.linalg.norm(centre)), 1e-300))
+            record["centre"] = centre.copy()
+            radius = min(radius, shrinkage * term.scale * bounds.dimension)
+        axis = np.linspace(-1.0, 1.0, points)
+        grid = np.stack(np.meshgrid(*[axis] * bounds.dimension, indexing="ij"), axis=-1)
+        grid = grid.reshape(-1, bounds.dimension)
+        grid = grid[np.linalg.norm(grid, axis=1) <= 1.0]
+        candidates = centre + radius * grid
+        scores = whole_scores(objective, bounds, candidates, centre, radius)
+        index = choose(
+            scores, certificate.parameters["draw_epsilon"], noise, spread=_spread(bounds)
+        )
+        return candidates[index]
+
+
+def whole_scores(
+    objective: EmpiricalObjective,
+    bounds: LinearBounds,
+    candidates: Array,
+    centre: Array,
+    radius: float,
+) -> NDArray[np.int64]:
+    """Return the whole score of every candidate: private."""
+    # Rows of other engines are refused before: every record's loss is rounded by itself.
+    rows, targets, weights = cast(MemoryRows, objective.rows).mapped()
+    unit = bounds.lipschitz * radius
+    squares = np.square(candidates).sum(axis=1) - float(centre @ centre)
+    penalty = bounds.n_samples * bounds.alpha / 2 * squares * (SCORE_GRID / unit)
+    scores = -np.rint(np.clip(penalty, -(2.0**61), 2.0**61)).astype(np.int64)
+    step = max(1, _WORK // max(1, len(candidates)))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        here = objective.loss.value(targets[part], rows[part] @ centre)[:, None]
+        there = objective.loss.value(targets[part][:, None], rows[part] @ candidates.T)
+        shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
+        # Within G whatever rounding or overflow did: the sensitivity rests on this line.
+        whole = np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID)
+        scores += whole.astype(np.int64).sum(axis=0)
+    return scores

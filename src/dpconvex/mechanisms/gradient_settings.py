@@ -1,0 +1,36 @@
+"""What every noisy descent is told, checked: its budget in Gaussian DP, and how its losses are smoothed."""
+
+from __future__ import annotations
+
+import math
+
+from dpconvex.checks import check_number
+from dpconvex.privacy.certificates.rules import CertificateError, Parameters
+from dpconvex.privacy.description import describe, rebuild
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.smoothing import Kernel
+
+__all__ = ["check_smoothing", "total_mu"]
+
+
+def total_mu(guarantee: Guarantee, owner: str) -> float:
+    """Return the Gaussian DP budget that a guarantee allows."""
+    try:
+        return guarantee.as_gaussian().mu
+    except ValueError:
+        raise ValueError(
+            f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
+            "For pure epsilon use objective or output perturbation."
+        ) from None
+
+
+def check_smoothing(settings: Parameters) -> None:
+    """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
+    if {*settings, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
+        raise CertificateError("The certificate's settings are not those of a noisy descent.")
+    kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
+    if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
+        raise CertificateError("The certificate's kernel is not a density of one variable.")
+    if width is not None:
+        allowed = "None or a finite number above 0"
+        check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)

@@ -1,0 +1,53 @@
+"""Noisy stochastic gradient descent on records that are matrices: the same steps and accounting, another sum."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.objectives.structured import StructuredObjective
+from dpconvex.privacy.certificates.certificate import Certificate
+
+__all__ = ["descend_on_batches"]
+
+Array = NDArray[np.float64]
+
+
+def descend_on_batches(
+    objective: StructuredObjective, certificate: Certificate, generator: np.random.Generator
+) -> Array:
+    """Return the mean of the later iterates of noisy stochastic descent.
+
+    What all records share is public and added to every step as it is: only the records' own parts are sampled, summed
+    and hidden by noise.
+    """
+    from dpconvex.engine.threads import single_threaded_blas
+
+    settings, term = certificate.parameters["sgd"], certificate.noise["gradients"]
+    records, loss, bounds = objective.records, objective.loss, certificate.bounds
+    size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
+    kept = min(steps, max(1, round(settings["average"] * steps)))
+    theta, total = np.zeros(objective.dim), np.zeros(objective.dim)
+    inner = 0 if records.shared is None else len(records.shared)
+    common = None if records.shared is None else np.array(records.shared)
+    rate = size / bounds.n_samples
+    with single_threaded_blas():  # the products are small: threads would wait for each other
+        for taken in range(steps):
+            if settings["sampling"] == "fixed":
+                batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
+            else:
+                batch = np.flatnonzero(generator.random(objective.n_rows) < rate)
+            matrices = records.matrices[batch]
+            level = None if records.level is None else records.level[batch]
+            slopes = -loss.gradient(records.targets[batch] - matrices @ theta, level)
+            slopes[:, :inner] = 0.0
+            gradient = np.tensordot(slopes, matrices, axes=2)
+            gradient += term.scale * generator.standard_normal(theta.size)
+            move = gradient / size + bounds.alpha * theta
+            if common is not None:
+                residuals = np.append(-common @ theta, 0.0)[None]
+                move -= common.T @ loss.gradient(residuals)[0, :inner]
+            theta = theta - step * move
+            if taken >= steps - kept:
+                total += theta
+    return total / kept

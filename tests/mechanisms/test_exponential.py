@@ -1,0 +1,143 @@
+"""The exponential mechanism on a grid: its law, its sensitivity by brute force, localisation, and refusals."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Absolute, Logistic, Pinball
+from dpconvex.mechanisms import ExponentialMechanism
+from dpconvex.mechanisms.exponential import _spread, whole_scores
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import ApproxDP, Certificate, CertificateError, LinearBounds, PureDP
+from dpconvex.privacy.exponential_mechanism import SCORE_GRID
+
+
+def objective(X, y, loss, alpha=0.0, row_norm=1.0):
+    d = X.shape[1]
+    return EmpiricalObjective(
+        MemoryRows(X, y, RowMap(d, row_norm=row_norm, fit_intercept=False)), loss, alpha
+    )
+
+
+def bounds(n, d, loss, alpha=0.0, neighbors="replace_one"):
+    return LinearBounds(
+        n,
+        d,
+        loss,
+        row_norm=1.0,
+        max_norm=1.0,
+        fit_intercept=False,
+        alpha=alpha,
+        neighbors=neighbors,
+    )
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_no_neighbour_moves_two_scores_further_apart(seed):
+    rng = np.random.default_rng(seed)
+    d, loss = int(rng.integers(1, 4)), [Pinball(0.9), Logistic(), Absolute()][seed % 3]
+    X, y = rng.normal(size=(5, d)) * 3, rng.choice([-1.0, 1.0], size=5)
+    other, z = X.copy(), y.copy()
+    other[0], z[0] = -X[0], -y[0]
+    if loss.kind == "residual":
+        y[0], z[0] = 10 ** rng.uniform(-1, 12), -(10 ** rng.uniform(-1, 12))
+    radius = 10 ** rng.uniform(-1, 1)
+    centre = rng.normal(size=d)
+    grid = rng.normal(size=(40, d))
+    grid /= np.maximum(1.0, np.linalg.norm(grid, axis=1))[:, None]
+    grid[:20] /= np.linalg.norm(grid[:20], axis=1)[:, None]
+    candidates = centre + radius * grid
+    for neighbors in ("replace_one", "add_or_remove_one"):
+        facts = bounds(5, d, loss, 0.3, neighbors)
+        sides = [(X, y), (other, z) if neighbors == "replace_one" else (X[1:], y[1:])]
+        scores = [
+            whole_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius)
+            for side in sides
+        ]
+        moved = scores[0] - scores[1]
+        assert moved.max() - moved.min() <= _spread(facts)
+
+
+def test_the_spread_is_attained():
+    X, y = np.array([[1.0]]), np.array([1e6])
+    facts = bounds(1, 1, Absolute())
+    candidates = np.array([[-1.0], [1.0]])
+    first = whole_scores(objective(X, y, Absolute()), facts, candidates, np.zeros(1), 1.0)
+    second = whole_scores(objective(X, -y, Absolute()), facts, candidates, np.zeros(1), 1.0)
+    moved = first - second
+    assert moved.max() - moved.min() == _spread(facts) == 4 * SCORE_GRID
+
+
+def test_draws_have_the_law_of_the_scores():
+    # Chi-square with 8 degrees of freedom: above 44 with a probability of 6e-7.
+    rng = np.random.default_rng(0)
+    X, y = np.full((40, 1), 1.0), rng.normal(size=40) * 0.3 + 0.4
+    facts, mechanism = bounds(40, 1, Absolute()), ExponentialMechanism(points=9)
+    certificate = mechanism.certify(facts, PureDP(1.5))
+    F = objective(X, y, Absolute())
+    noise = np.random.default_rng(1)
+    drawn = np.array([mechanism.release(F, certificate, noise)[0] for _ in range(3000)])
+    grid = np.linspace(-1, 1, 9)
+    gains = -np.abs(y[:, None] - grid).sum(axis=0)
+    law = np.exp(1.5 * gains / 4)
+    expected = 3000 * law / law.sum()
+    counts = np.array([(np.abs(drawn - w) < 1e-9).sum() for w in grid])
+    assert counts.sum() == 3000
+    assert ((counts - expected) ** 2 / expected).sum() < 44
+    wrong = np.exp(3.0 * gains / 4)  # twice the budget is caught
+    assert ((counts - 3000 * wrong / wrong.sum()) ** 2 / (3000 * wrong / wrong.sum())).sum() > 44
+
+
+def test_localised_draws_come_near_the_minimiser():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 2)) * 0.5
+    y = np.where(rng.random(4000) < 1 / (1 + np.exp(-X @ [4.0, -2.0])), 1.0, -1.0)
+    F, facts = objective(X, y, Logistic(), 0.01), bounds(4000, 2, Logistic(), 0.01)
+    best = F.value(np.linalg.lstsq(X, y, rcond=None)[0] * 3)
+    gaps = {}
+    for localise in (False, True):
+        mechanism = ExponentialMechanism(radius=10.0, points=41, localise=localise)
+        certificate = mechanism.certify(facts, PureDP(2.0))
+        certificate.verify()
+        assert certificate.guarantee == PureDP(2.0)
+        record = {}
+        theta = mechanism.release(F, certificate, 0, record)
+        assert ("centre" in record) == localise
+        gaps[localise] = F.value(theta) - best
+    assert gaps[True] < 0.05
+
+
+def test_stated_budgets_must_add_up():
+    certificate = ExponentialMechanism(localise=True).certify(
+        bounds(100, 2, Logistic(), 0.1), PureDP(1.0)
+    )
+    edits = (
+        lambda tree: tree["parameters"].update(draw_epsilon=0.6),
+        lambda tree: tree["noise"]["release"].update(scale=tree["noise"]["release"]["scale"] / 2),
+        lambda tree: tree["noise"].clear(),
+        lambda tree: tree["parameters"]["grid"].update(localise=False),
+        lambda tree: tree["bounds"].update(n_features=4),
+    )
+    for edit in edits:
+        tree = json.loads(certificate.to_json())
+        edit(tree)
+        with pytest.raises(CertificateError):
+            Certificate.from_json(json.dumps(tree)).verify()
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="at most 3 coefficients"):
+        ExponentialMechanism().certify(bounds(100, 4, Logistic()), PureDP(1.0))
+    with pytest.raises(ValueError, match="PureDP"):
+        ExponentialMechanism().certify(bounds(100, 2, Logistic()), ApproxDP(1.0, 1e-6))
+    with pytest.raises(ValueError, match="localise"):
+        ExponentialMechanism(localise=True).certify(bounds(100, 2, Logistic()), PureDP(1.0))
+    for radius in (0.0, math.inf):
+        with pytest.raises(ValueError, match="radius"):
+            ExponentialMechanism(radius=radius).certify(bounds(100, 2, Logistic()), PureDP(1.0))
