@@ -3,9 +3,9 @@
 All have the same public bounds, replace-one neighbours, and noise calibrated in Gaussian DP: what a rival's paper
 spends by weaker composition is not held against it. AdaSSP (Wang 2018) releases the smallest eigenvalue, the second
 moments and the products, a third of the budget each, and adds a penalty that follows from them. Boosted AdaSSP (Tang
-and others 2023) fits residuals, limited to a clip, several times with one release of the moments; rounds and clip are the best of
-six in hindsight, on the test rows. diffprivlib's linear regression is not here: its sensitivity is 0 for bounds
-(0, 100), which protects nobody.
+and others 2023) fits residuals, limited to a clip, several times with one release of the moments; rounds and clip are
+the best of six in hindsight, on the test rows. diffprivlib's linear regression is not here: its sensitivity is 0 for
+bounds (0, 100), which protects nobody.
 
     python -m benchmarks.linear_regression --runs 5
 """
@@ -55,7 +55,13 @@ def adassp(X: Array, y: Array, mu: float, longest: float, rng: np.random.Generat
 
 
 def boosted(
-    X: Array, y: Array, mu: float, longest: float, rounds: int, clip: float, rng: np.random.Generator
+    X: Array,
+    y: Array,
+    mu: float,
+    longest: float,
+    rounds: int,
+    clip: float,
+    rng: np.random.Generator,
 ) -> Array:
     """Boosted AdaSSP with so many rounds and residuals limited to ``clip``."""
     system, share = _moments(X, mu, longest, rng)
@@ -117,14 +123,23 @@ def generated(rows: int) -> Callable[[int], tuple[Array, Array, Bounds, tuple[fl
     return make
 
 
-def settings() -> dict[str, tuple[Callable[[int], tuple[Array, Array, Bounds, tuple[float, float]]], float]]:
+def settings() -> dict[
+    str, tuple[Callable[[int], tuple[Array, Array, Bounds, tuple[float, float]]], float]
+]:
     """The ten named settings."""
 
     def real(loader: Callable[..., object], **options: bool) -> Callable[[int], tuple]:
         def make(seed: int) -> tuple:
             data = loader(**options)
-            low, high = (np.broadcast_to(b, data.X.shape[1]).astype(float) for b in data.feature_bounds)
-            return np.asarray(data.X, float), np.asarray(data.y, float), (low, high), data.target_bounds
+            low, high = (
+                np.broadcast_to(b, data.X.shape[1]).astype(float) for b in data.feature_bounds
+            )
+            return (
+                np.asarray(data.X, float),
+                np.asarray(data.y, float),
+                (low, high),
+                data.target_bounds,
+            )
 
         return make
 

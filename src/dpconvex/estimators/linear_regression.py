@@ -132,6 +132,11 @@ class DPLinearRegression(PrivateLinearRegressor):
                     f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'least-squares', which "
                     "offers Gaussian DP and (epsilon, delta)-DP. Give delta above 0, or leave it at False."
                 )
+            if alpha is not None:
+                raise ValueError(
+                    f"The 'alpha' parameter of {type(self).__name__} must be None with inference=True: intervals are "
+                    f"about coefficients without a penalty. Got {self.alpha!r} instead."
+                )
             parameters = {**parameters, "inference": True}
         certificate = mechanism.certify(
             bounds, facts.guarantee, parameters, seeded=self.random_state is not None

@@ -250,11 +250,12 @@ class _Run:
         way = phi - start
         way[: frame.lead] = 0.0  # the middle is no noise to be shrunk to
         kept = self._kept(way, frame, spread)
-        self.released["kept_share"] = float(np.linalg.norm(kept) / max(np.linalg.norm(way), 1e-300))
+        gone, left = float(np.linalg.norm(way)), float(np.linalg.norm(kept))
+        self.released["kept_share"] = left / max(gone, 1e-300)
         phi = phi + kept - way
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
-            phi = np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi)
+            phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
         return frame.to_rows(phi)
 
     def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
