@@ -59,7 +59,7 @@ class LengthCover:
         if self.factors.size:
             moved = block[:, lead:] @ (self.directions * self.stretch).T
             moved -= self.directions @ (self.stretch * self.centre)
-            # Never below 0, nor below what the smallest factor leaves: rounding of the difference must not shorten.
+            # A difference of rounded numbers: what it may lose is within what lengths are raised by.
             squares = np.maximum(squares + moved**2 @ self.factors, 0.0)
         return np.asarray(np.sqrt(self.height**2 + squares) * (1 + _ROUNDING))
 
