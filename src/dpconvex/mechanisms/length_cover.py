@@ -59,7 +59,7 @@ class LengthCover:
         if self.factors.size:
             moved = block[:, lead:] @ (self.directions * self.stretch).T
             moved -= self.directions @ (self.stretch * self.centre)
-            # Never below 0, nor below what the smallest factor leaves: rounding of the difference must not shorten.
+            # A difference of rounded numbers: what it may lose is within what lengths are raised by.
             squares = np.maximum(squares + moved**2 @ self.factors, 0.0)
         return np.asarray(np.sqrt(self.height**2 + squares) * (1 + _ROUNDING))
 
@@ -100,9 +100,10 @@ def length_cover(matrix: Array, lead: int, excess: float) -> LengthCover | None:
     contrast = top / max(float(values[0]), 1e-300)
     if outside.size > _MOST_OUTSIDE * size or contrast > _MOST_CONTRAST:
         return None
-    centre, missed = np.zeros(size), np.zeros(size)
+    centre: Array = np.zeros(size)
+    missed: Array = np.zeros(size)
     if lead:  # the centre is rounded, and so is what is missed
-        centre = -np.linalg.solve(inner, matrix[lead:, 0])
+        centre = np.asarray(-np.linalg.solve(inner, matrix[lead:, 0]), dtype=np.float64)
         sizes = np.abs(inner) @ np.abs(centre) + np.abs(matrix[lead:, 0])
         missed = np.abs(inner @ centre + matrix[lead:, 0]) + 4 * len(matrix) * 2.0**-53 * sizes
     offset = float(np.linalg.norm(norms * math.sqrt(top) * centre)) / height
