@@ -7,6 +7,7 @@ from dpconvex.version import __version__
 if TYPE_CHECKING:
     from dpconvex.estimators import (
         DPAUCClassifier,
+        DPLinearRegression,
         DPLinearSVC,
         DPLogisticRegression,
         DPMedian,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DPAUCClassifier",
+    "DPLinearRegression",
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPMedian",

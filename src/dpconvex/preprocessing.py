@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -65,6 +66,11 @@ class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _rows(self, X: object, reset: bool) -> Array:
         if not reset:
             check_is_fitted(self)
+        if issparse(X):  # centred, it would have no zeros
+            raise TypeError(
+                f"The X given to {type(self).__name__} must be a dense array or dataframe. Sparse data was passed, but "
+                "dense data is required. Give the estimator feature_bounds instead, or use X.toarray()."
+            )
         return np.asarray(read_features(self, X, reset), dtype=np.float64)
 
 

@@ -59,7 +59,7 @@ class _SumOverRows:
 
     def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
-        if not len(X):
+        if not len(y):
             return 0
         low, high = self.bounds.low, self.bounds.high
         with silent():
@@ -210,7 +210,7 @@ class AUCScore:
 
     def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
-        if not len(X):
+        if not len(y):
             return 0
         sensitivity = self.bounds.sensitivity(neighbors)
         with silent():

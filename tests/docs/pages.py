@@ -60,10 +60,10 @@ def run_page(page: Path, capsys: pytest.CaptureFixture[str], slow: bool = False)
     count = 0
     for language, text in texts:
         first = text.partition("\n")[0]
-        if language == "python" and re.fullmatch(r"# \w+\.py", first):
+        if language in ("python", "toml") and re.fullmatch(r"# \w+\.\w+", first):
             Path(first[2:]).write_text(text)
         elif language == "python":
-            exec(compile(text, str(page), "exec"), names)
+            exec(compile(text, str(page), "exec", dont_inherit=True), names)
             count += 1
         elif language == "console":
             for words, output in commands(text):

@@ -6,6 +6,7 @@ import numpy as np
 
 from dpconvex import (
     DPAUCClassifier,
+    DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
     DPMedian,
@@ -65,6 +66,7 @@ REGRESSIONS = {
     **_regression(DPQuantileRegressor, {**SUMS, **RECORDS}, quantile=0.7),
     **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
     **_regression(DPTiltedRegressor, {"output": {}}),
+    **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"]}),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS}),

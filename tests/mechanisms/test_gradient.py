@@ -157,7 +157,10 @@ def test_steps_are_obeyed():
     for steps in (1, np.int64(7)):
         mechanism = NoisyGradientDescent(steps=steps)
         certificate = mechanism.certify(bounds, GaussianDP(1.0), {"gradient": mechanism.settings()})
-        assert certificate.noise["gradients"]["releases"] == steps
+        phases = ("early gradients", "gradients")
+        found = [certificate.noise[name].releases for name in phases if name in certificate.noise]
+        assert sum(found) == steps
+        certificate.verify()
 
 
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
@@ -250,6 +253,22 @@ def test_private_median_brackets_the_median(middle):
     found = private_median(rows, lambda block, y, w: y, 0.005, 5.12, term, 501, noise)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert noise.calls == SEARCH_STEPS
+
+
+def test_private_median_counts_what_is_strictly_below():
+    """The first of six questions is asked at the geometric middle, where a record may lie exactly."""
+    asked = []
+
+    class Asked(Counted):
+        def add_gaussian(self, value, std):
+            asked.append(float(value[0]))
+            return value
+
+    y = np.array([0.5, 1.0, 1.0, 4.0])
+    rows = MemoryRows(np.zeros((4, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
+    term = NoiseTerm("gaussian", 1.0, 1.0, 1, "count")
+    private_median(rows, lambda block, y, w: y, 0.25, 4.0, term, 4, Asked(0))
+    assert asked[:2] == [1.0, 3.0]  # below 1, then below 2
 
 
 def test_one_sided_losses_are_planned_and_fitted():

@@ -110,6 +110,8 @@ def in_options(message: str) -> str:
         message,
     )
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
+    for kind, words in _GUARANTEES.items():
+        message = re.sub(kind, words, message)
     # classes=[0, 1], neighbors='add_or_remove_one', delta=0
     return re.sub(
         r"\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]+)",
@@ -120,6 +122,11 @@ def in_options(message: str) -> str:
     )
 
 
+_GUARANTEES = {
+    r"\bApproxDP\(epsilon=([^,)]+), delta=([^)]+)\)": r"epsilon \1 and delta \2",
+    r"\bPureDP\(epsilon=([^)]+)\)": r"a pure epsilon of \1",
+    r"\bGaussianDP\(mu=([^)]+)\)": r"mu \1",
+}
 # Filled with all options by the file that has them.
 OPTION_NAMES = {"n_samples", "n_features", "n_classes"}
 

@@ -70,8 +70,8 @@ def warn_of_cost(certificate: Certificate) -> None:
         budget = f"epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g}"
     warnings.warn(
         f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} rows: the fit will "
-        f"predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; so would fewer "
-        "columns.",
+        f"predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; "
+        "so would fewer columns.",
         PrivacyCostWarning,
         stacklevel=6,
     )

@@ -114,7 +114,7 @@ def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
     right, rest = _product(
-        high * outer, low * outer, scaled.T, allowed / (2 * np.linalg.norm(scaled))
+        high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled)))
     )
     found, lost = _product(right.T, rest.T, scaled.T, allowed / 2)
     found = found + lost
@@ -125,8 +125,8 @@ def _product(left: Array, left_low: Array, right: Array, allowed: float) -> tupl
     """Return ``(left + left_low) @ right`` as an unevaluated sum, with an error of at most `allowed` in Frobenius norm.
 
     Both factors are cut into slices of so few bits that sums of products of slices are exact (Ozaki's scheme):
-    ``L R = sum_{p + q < s} L_p R_q + sum_{p < s} L_p R^{(s - p)} + L^{(s)} R``, where ``R^{(k)}`` is what k slices leave.
-    The first sum is computed, with so many slices that the norms of the rest allow to leave it out.
+    ``L R = sum_{p + q < s} L_p R_q + sum_{p < s} L_p R^{(s - p)} + L^{(s)} R``, ``R^{(k)}`` what k slices leave. The
+    first sum is computed, with so many slices that the norms of the rest allow to leave it out.
     """
     left, left_low = exact_sums(left, left_low)
     for most in (4, 8, 16):
@@ -152,7 +152,7 @@ def _sum_of_slices(lefts: list[Array], rights: list[Array]) -> tuple[Array, Arra
 
 
 class _Slices:
-    """Numbers cut into slices, multiples of ``2^{-k w}`` of the largest of their row or column, at most ``2^w`` each."""
+    """Numbers cut into slices: multiples of ``2^{-k w}`` of the largest of a row or column, at most ``2^w`` each."""
 
     def __init__(self, high: Array, low: Array | None, width: int, axis: int) -> None:
         self.high, self.low, self.width = high, low, width

@@ -12,7 +12,13 @@ import numpy as np
 
 from dpconvex.engine.rows import Array, Places, Raw
 
-__all__ = ["combine_with_error", "count_octaves", "map_stretches", "margins_with_error"]
+__all__ = [
+    "combine_with_error",
+    "count_octaves",
+    "map_stretches",
+    "margins_with_error",
+    "stretched_squares",
+]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -32,14 +38,14 @@ def map_block(
     out: Array,
     weights: Array,
 ) -> None:
-    """Map rows ``start, start + 1, ...`` of `raw` into `out` and their influence into `weights`.
+    """Map rows ``start, start + 1, ...`` of `raw`, transposed if `by_columns`, into `out` and `weights`.
 
     ``out[i, lead:] = (clip(raw[start + i], low, high) - shift) * scale``; with ``lead = 1`` the
     first column is the constant 1. ``weights[i] = min(1, row_norm / ||x_i||)`` with the norm
     rounded up, so that the bound holds in exact arithmetic as well.
     """
     rows = out.shape[0]
-    columns = raw.shape[1]
+    columns = low.size
     # The computed norm has relative error below (columns + 4) ulp; rounding it up keeps the
     # influence bound on the safe side.
     round_up = 1.0 + (columns + 4) * 2.3e-16
@@ -47,8 +53,9 @@ def map_block(
         for i in range(rows):
             weights[i] = 0.0
         for j in range(columns):
+            column = raw[j][start : start + rows]
             for i in range(rows):
-                value = np.float64(raw[start + i, j])
+                value = np.float64(column[i])
                 value = value if value > low[j] else low[j]
                 value = value if value < high[j] else high[j]
                 value = (value - shift[j]) * scale[j]
@@ -157,6 +164,20 @@ def count_octaves(block: Array, lead: int, counts: Array) -> None:
             octave = 1022 - ((bits[i, lead + j] >> 52) & 0x7FF)
             octave = octave if octave > 0 else 0
             counts[j, octave if octave < last else last] += 1.0
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def stretched_squares(
+    block: Array, lead: int, centre: Array, stretch: Array, squares: Array
+) -> None:
+    """``squares[i] = sum_j ((block[i, lead + j] - centre_j) * stretch_j)^2``."""
+    for i in range(block.shape[0]):
+        row = block[i][lead:]
+        total = 0.0
+        for j in range(centre.size):
+            value = (row[j] - centre[j]) * stretch[j]
+            total += value * value
+        squares[i] = total
 
 
 @numba.njit(nogil=True, cache=True)

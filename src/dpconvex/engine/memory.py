@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -140,6 +140,11 @@ class MemoryRows:
         return self._weights is not None
 
     @property
+    def small(self) -> bool:
+        """Whether the rows are kept in mapped form: decided by their shape."""
+        return self._small
+
+    @property
     def by_columns(self) -> bool:
         """Whether the given rows lie in memory column by column."""
         return self._by_columns
@@ -164,8 +169,8 @@ class MemoryRows:
 
     @property
     def source(self) -> Raw:
-        """Where the rows lie, at the places that `layout` tells."""
-        return self._raw
+        """Where the rows lie, at the places that `layout` tells; transposed, as kernels take it, if by columns."""
+        return self._raw.T if self._by_columns else self._raw
 
     def layout(self) -> tuple[Places, Places, int]:
         """Return stretches of rows that lie next to each other, as kernels add them up one by one.
@@ -190,8 +195,16 @@ class MemoryRows:
 
     @property
     def targets(self) -> Array:
-        """The mapped targets; 0 for void rows."""
+        """The mapped targets; 0 for void rows. They may be moved to another place."""
         return self._targets
+
+    @targets.setter
+    def targets(self, same: Array) -> None:
+        self._targets = same
+
+    def forget_survey(self) -> None:
+        """Free what `combine` found out about the rows."""
+        self.survey, self._surveys = None, []
 
     @property
     def marked_targets(self) -> Array:
@@ -264,7 +277,9 @@ class MemoryRows:
             return self.sum(part)
         sigmoid = getattr(function, "sigmoid", None)
         if self._starts is not None:
-            if sigmoid is None or self._weights is None or self.row_map.influence == "shorten":
+            # Short stretches cost more calls than they save.
+            known = self._weights is not None and self.row_map.influence != "shorten"
+            if sigmoid is None or not known or self._stretch < 8:
                 return self.sum(part)
             unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
             own = self._given_weights(unknown)
@@ -308,25 +323,26 @@ class MemoryRows:
             return []
 
         self.sum_runs(run)
+        return self.with_weights(found)
+
+    def with_weights(self, weights: Array) -> MemoryRows:
+        """Return the same rows with these weights."""
         other = copy.copy(self)
-        other._weights = found
+        other._weights = weights
         return other
 
     def rescaled(self, function: Callable[[Array], Array]) -> MemoryRows:
         """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
-        other = copy.copy(self)
-        other._weights = function(self.weights)
-        return other
+        return self.with_weights(function(self.weights))
 
     def predicted(self, theta: Array) -> MemoryRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
         if self._small or self._starts is not None:
             return self.reweighted(lambda block, w: block @ theta)
-        other = copy.copy(self)
-        other._weights = passes.margins_pass(self, theta, self._survey(weights=False))
+        margins = passes.margins_pass(self, theta, self._survey(weights=False))
         if self._void is not None:  # of features 0, whatever they hold
-            other._weights[self._void] = passes.split_intercept(self, theta)[0]
-        return other
+            margins[self._void] = passes.split_intercept(self, theta)[0]
+        return self.with_weights(margins)
 
     def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
         """Add ``function(y, w)`` over stretches of targets and weights; the rows themselves are not read.
@@ -365,11 +381,20 @@ class MemoryRows:
         list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
         return count
 
+    def each(
+        self, call: Callable[[MemoryRows], Sums] | Sequence[Callable[[MemoryRows], Sums]]
+    ) -> Iterator[Sums]:
+        """Yield ``call(rows)`` of the one partition that rows in memory are, as other engines do of all of theirs."""
+        yield (call if callable(call) else call[0])(self)
+
     def mapped(self) -> tuple[Array, Array, Array]:
         """Return the whole mapped data (rows, targets, weights) as new arrays."""
-        parts = [tuple(map(np.copy, part)) for part in self._mapped(0, self._blocks)]
-        rows, targets, weights = zip(*parts, strict=True)
-        return np.concatenate(rows), np.concatenate(targets), np.concatenate(weights)
+        rows, weights = np.empty((self.n_rows, self.dim)), np.empty(self.n_rows)
+        start = 0
+        for block, _, w in self._mapped(0, self._blocks):
+            rows[start : start + w.size], weights[start : start + w.size] = block, w
+            start += w.size
+        return rows, self._targets.copy(), weights
 
     def with_labels(self) -> MemoryRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
@@ -408,7 +433,16 @@ class MemoryRows:
         """
         if rows >= self.n_rows:
             return self
-        starts, size = self.stretches(self.n_rows, rows)
+        return self._in_place(*self.stretches(self.n_rows, rows), rows)
+
+    def chosen(self, indices: npt.NDArray[np.integer]) -> MemoryRows:
+        """Return these rows in the order of the data; they are not copied where they are many."""
+        if self._small or self._starts is not None:
+            return self.take(indices)
+        return self._in_place(np.sort(indices).astype(np.int64), 1, len(indices))
+
+    def _in_place(self, starts: Places, size: int, rows: int) -> MemoryRows:
+        """Return so many rows in stretches of this size."""
         if self._starts is not None:
             raise ValueError("A part of the rows has no parts of its own. Take them of all rows.")
         other = copy.copy(self)
@@ -483,7 +517,7 @@ class MemoryRows:
                 else self._starts[start // self._stretch : -(-stop // self._stretch)]
             )
             map_stretches(
-                self._raw,
+                self.source,
                 place,
                 self._stretch or self.block_rows,
                 low,

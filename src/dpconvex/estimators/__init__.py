@@ -2,6 +2,7 @@
 
 from dpconvex.estimators.auc import DPAUCClassifier
 from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
+from dpconvex.estimators.linear_regression import DPLinearRegression
 from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.newsvendor import DPNewsvendor
 from dpconvex.estimators.quantile import DPQuantileRegressor
@@ -12,6 +13,7 @@ from dpconvex.models.parsing import register
 
 __all__ = [
     "DPAUCClassifier",
+    "DPLinearRegression",
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPMedian",
@@ -28,6 +30,7 @@ __all__ = [
 
 register(
     DPAUCClassifier,
+    DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
     DPMedian,

@@ -217,17 +217,17 @@ class DPAUCClassifier(PrivateLinearClassifier):
             return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
-        if isinstance(rows, MemoryRows) and not isinstance(rows, SparseRows):
+        if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):
             return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
-        partitions = cast("DaskRows", rows)
-        return PartitionedPairwiseObjective(partitions, *facts, row_norm=row_norm)
+        large = cast("DaskRows | MemoryRows", rows)
+        return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
 
     def fit(self, X: object, y: object) -> Self:
         """Fit privately.
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``. A Dask array or dataframe is read
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)

@@ -131,7 +131,7 @@ class PrivateLinearModel(PrivateModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; clipped to ``feature_bounds`` and bounded in influence. A Dask array or dataframe is read
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
@@ -194,7 +194,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
 
         Returns
@@ -236,7 +236,7 @@ def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
     share = released.get("kept_share")
     if share is None or share > 0.9:
         return []
-    return [("columns", f"{share:.0%} of what was found is kept, the rest could be noise")]
+    return [("columns", f"coefficients are shrunk to {share:.0%}: the rest could be noise")]
 
 
 def _compact(bound: Array) -> object:

@@ -1,6 +1,7 @@
 """Mechanisms: noise before, during or after solving."""
 
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
+from dpconvex.mechanisms.least_squares import LeastSquares
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.moments import Moments
 from dpconvex.mechanisms.names import resolve_mechanism
@@ -14,6 +15,7 @@ from dpconvex.mechanisms.stochastic import NoisySGD
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
 __all__ = [
+    "LeastSquares",
     "Mechanism",
     "Moments",
     "NoisyGradientDescent",

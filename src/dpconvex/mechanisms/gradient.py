@@ -89,6 +89,8 @@ def prove_gradient(certificate: Certificate) -> Proof:
     _check_smoothing(settings)
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
+    if course.early and not course.private:
+        raise CertificateError("Only a descent in released coordinates has early steps.")
     if course.looked_at is not None or course.stepped_on is not None:
         parts = max(course.looked_at or 0, course.stepped_on or 0)
         if bounds.neighbors != "replace_one" or parts > bounds.n_samples:
@@ -103,7 +105,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
-    steps, found = settings["steps"], certificate.noise["gradients"].releases
+    steps, found = settings["steps"], certificate.noise["gradients"].releases + course.early
     if steps is not None and (type(steps) is not int or steps != found):
         raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [
@@ -277,7 +279,7 @@ class _Descent:
 
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
-        exact = slope * (coordinates.matrix @ np.asarray(total))
+        exact = slope * coordinates.of_sum(np.asarray(total))
         std = self.terms["constant part"].scale
         return self.noise.add_gaussian(exact, std) / self.n
 
@@ -299,9 +301,8 @@ class _Descent:
             gradient = self._moving_sum(coordinates, phi, width(step))
             gradient = self.noise.add_gaussian(gradient, std) / self.n
             phi = phi - rate(step) * (gradient + pull(step) * constant)
-            if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
-                penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)
-                phi = np.linalg.solve(np.eye(phi.size) + penalty, phi)
+            if self.alpha:
+                phi = coordinates.shrunk(phi, rate(step) * self.alpha)
             phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
             if step >= first_kept:
                 kept += phi
@@ -312,4 +313,4 @@ class _Descent:
         theta = coordinates.to_rows(phi)
         loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
         (total,) = self.rows.combine(theta, WeightedSlope(loss, self.middle))
-        return np.asarray(coordinates.matrix @ np.asarray(total))
+        return coordinates.of_sum(np.asarray(total))

@@ -23,6 +23,7 @@ from dpconvex.engine.blocks import by_nonzeros
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
+from dpconvex.mechanisms.length_cover import LengthCover, length_cover
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -37,7 +38,11 @@ STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
+_MEDIAN_SHARE = (
+    0.7  # of a mean square length: what the square of the median length is at least taken for
+)
 _POWERS = 20  # that bound a spectral norm
+_LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
 
 
@@ -47,24 +52,29 @@ class Coordinates:
 
     Attributes
     ----------
-    matrix : array of shape (dimension, dimension)
-        Public or released; keeps the constant column.
+    matrix : array of shape (dimension, dimension) or (dimension,)
+        Public or released; keeps the constant column. A vector is the diagonal of a matrix.
     lead : int
         1 with an intercept, 0 without.
     typical : float
         Released length of a typical row, the constant included: the unit of clips.
     moments : array of shape (dimension,)
         Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
+    cover : LengthCover or None
+        Bound that stands for lengths where it saves time.
     """
 
     matrix: Array
     lead: int
     typical: float
     moments: Array
+    cover: LengthCover | None = None
 
     @cached_property
     def stretches(self) -> Array | None:
         """The diagonal of a matrix that only stretches columns; None for others."""
+        if self.matrix.ndim == 1:
+            return self.matrix
         diagonal = np.diagonal(self.matrix).copy()
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
@@ -76,7 +86,9 @@ class Coordinates:
         return np.multiply(block, self.stretches, out=placed)
 
     def lengths(self, block: Array) -> Array:
-        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
+        if self.cover is not None:
+            return self.cover.lengths(block, self.lead)
         return _lengths(self.place(block), self.lead)
 
     @property
@@ -84,9 +96,25 @@ class Coordinates:
         """Lengths in place of weights, as rows are reweighted by them."""
         return RowLengths(self)
 
+    @property
+    def constant(self) -> float:
+        """h, what the constant column becomes."""
+        return float(self.matrix.flat[0])
+
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
-        return self.matrix.T @ phi
+        return self.matrix * phi if self.matrix.ndim == 1 else self.matrix.T @ phi
+
+    def of_sum(self, total: Array) -> Array:
+        """Return a sum of multiples of rows in these coordinates."""
+        return self.matrix * total if self.matrix.ndim == 1 else self.matrix @ total
+
+    def shrunk(self, phi: Array, rate: float | Array) -> Array:
+        """Return phi after an implicit step on the penalty of coefficients: stable whatever alpha and the rate."""
+        if self.matrix.ndim == 1:
+            return np.asarray(phi / (1 + rate * self.matrix**2))
+        penalty = rate * (self.matrix @ self.matrix.T)
+        return np.asarray(np.linalg.solve(np.eye(phi.size) + penalty, phi))
 
 
 @dataclass(frozen=True)
@@ -171,9 +199,9 @@ def private_coordinates(
     if looked_at is not None:  # which rows depends on their public number alone
         rows, n_samples = rows.part(looked_at), looked_at
     most = STRETCH_LIMIT / max(look.max_norm, 1.0)
-    matrix = np.eye(dimension)
     scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
-    matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
+    stretches = np.concatenate([np.ones(lead), np.minimum(1 / scales, most)])
+    matrix = np.diag(stretches) if "moments" in terms else stretches
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
     def length_at(measured: Rows, level: float, guess: float, most: float) -> float:
@@ -186,11 +214,23 @@ def private_coordinates(
             n_samples,
             noise,
         )
-        constant = float(current.matrix[0, 0]) if lead else 1.0
+        constant = current.constant if lead else 1.0
         return min(max(2.0**octave, constant), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
+    if (
+        "moments" not in terms
+    ):  # too many columns for a matrix: one length for all, in units of a typical one
+        measured = rows.reweighted(current.store_lengths)
+        found = length_at(measured, 0.5, math.sqrt(usual), usual)
+        typical = math.sqrt(max(found**2 - 1, 1.0))
+        matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
+        moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
+        current = Coordinates(
+            matrix, lead, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments
+        )
+        return current, everyone.reweighted(current.store_lengths)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
@@ -218,9 +258,22 @@ def private_coordinates(
         if cancellation(lowered) <= look.most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
             current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
+    if looked_at is not None:
+        excess = _LONGER * (1 - looked_at / look.n_samples)
+        current = replace(current, cover=length_cover(current.matrix, lead, excess))
     measured = everyone.reweighted(current.store_lengths)
     part = measured if looked_at is None else measured.part(looked_at)
-    return replace(current, typical=length_at(part, 0.5, guess, 4 * usual)), measured
+    typical = length_at(part, 0.5, guess, 4 * usual)
+    moments = _at_least(current.moments, lead, current.matrix[0, 0] if lead else 1.0, typical)
+    return replace(current, typical=typical, moments=moments), measured
+
+
+def _at_least(moments: Array, lead: int, height: float, typical: float) -> Array:
+    """Return second moments that do not fall far below what a typical length says: noise may hide them all."""
+    usual = _MEDIAN_SHARE * (typical**2 - height**2) / max(1, moments.size - lead)
+    raised = moments.copy()
+    raised[lead:] = np.minimum(1.0, moments[lead:] * max(1.0, usual / moments[lead:].mean()))
+    return raised
 
 
 def cancellation(matrix: Array) -> float:
@@ -320,6 +373,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
+    spread = _without_noise(spread, std / mass)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -339,6 +393,20 @@ def _whiten(
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     return step, np.concatenate([np.ones(lead), left])
+
+
+def _without_noise(spread: Array, std: float) -> Array:
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them.
+
+    Noise has the variance ``std^2`` on the diagonal and half of it beside it.
+    """
+    size, variances = len(spread), np.diagonal(spread)
+    apart = variances - variances.mean()
+    between = spread - np.diag(variances)
+    noise = (size - 1) * std**2
+    kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
+    sure = max(0.0, 1 - noise * size / 2 / max(float(np.square(between).sum()), 1e-300))
+    return np.asarray(sure * between + np.diag(variances.mean() + kept * apart))
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:

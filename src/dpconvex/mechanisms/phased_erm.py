@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.mechanisms.gradient import total_mu
@@ -143,9 +144,8 @@ class PhasedERM(Phased):
         if not math.isfinite(loss.smoothness):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)
-        problem = EmpiricalObjective(
-            objective.rows.take(chosen), loss, local.alpha, linear=-anchor * start
-        )
+        rows = cast(MemoryRows, objective.rows)  # those of other engines are refused before
+        problem = EmpiricalObjective(rows.chosen(chosen), loss, local.alpha, linear=-anchor * start)
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
         return default_solver(start.size).solve(problem, start, tolerance).point

@@ -158,17 +158,17 @@ class PhasedSGD(Phased):
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
-        few = 64 * block_rows(
+        few = block_rows(
             start.size
-        )  # at a time: sparse rows have far fewer numbers than mapped ones
+        )  # at a time: mapped rows may have far more numbers than given ones
         for first in range(0, chosen.size, few):
-            rows, targets, weights = objective.rows.take(chosen[first : first + few]).mapped()
+            records = objective.rows.take(chosen[first : first + few]).mapped()
             if compiled is not None:
-                order = np.arange(len(targets))
-                run_one_sgd_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
+                order = np.arange(len(records[1]))
+                run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)
                 continue
-            for row, target, weight in zip(rows, targets, weights, strict=True):
-                # a loss of the user's own: the same steps, not compiled
+            for row, target, weight in zip(*records, strict=True):
+                # A loss of the user's own: the same steps, not compiled.
                 slope = float(objective.loss.gradient(target, row @ theta))
                 theta = theta - step * (weight * slope * row + alpha * theta)
                 total += theta

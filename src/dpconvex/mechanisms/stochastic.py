@@ -287,16 +287,16 @@ class _Run:
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         # Records are visited one by one: rows of other engines are refused before.
-        rows = cast(MemoryRows, objective.rows)
-        self.sparse = rows if isinstance(rows, SparseRows) else None
-        if self.sparse is None:
-            self.rows, self.targets, self.weights = rows.mapped()
-        else:
-            self.targets = rows.targets
+        self.rows = cast(MemoryRows, objective.rows)
+        self.n_rows = self.rows.n_rows
+        self.sparse = isinstance(self.rows, SparseRows)
+        # Small tables are mapped once, of large and sparse ones only the records that the next steps visit.
+        whole = self.rows.small and not self.sparse
+        self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
-        self.theta = np.zeros(rows.dim)
-        self.permutation = np.arange(len(self.targets))
+        self.theta = np.zeros(self.rows.dim)
+        self.permutation = np.arange(self.n_rows)
 
     def run(self) -> Array:
         kept = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
@@ -309,7 +309,8 @@ class _Run:
     def _take(self, steps: int, total: Array) -> None:
         """Take steps in chunks of about as many sampled records."""
         single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
-        chunk = max(1, _CHUNK // self.size)
+        copied = self.mapped is None and not single
+        chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
             self._single(count, total) if single else self._batches(count, total)
@@ -318,45 +319,45 @@ class _Run:
     def _single(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
-        chosen = self.generator.integers(0, len(self.targets), size=steps)
-        for visited, records in self._visited(chosen):
+        chosen = self.generator.integers(0, self.n_rows, size=steps)
+        for visited, records in self._visited(chosen, block_rows(self.theta.size)):
             run_single_sgd_steps(
                 self.generator, visited, *records, self.compiled,
                 self.theta, total, self.settings["step_size"], self.alpha, self.std,
             )  # fmt: skip
 
-    def _visited(self, chosen: Places) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
-        """Yield positions of records, and rows, targets and weights to find them in: of sparse rows, some at a time."""
-        if self.sparse is None:
-            yield chosen, (self.rows, self.targets, self.weights)
+    def _visited(
+        self, chosen: Places, few: int
+    ) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
+        """Yield positions of records, and rows, targets and weights to find them in; of rows that are copied few."""
+        if self.mapped is not None:
+            yield chosen, self.mapped
             return
-        few = block_rows(self.sparse.dim)
         for start in range(0, chosen.size, few):
-            records = self.sparse.take(chosen[start : start + few]).mapped()
+            records = self.rows.take(chosen[start : start + few]).mapped()
             yield np.arange(len(records[1])), records
 
     def _batches(self, steps: int, total: Array) -> None:
-        from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_sgd_batches
+        from dpconvex.mechanisms.stochastic_loop import batch_members, draw_batches, run_sgd_batches
 
         sizes, swaps = draw_batches(
-            self.generator, self.sampling, len(self.targets), self.size, self.rate, steps
+            self.generator, self.sampling, self.n_rows, self.size, self.rate, steps
         )
-        if self.compiled is not None and self.sparse is None:
+        chosen, few = batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
+        if self.compiled is not None and not self.sparse and chosen.size:
+            ((visited, records),) = self._visited(chosen, chosen.size)
             run_sgd_batches(
-                self.generator, sizes, swaps, self.permutation, self.rows, self.targets,
-                self.weights, self.compiled, self.theta, total, self.settings["step_size"],
-                self.alpha, self.std, float(self.size),
+                self.generator, sizes, visited, *records, self.compiled, self.theta,
+                total, self.settings["step_size"], self.alpha, self.std, float(self.size),
             )  # fmt: skip
             return
-        start = 0
-        for size in sizes:  # sparse rows, or a loss of the user's own: the same steps, not compiled
-            members(self.permutation, swaps, start, size)
-            start += size
+        # Sparse rows, or a loss of the user's own: the same steps, not compiled.
+        for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
             gradient = self.std * self.generator.standard_normal(self.theta.size)
-            for visited, (rows, targets, weights) in self._visited(self.permutation[:size]):
-                batch = rows[visited]
-                slopes = self.loss.gradient(targets[visited], batch @ self.theta)
-                gradient += (weights[visited] * slopes) @ batch
+            for visited, (rows, targets, weights) in self._visited(batch, few):
+                block = rows[visited]
+                slopes = self.loss.gradient(targets[visited], block @ self.theta)
+                gradient += (weights[visited] * slopes) @ block
             self.theta -= self.settings["step_size"] * (
                 gradient / self.size + self.alpha * self.theta
             )

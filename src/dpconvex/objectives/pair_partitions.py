@@ -1,4 +1,6 @@
-"""The pairwise objective of rows in partitions: tables of scores add, rows never leave their partition.
+"""The pairwise objective of rows in partitions or in memory: tables of scores add, rows stay where they are.
+
+Rows are mapped block by block in every pass, by several threads, and never copied as a whole.
 
 Every evaluation is two passes. The first collects the scores of each class, for logistic losses as moments per unit
 interval of scores, which add over partitions; the second combines the rows of each partition with the slopes at their
@@ -9,7 +11,6 @@ number per row.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ import numpy.typing as npt
 
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowFunction, Sums
-from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.losses.pairwise import PairLoss
 from dpconvex.objectives.pair_sums import CellMoments
@@ -32,15 +32,15 @@ __all__ = ["PartitionedPairwiseObjective"]
 
 Array = npt.NDArray[np.float64]
 
-_SAMPLE = 1 << 17  # records whose Hessian stands for that of all
+_SAMPLE = 1 << 15  # records whose Hessian stands for that of all
 
 
 class PartitionedPairwiseObjective(PairwiseObjective):
-    """`PairwiseObjective` of rows in partitions, with the same sums up to rounding.
+    """`PairwiseObjective` of rows that are not copied, with the same sums up to rounding.
 
     Parameters
     ----------
-    rows : DaskRows
+    rows : DaskRows or MemoryRows
         Bounded rows without constant column; targets above 0 are positive, below 0 negative, and void rows have 0.
     loss, alpha, min_positive, min_negative, linear, row_norm
         As for `PairwiseObjective`.
@@ -59,7 +59,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def __init__(
         self,
-        rows: DaskRows,
+        rows: DaskRows | MemoryRows,
         loss: PairLoss,
         alpha: float,
         min_positive: int = 1,
@@ -146,8 +146,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                     return 0.0
                 coefficients = behind.sums_at(ahead.floors, "value", mirrored=True)
                 return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
-        scores = self._gather(w)
-        return self._total(*(np.concatenate(side) for side in scores))
+        return self._total(*self._gather(w))
 
     def _data_gradient(self, w: Array) -> Array:
         if self.loss.pieces is None:
@@ -165,8 +164,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 )
                 (total,) = self.rows.sum(_Combine(_Changed(self._changes), w, *tables))
                 return np.asarray(total)
-        scores = self._gather(w)
-        s, t = (np.concatenate(side) for side in scores)
+        s, t = self._gather(w)
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
@@ -181,10 +179,12 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     def _data_both(self, w: Array) -> tuple[float, Array]:
         return self._data_value(w), self._data_gradient(w)
 
-    def _gather(self, w: Array) -> tuple[list[Array], list[Array]]:
-        """Return the scores of both classes, a list of partitions each."""
+    def _gather(self, w: Array) -> tuple[Array, Array]:
+        """Return the scores of both classes, partition after partition."""
         parts = list(self.rows.each(_Scores(_Changed(self._changes), w)))
-        return [part[0] for part in parts], [part[1] for part in parts]
+        if len(parts) == 1:
+            return parts[0][0], parts[0][1]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     @property
     def _additions(self) -> int:
@@ -207,14 +207,6 @@ def _count(rows: MemoryRows) -> tuple[int, int]:
     return int(np.count_nonzero(rows.targets > 0)), int(np.count_nonzero(rows.targets < 0))
 
 
-def _classes(rows: MemoryRows, changed: _Changed) -> Iterator[tuple[Array, Array]]:
-    """Yield the rows of both classes of a partition; of sparse ones some at a time, since they have all their zeros."""
-    for piece in rows.pieces() if isinstance(rows, SparseRows) else [rows]:
-        mapped, y, _ = piece.mapped()
-        mapped = changed(mapped)
-        yield mapped[y > 0], mapped[y < 0]
-
-
 @dataclass(frozen=True)
 class _Pick:
     """Some rows of each class, by their position in it."""
@@ -224,18 +216,14 @@ class _Pick:
     behind: npt.NDArray[np.int64]
 
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
-        if not (self.ahead.size or self.behind.size):
-            return np.empty((0, rows.dim)), np.empty((0, rows.dim))
-        found: tuple[list[Array], list[Array]] = ([], [])
-        start = [0, 0]
-        for both in _classes(rows, self.changed):
-            for side, (part, chosen) in enumerate(
-                zip(both, (self.ahead, self.behind), strict=True)
-            ):
-                local = chosen - start[side]
-                found[side].append(part[local[(local >= 0) & (local < len(part))]])
-                start[side] += len(part)
-        return np.concatenate(found[0]), np.concatenate(found[1])
+        sides = (rows.targets > 0, self.ahead), (rows.targets < 0, self.behind)
+        ahead, behind = (
+            self.changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0])
+            if chosen.size
+            else np.empty((0, rows.dim))
+            for which, chosen in sides
+        )
+        return ahead, behind
 
 
 @dataclass(frozen=True)
@@ -296,11 +284,8 @@ class _Scores:
     w: Array
 
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
-        scores = [
-            (ahead @ self.w, behind @ self.w) for ahead, behind in _classes(rows, self.changed)
-        ]
-        ahead, behind = (np.concatenate(side) for side in zip(*scores, strict=True))
-        return ahead, behind
+        scores = rows.reweighted(lambda block, w: self.changed(block) @ self.w).weights
+        return scores[rows.targets > 0], scores[rows.targets < 0]
 
 
 @dataclass(frozen=True)
@@ -312,15 +297,14 @@ class _Weigh:
     behind: Array
 
     def __call__(self, rows: MemoryRows) -> tuple[Array]:
-        total, start = np.zeros(rows.dim), [0, 0]
-        slopes = (self.ahead, 1.0), (self.behind, -1.0)
-        for both in _classes(rows, self.changed):
-            for side, (part, (multiples, sign)) in enumerate(zip(both, slopes, strict=True)):
-                if len(part):
-                    local = multiples[start[side] : start[side] + len(part)]
-                    total += sign * combine_pairs(part, local)
-                    start[side] += len(part)
+        multiples = np.zeros(rows.n_rows)
+        multiples[rows.targets > 0] = self.ahead
+        multiples[rows.targets < 0] = -self.behind
+        (total,) = rows.with_weights(multiples).sum(self._combined)
         return (total,)
+
+    def _combined(self, block: Array, y: Array, w: Array) -> tuple[Array]:
+        return (combine_pairs(self.changed(block), w),)
 
 
 def _with_neighbours(floors: Array) -> Array:

@@ -240,7 +240,9 @@ class DaskRows:
 
         def change(source: Source) -> Source:
             if source.spilled and self._spill is not None:
-                kept = self._spill.write(source.open(self._mapping).reweighted(function).weights)
+                rows = source.open(self._mapping)
+                kept = self._spill.write(rows.reweighted(function).weights)
+                source.close(rows)
                 if kept is not None:
                     return replace(source, weights=kept, pending=())
             return replace(source, pending=(*source.pending, named))
@@ -251,7 +253,7 @@ class DaskRows:
 
     def with_labels(self) -> DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
-        mapping = replace(self._mapping, labels=True)
+        mapping = self._mapping.with_labels()
         return DaskRows(self._sources, mapping, self._spill, self._held)
 
     def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy.typing as npt
 
 from dpconvex.engine.dask.partitions import Clean, SpilledNonZeros, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
-from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, release_pages
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.passes import Survey
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.summation_order import accumulate
@@ -109,6 +111,8 @@ class Source:
         Changes of weights that are applied anew in every pass.
     notes : dict
         What passes in this process found out about the rows, by row map and order in memory.
+    opened : dict
+        Parked rows whose mapped targets are parked, too, by the name of the mapping.
     """
 
     rows: int
@@ -120,7 +124,8 @@ class Source:
     y: SpilledArray | SpilledLabels | None = None
     weights: SpilledArray | None = None
     pending: tuple[Change, ...] = ()
-    notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
+    notes: dict[tuple[RowMap, bool], Survey] = field(default_factory=dict, compare=False)
+    opened: dict[str, MemoryRows] = field(default_factory=dict, compare=False)
 
     @property
     def spilled(self) -> bool:
@@ -134,28 +139,55 @@ class Source:
 
     def open(self, mapping: Mapping, cores: int = 1) -> MemoryRows:
         """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
-        if self.X is not None and self.y is not None:
-            weights = None if self.weights is None else self.weights.open()
-            if isinstance(self.y, SpilledLabels):
-                y = self.y.open(mapping.encoded)
-            else:
-                y = mapping.encoded(self.y.open())
-            rows = mapping.rows(self.X.open(), y, weights, self.pending, cores)
-        else:
+        if self.X is None or self.y is None:
             assert self.recipe is not None
             rows = mapping.source_rows(self.recipe.compute(), self.mark, self.pending, cores)
+        else:
+            rows = self.opened.get(mapping.name) or self._parked(mapping, cores)
+            if self.weights is not None:
+                rows = rows.with_weights(self.weights.open())
+            for change in self.pending:
+                rows = rows.reweighted(change)
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
         return rows
 
-    def note(self, rows: MemoryRows) -> None:
-        """Remember what a pass found out, unless that is a number per row."""
-        survey = rows.survey
-        if (
-            rows.own_weights
-        ):  # a survey of these knows nothing of the weights that the row map gives
-            return
-        if survey is not None and survey.weights is None and survey.factors is None:
-            self.notes[rows.row_map, rows.by_columns] = survey
+    def _parked(self, mapping: Mapping, cores: int) -> MemoryRows:
+        """Return parked rows; their mapped targets are parked for later passes where there is room."""
+        assert self.X is not None
+        if isinstance(self.y, SpilledLabels):
+            y = self.y.open(mapping.encoded)
+        else:
+            assert self.y is not None
+            y = mapping.encoded(self.y.open())
+        rows = mapping.rows(self.X.open(), y, cores=cores)
+        # Pages of sparse rows go only when their map is closed.
+        targets = self.X.file.write(rows.targets) if isinstance(self.X, SpilledArray) else None
+        if targets is not None:
+            rows.targets = targets.open()
+            self.opened[mapping.name] = rows
+        return rows
+
+    def close(self, rows: MemoryRows) -> None:
+        """Remember what a pass found out, numbers per row only where they can be parked; let pages go."""
+        survey, key = rows.survey, (rows.row_map, rows.by_columns)
+        # A survey of given weights knows nothing of those that the row map gives.
+        if survey is not None and not rows.own_weights and key not in self.notes:
+            parked = [_park(self.X, numbers) for numbers in (survey.weights, survey.factors)]
+            if all(there for there, _ in parked):
+                self.notes[key] = Survey(survey.plain, parked[0][1], parked[1][1])
+        rows.forget_survey()
+        for name in ("source", "targets"):
+            release_pages(getattr(rows, name))
+
+
+def _park(
+    place: SpilledArray | SpilledNonZeros | None, numbers: Array | None
+) -> tuple[bool, Array | None]:
+    """Return whether one number per row could be parked next to the rows, and where it lies."""
+    if numbers is None:
+        return True, None
+    found = place.file.write(numbers) if isinstance(place, SpilledArray) else None
+    return found is not None, None if found is None else found.open()
 
 
 @dataclass(frozen=True)
@@ -168,6 +200,11 @@ class Mapping:
     target_scale: float
     clean: Clean | None = None
     labels: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)  # by which workers know it again
+
+    def with_labels(self) -> Mapping:
+        """Return the mapping whose targets are labels."""
+        return replace(self, labels=True, name=uuid.uuid4().hex)
 
     def source_rows(
         self,
@@ -243,7 +280,7 @@ def run_here(call: Call, mapping: Mapping, source: Source, cores: int = 1) -> tu
     """Work on one partition that is at hand."""
     rows = source.open(mapping, cores)
     found = tuple(call(rows))
-    source.note(rows)
+    source.close(rows)
     return found
 
 

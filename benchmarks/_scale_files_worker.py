@@ -1,6 +1,6 @@
 """One measurement of the scale benchmark, in a process of its own so that peak memory is its own.
 
-``python -m benchmarks._scale_worker FOLDER MODE`` prints JSON. Modes: ``parquet`` reads the files
+``python -m benchmarks._scale_files_worker FOLDER MODE`` prints JSON. Modes: ``parquet`` reads the files
 in every pass, ``spill`` parks them once, ``memory`` loads them.
 
 A first small fit of the same kind, from a Parquet file of its own, is not part of the times: in it
