@@ -11,7 +11,7 @@ from pathlib import Path
 from numpydoc.docscrape import NumpyDocString
 from typer.main import get_command
 
-from dpconvex import __version__
+import dpconvex
 from dpconvex.cli import app as command_line
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +19,7 @@ DATA = "DPCONVEX_DATA"  # where real data are; examples that need them are shown
 
 project = "dpconvex"
 copyright = "the dpconvex developers"
-release = version = __version__
+release = version = dpconvex.__version__
 language = "en"
 extensions = [
     "sphinx.ext.autodoc",
@@ -51,6 +51,7 @@ copybutton_line_continuation_character = "\\"
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autosummary_imported_members = True
+autosummary_context = {"first": dpconvex.__all__}  # what is in the first room has its page there
 autodoc_typehints = "none"  # types are in the docstrings, in words
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"

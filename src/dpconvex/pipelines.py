@@ -59,7 +59,10 @@ def _problems(item: Any, place: str) -> Iterator[str]:
     if item is None or isinstance(item, str):  # passthrough, drop
         return
     for label, search in _inner_of_search(item):
-        if _private_without_ledger(search):
+        selected = (
+            type(item).__module__ == "dpconvex.selection"
+        )  # whose own certificate covers its fits
+        if not selected and _private_without_ledger(search):
             yield (
                 f"{here}{name} fits the same data many times, and no ledger counts these fits: all of them together "
                 "are covered by no certificate. Give the estimator a ledger, or use dpconvex.selection.DPSelect."
@@ -86,7 +89,7 @@ def _join(place: str, label: str) -> str:
 def _inner_of_search(item: Any) -> Iterator[tuple[str, Any]]:
     """Give the estimator of a search or of cross-validation."""
     searches = any(hasattr(item, name) for name in ("param_grid", "param_distributions", "cv"))
-    if searches and hasattr(item, "estimator") and not hasattr(item, "candidates"):
+    if searches and hasattr(item, "estimator"):
         yield "estimator", item.estimator
 
 

@@ -268,8 +268,12 @@ def test_messages_speak_of_options(folder):
         "--nominal-samples must be a positive integer with --neighbors add_or_remove_one"
         in result.stderr
     )
-    text = "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3."
-    assert in_options(text) == "The option --classes must be given. Write --classes 0,1 with x=3."
+    text = "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3, delta=0."
+    told = "The option --classes must be given. Write --classes 0,1 with x=3, --delta 0."
+    assert in_options(text) == told
+    assert in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == (
+        "not ApproxDP(epsilon=2.0, delta=1e-06): --mu 1."
+    )
 
 
 @pytest.mark.parametrize("moment", ["loading", "working"])

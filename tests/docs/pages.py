@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from textwrap import dedent
@@ -26,7 +28,8 @@ PAGES = [
     ),
 ]
 # What these print does not depend on noise, so that pages can be held to it.
-CERTAIN = ("demo", "bounds", "certify", "ledger init", "plan", "verify", "predict")
+CENSUS = Path(os.environ.get("DPCONVEX_DATA", "")) / "adult.csv.gz"
+CERTAIN = ("split", "demo", "bounds", "certify", "ledger init", "plan", "verify", "predict")
 SLOW = ("--engine", "--seconds")
 
 
@@ -57,10 +60,14 @@ def run_page(page: Path, capsys: pytest.CaptureFixture[str], slow: bool = False)
     shown = [commands(text) for language, text in texts if language == "console"]
     if shown and not any("demo" in words for block in shown for words, _ in block):
         run_command(["dpconvex", "demo", "--files", "."], "", capsys)
+    if CENSUS.name in page.read_text(encoding="utf-8"):
+        if not CENSUS.is_file():
+            pytest.skip(f"needs {CENSUS.name} in DPCONVEX_DATA")
+        shutil.copy(CENSUS, CENSUS.name)
     count = 0
     for language, text in texts:
         first = text.partition("\n")[0]
-        if language in ("python", "toml") and re.fullmatch(r"# \w+\.\w+", first):
+        if re.fullmatch(r"# \w+\.(py|toml)", first):
             Path(first[2:]).write_text(text)
         elif language == "python":
             exec(compile(text, str(page), "exec", dont_inherit=True), names)

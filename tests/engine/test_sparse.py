@@ -321,3 +321,21 @@ def test_what_additions_lose_is_kept():
     exact = sum(map(Fraction, values.tolist()))
     ours, plain = (abs(Fraction(float(v)) - exact) for v in (total[1], np.cumsum(values)[-1]))
     assert 20 * ours < plain
+
+
+def test_votes_of_people_are_refused():
+    """Sums that did not know of them would count every row of a person in full."""
+    _, rows = engines("contain 0")
+    with pytest.raises(TypeError, match=r"need dense ones\. Use X\.toarray\(\)"):
+        rows._votes = object()
+
+
+def test_geometry_of_shortened_rows_is_refused():
+    _, rows = engines("contain 0", influence="shorten")
+    for ask in (
+        lambda: rows.lengths(np.ones(rows.dim)),
+        lambda: rows.octave_counts(4),
+        lambda: rows.moment_sums(np.ones(rows.n_rows)),
+    ):
+        with pytest.raises(ValueError, match=r"Use RowMap\.weighted\(\)"):
+            ask()

@@ -8,6 +8,7 @@ from dpconvex import (
     DPAUCClassifier,
     DPBowl,
     DPL1Link,
+    DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
     DPMedian,
@@ -67,6 +68,7 @@ REGRESSIONS = {
     **_regression(DPQuantileRegressor, {**SUMS, **RECORDS}, quantile=0.7),
     **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
     **_regression(DPTiltedRegressor, {"output": {}}),
+    **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"]}),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS}),

@@ -54,7 +54,8 @@ def test_same_coefficients_as_in_memory(mechanism, spill_limit):
 @pytest.mark.parametrize("estimator", [DPQuantileRegressor, DPLogisticRegression])
 def test_parts_of_the_rows_are_the_same_in_partitions(estimator, spill_limit, monkeypatch):
     """Geometry and early steps on a public part of the rows."""
-    monkeypatch.setattr(gradient_plan, "_LOOK", 500)
+    for name, rows in (("_LOOK_LEAST", 400), ("_LOOK_MOST", 500), ("_STEPPED_LEAST", 600)):
+        monkeypatch.setattr(gradient_plan, name, rows)
     X, y = make_table()
     extra = {"target_bounds": (-9, 9)} if estimator is DPQuantileRegressor else {}
     y = y if extra else (y > 0).astype(int)

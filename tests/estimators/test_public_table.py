@@ -38,6 +38,7 @@ from dpconvex import (
 from dpconvex.models.file import ModelFileError
 from dpconvex.preprocessing import DPQuantileBounds, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
+from dpconvex.selection import DPSelect
 from dpconvex.words.html import render_report
 
 TABLES = {
@@ -239,9 +240,11 @@ def test_warnings_come_from_the_certificate_and_are_listed():
     assert list(certificate.warnings) == [text for text in texts if "columns can bring" not in text]
     assert len(certificate.warnings) == 2
     assert certificate.to_json() == DPQuantileRegressor(delta=0.06).certify(20, 1).to_json()
-    page = render_report(careless)
+    page, summary = (
+        " ".join(text.split()) for text in (render_report(careless), repr(careless.summary()))
+    )
     for text in certificate.warnings:
-        assert text in repr(careless.summary())
+        assert text in summary
         assert text in page
     for settings in ({"delta": 0.05}, {"delta": 0}, {"mu": 1.0}):
         certificate = DPQuantileRegressor(feature_bounds=(0, 1), **settings).certify(20, 1)
@@ -291,6 +294,8 @@ def test_searches_without_a_ledger_are_named(tmp_path):
     assert leaks(GridSearchCV(model, grid)) == ["GridSearchCV"]
     nested = make_pipeline(StandardScaler(), model)
     assert leaks(GridSearchCV(nested, {})) == ["GridSearchCV", "estimator.standardscaler:"]
+    assert leaks(DPSelect(model, grid)) == []
+    assert leaks(DPSelect(nested, {})) == ["estimator.standardscaler:"]
     ledger = Ledger(tmp_path / "l.db", epsilon=5.0, delta=1e-5)
     assert leaks(GridSearchCV(model.set_params(ledger=ledger), grid)) == []
 

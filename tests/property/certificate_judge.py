@@ -312,13 +312,16 @@ class Judge:
         private, loss = course["private"], self.loss
         require(type(private) is bool, "private")
         require(settings["geometry"] == ("private" if private else "given"), "geometry")
-        part = course["looked_at"]
-        if part is not None:
-            require(self.neighbors == "replace_one" and count(part) <= self.n, "a part of the rows")
+        for part in (course["looked_at"], course["stepped_on"]):
+            allowed = part is None or (self.neighbors == "replace_one" and count(part) <= self.n)
+            require(allowed, "a part of the rows")
         ranking = course.get("ranking", False)
         require(ranking is settings.get("ranking", False), "ranking")
-        steps = settings["steps"]
+        steps, early = settings["steps"], course.get("early", 0)
         require(steps is None or count(steps) > 0, "steps")
+        require(type(early) is int and early >= 0 and (private or not early), "early steps")
+        if steps is not None:
+            steps -= early
         names = {"gradients"}
         if not private:
             half, middle = (loss.high - loss.low) / 2, abs(loss.high + loss.low) / 2
@@ -346,6 +349,8 @@ class Judge:
             "moments": (pair, numbers, 1),
             "finer moments": (pair, numbers, 1),
         }
+        if early:
+            released["early gradients"] = (self.records * loss.slope * clip, self.size, early)
         if loss.kind == "margin":
             released |= {
                 "labels": (1.0, 1, 1),

@@ -20,7 +20,7 @@ from dpconvex import DPLinearSVC, DPLogisticRegression, DPNewsvendor, DPQuantile
 from dpconvex.engine import MemoryRows, RowMap, memory
 from dpconvex.estimators import release as release_path
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan
+from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan, length_cover
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
 from dpconvex.smoothing import KERNELS
@@ -149,10 +149,54 @@ def test_parts_of_every_size_have_different_rows():
                 assert places is None or 0 <= places.min() <= places.max() < n
 
 
+def small_parts(patch, rows):
+    """Let plans look at about so many rows, and take early steps on them."""
+    for name in ("_LOOK_LEAST", "_LOOK_MOST", "_STEPPED_LEAST"):
+        patch.setattr(gradient_plan, name, rows)
+    patch.setattr(gradient_plan, "_STEPPED", 0.0)
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.9), Logistic(), Hinge()])
+def test_everything_on_a_part_keeps_to_the_sensitivities(monkeypatch, loss):
+    """Geometry, searches and early steps on half of the rows, lengths bounded: any row may be the one that differs."""
+    small_parts(monkeypatch, 12)
+    monkeypatch.setattr("dpconvex.mechanisms.gradient_geometry._LONGER", 5.0)
+    bounded = []
+    found = length_cover.LengthCover.lengths
+
+    def lengths(cover, block, lead):
+        bounded.append(len(block))
+        return found(cover, block, lead)
+
+    monkeypatch.setattr(length_cover.LengthCover, "lengths", lengths)
+    n, mu, rng = 24, 3e3, np.random.default_rng(1)
+    X, y = rng.uniform(-1, 1, size=(n, 3)), rng.choice([-1.0, 1.0], size=n)
+    row_map, bounds, certificate = coupled.facts(
+        loss, n, 3, mu, intercept=True, row_norm=None, neighbors="replace_one", how="private"
+    )
+    course = certificate.parameters["course"]
+    assert course["looked_at"] == course["stepped_on"] == 12
+    assert course["early"] > 0
+    spent = []
+    for changed in range(n):
+        first, second, labels = X.copy(), X.copy(), y.copy()
+        first[changed], second[changed] = 1.0, -1e-3
+        labels[changed] *= -1
+        ratios, total = coupled.differences(
+            (first, y), (second, labels), bounds, row_map, certificate
+        )
+        assert max(ratios.values()) <= ROUNDING
+        assert total <= mu * ROUNDING
+        spent.append(total)
+    assert bounded  # the bound stood for lengths
+    # Rows that are not looked at spend late steps alone; those that are spend most of the budget in the worst case.
+    assert min(spent) < max(spent)
+
+
 @pytest.mark.parametrize("n", [19, 29])
 def test_a_look_at_an_uneven_part_keeps_to_the_sensitivities(monkeypatch, n):
     """Stretches of a fractional number of rows, as nearly all are; every row is the one that differs."""
-    monkeypatch.setattr(gradient_plan, "_LOOK", 20)
+    small_parts(monkeypatch, 20)
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(n, 2)), rng.uniform(-1, 1, size=n)
     row_map, bounds, certificate = coupled.facts(

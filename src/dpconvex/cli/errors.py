@@ -112,9 +112,9 @@ def in_options(message: str) -> str:
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
     for kind, words in _GUARANTEES.items():
         message = re.sub(kind, words, message)
-    # classes=[0, 1], neighbors='add_or_remove_one', delta=0
+    # classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside ApproxDP(...)
     return re.sub(
-        r"\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]+)",
+        r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)",
         lambda found: (
             f"{flag(found[1])} {_plain(found[2])}" if found[1] in OPTION_NAMES else found[0]
         ),

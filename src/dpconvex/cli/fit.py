@@ -197,7 +197,7 @@ def certify(
     n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows.")],
     task: TaskOption = "quantile",
     n_features: Annotated[
-        int | None, typer.Option(*COLUMNS, help="Number of columns, without a bounds file.")
+        int | None, typer.Option(*COLUMNS, help="Number of columns, without a schema.")
     ] = None,
     n_classes: Annotated[
         int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
@@ -207,7 +207,7 @@ def certify(
 ) -> None:
     """Print the certificate of a fit before any data is read.
 
-    With the bounds file, options and number of rows of a fit it is the certificate of that fit.
+    With the schema, options and number of rows of a fit it is the certificate of that fit.
     """
     if (n_features is None) == (feature_bounds is None):
         raise InputError("Give either --n-features or --feature-bounds.")

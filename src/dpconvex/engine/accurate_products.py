@@ -114,7 +114,7 @@ def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
     right, rest = _product(
-        high * outer, low * outer, scaled.T, allowed / (2 * np.linalg.norm(scaled))
+        high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled)))
     )
     found, lost = _product(right.T, rest.T, scaled.T, allowed / 2)
     found = found + lost

@@ -12,7 +12,13 @@ import numpy as np
 
 from dpconvex.engine.rows import Array, Places, Raw
 
-__all__ = ["combine_with_error", "count_octaves", "map_stretches", "margins_with_error"]
+__all__ = [
+    "combine_with_error",
+    "count_octaves",
+    "map_stretches",
+    "margins_with_error",
+    "stretched_squares",
+]
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -158,6 +164,20 @@ def count_octaves(block: Array, lead: int, counts: Array) -> None:
             octave = 1022 - ((bits[i, lead + j] >> 52) & 0x7FF)
             octave = octave if octave > 0 else 0
             counts[j, octave if octave < last else last] += 1.0
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def stretched_squares(
+    block: Array, lead: int, centre: Array, stretch: Array, squares: Array
+) -> None:
+    """``squares[i] = sum_j ((block[i, lead + j] - centre_j) * stretch_j)^2``."""
+    for i in range(block.shape[0]):
+        row = block[i][lead:]
+        total = 0.0
+        for j in range(centre.size):
+            value = (row[j] - centre[j]) * stretch[j]
+            total += value * value
+        squares[i] = total
 
 
 @numba.njit(nogil=True, cache=True)

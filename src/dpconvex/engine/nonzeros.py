@@ -59,7 +59,7 @@ def _offset(value: float, low: float, high: float, zero: float) -> float:
 
 
 @numba.njit(nogil=True, cache=True, inline="always")
-def _first(indptr: Places, row: int) -> int:
+def _first(indptr: Places, row: int) -> Any:
     """Return where a row begins among the stored values, unsigned."""
     return np.uint64(indptr[row])
 
@@ -402,7 +402,7 @@ def _tile_by_columns(
     zero: Array,
     scale: Array,
     begins: Places,
-) -> tuple[Columns, Array, Columns, Columns, int]:
+) -> tuple[Columns, Array, Columns, Columns, Any]:
     """Turn a tile of rows into columns: all that belongs to one of them then needs one row of a matrix, in the cache.
 
     Returns columns and mapped values of the rows one after the other, each with its constant in front; for every column

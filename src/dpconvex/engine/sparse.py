@@ -425,6 +425,7 @@ class SparseRows(MemoryRows):
         from dpconvex.engine.mapping import count_octaves
         from dpconvex.engine.nonzeros import count_nonzero_octaves
 
+        self._require_weights()
         width = self.row_map.n_features
 
         def run(span: tuple[int, int]) -> Partial:
@@ -441,6 +442,27 @@ class SparseRows(MemoryRows):
         zeros *= (self.n_rows - void - counts.sum(axis=1))[:, None]
         zeros[:, -1] += void
         return np.asarray(counts + zeros)
+
+    def _require_weights(self) -> None:
+        """Raise unless long rows count less, and stay as long as they are: geometry knows no factors but 0 and 1."""
+        if self.row_map.influence == "shorten":
+            raise ValueError(
+                "Geometry by non-zeros needs rows that are weighted. Got a map that shortens them instead. "
+                "Use RowMap.weighted()."
+            )
+
+    @property
+    def _votes(self) -> None:
+        """None: every row is a whole record."""
+
+    @_votes.setter
+    def _votes(self, votes: object) -> None:
+        # Sums by non-zeros would count each row of a person in full, which no certificate of people allows.
+        if votes is not None:
+            raise TypeError(
+                "Sparse rows are records of their own: people with several rows, and weights of rows, need dense ones. "
+                "Use X.toarray()."
+            )
 
     def _sum_matrices(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
         """Add ``run((first, last))`` as `sum_runs` does, in few parts: what is added is large."""
@@ -461,6 +483,7 @@ class SparseRows(MemoryRows):
         """
         from dpconvex.engine.nonzeros import diagonal_lengths, quadratic_lengths
 
+        self._require_weights()
         rounding = (_ROUNDINGS[0] * self.dim + _ROUNDINGS[1]) * 2.0**-53
         lengths, scale = np.empty(self.n_rows), self.columns[3]
         if matrix.ndim == 1:
@@ -482,8 +505,6 @@ class SparseRows(MemoryRows):
                 quadratic_lengths(*first, square, sizes, rounding, lengths[rows])
             return []
 
-        if self._factors.size and not np.isin(self._factors, (0.0, 1.0)).all():
-            raise ValueError("Lengths are those of rows that are weighted, not shortened.")
         self.sum_runs(run)
         return np.where(self._summed_weights == 0, np.inf, lengths)
 
@@ -491,6 +512,7 @@ class SparseRows(MemoryRows):
         """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
         from dpconvex.engine.nonzeros import moments_of_nonzeros
 
+        self._require_weights()
         size, scale, lead = (
             self.row_map.n_features + 1,
             self.columns[3],

@@ -3,6 +3,7 @@
 from dpconvex.estimators.auc import DPAUCClassifier
 from dpconvex.estimators.classification import DPLinearSVC, DPLogisticRegression
 from dpconvex.estimators.l1_and_bowl import DPBowl, DPL1Link
+from dpconvex.estimators.linear_regression import DPLinearRegression
 from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.newsvendor import DPNewsvendor
 from dpconvex.estimators.quantile import DPQuantileRegressor
@@ -15,6 +16,7 @@ __all__ = [
     "DPAUCClassifier",
     "DPBowl",
     "DPL1Link",
+    "DPLinearRegression",
     "DPLinearSVC",
     "DPLogisticRegression",
     "DPMedian",
@@ -33,6 +35,7 @@ register(
     DPAUCClassifier,
     DPBowl,
     DPL1Link,
+    DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
     DPMedian,

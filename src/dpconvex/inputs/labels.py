@@ -143,9 +143,18 @@ def _distinct(y: Any, owner: str) -> np.ndarray:
     with warnings.catch_warnings():
         # Whether scikit-learn finds many labels odd depends on the data.
         warnings.simplefilter("ignore", UserWarning)
-        found = np.unique(y)
+        found = _unique(y)
         check_classification_targets(found)
     return found
+
+
+def _unique(y: np.ndarray) -> np.ndarray:
+    """Return the sorted distinct values; a few of them are found without sorting all."""
+    left, found = y, []
+    while y.dtype.kind in "biu" and left.size and len(found) < 3:
+        found.append(left[0])
+        left = left[left != left[0]]
+    return np.unique(y if left.size else np.array(found, dtype=y.dtype))
 
 
 def _several_kinds(owner: str) -> str:

@@ -382,7 +382,7 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
     return None
 
 
-def _shape(data: object) -> tuple[int, ...] | None:
+def _shape(data: Any) -> tuple[int, ...] | None:
     """Return the shape of data, or None if it has none."""
     if issparse(data):
         return tuple(data.shape)
@@ -392,7 +392,7 @@ def _shape(data: object) -> tuple[int, ...] | None:
         return None
 
 
-def _fault(name: str, data: object, owner: str) -> Exception | None:
+def _fault(name: str, data: Any, owner: str) -> Exception | None:
     """Return why data are not finite numbers, or None if they are."""
     numbers = f"The {name} given to {owner} must be numbers"
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"

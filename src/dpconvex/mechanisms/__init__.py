@@ -2,6 +2,7 @@
 
 from dpconvex.mechanisms.exponential import ExponentialMechanism
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
+from dpconvex.mechanisms.least_squares import LeastSquares
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.moments import Moments
 from dpconvex.mechanisms.names import resolve_mechanism
@@ -16,6 +17,7 @@ from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 
 __all__ = [
     "ExponentialMechanism",
+    "LeastSquares",
     "Mechanism",
     "Moments",
     "NoisyGradientDescent",

@@ -79,6 +79,8 @@ def prove_gradient(certificate: Certificate) -> Proof:
     check_smoothing(settings)
     if settings["geometry"] != ("private" if course.private else "given"):
         raise CertificateError("The certificate's geometry is not that of its course.")
+    if course.early and not course.private:
+        raise CertificateError("Only a descent in released coordinates has early steps.")
     if course.looked_at is not None or course.stepped_on is not None:
         parts = max(course.looked_at or 0, course.stepped_on or 0)
         if bounds.neighbors != "replace_one" or parts > bounds.n_samples:
@@ -93,7 +95,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
-    steps, found = settings["steps"], certificate.noise["gradients"].releases
+    steps, found = settings["steps"], certificate.noise["gradients"].releases + course.early
     if steps is not None and (type(steps) is not int or steps != found):
         raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [

@@ -23,6 +23,7 @@ from dpconvex.engine.blocks import by_nonzeros
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
+from dpconvex.mechanisms.length_cover import LengthCover, length_cover
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -37,7 +38,11 @@ STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
+_MEDIAN_SHARE = (
+    0.7  # of a mean square length: what the square of the median length is at least taken for
+)
 _POWERS = 20  # that bound a spectral norm
+_LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
 
 
@@ -55,12 +60,15 @@ class Coordinates:
         Released length of a typical row, the constant included: the unit of clips.
     moments : array of shape (dimension,)
         Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
+    cover : LengthCover or None
+        Bound that stands for lengths where it saves time.
     """
 
     matrix: Array
     lead: int
     typical: float
     moments: Array
+    cover: LengthCover | None = None
 
     @cached_property
     def stretches(self) -> Array | None:
@@ -78,7 +86,9 @@ class Coordinates:
         return np.multiply(block, self.stretches, out=placed)
 
     def lengths(self, block: Array) -> Array:
-        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
+        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
+        if self.cover is not None:
+            return self.cover.lengths(block, self.lead)
         return _lengths(self.place(block), self.lead)
 
     @property
@@ -248,9 +258,22 @@ def private_coordinates(
         if cancellation(lowered) <= look.most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
             current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
+    if looked_at is not None:
+        excess = _LONGER * (1 - looked_at / look.n_samples)
+        current = replace(current, cover=length_cover(current.matrix, lead, excess))
     measured = everyone.reweighted(current.store_lengths)
     part = measured if looked_at is None else measured.part(looked_at)
-    return replace(current, typical=length_at(part, 0.5, guess, 4 * usual)), measured
+    typical = length_at(part, 0.5, guess, 4 * usual)
+    moments = _at_least(current.moments, lead, current.matrix[0, 0] if lead else 1.0, typical)
+    return replace(current, typical=typical, moments=moments), measured
+
+
+def _at_least(moments: Array, lead: int, height: float, typical: float) -> Array:
+    """Return second moments that do not fall far below what a typical length says: noise may hide them all."""
+    usual = _MEDIAN_SHARE * (typical**2 - height**2) / max(1, moments.size - lead)
+    raised = moments.copy()
+    raised[lead:] = np.minimum(1.0, moments[lead:] * max(1.0, usual / moments[lead:].mean()))
+    return raised
 
 
 def cancellation(matrix: Array) -> float:
@@ -350,6 +373,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
+    spread = _without_noise(spread, std / mass)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -369,6 +393,20 @@ def _whiten(
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     return step, np.concatenate([np.ones(lead), left])
+
+
+def _without_noise(spread: Array, std: float) -> Array:
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them.
+
+    Noise has the variance ``std^2`` on the diagonal and half of it beside it.
+    """
+    size, variances = len(spread), np.diagonal(spread)
+    apart = variances - variances.mean()
+    between = spread - np.diag(variances)
+    noise = (size - 1) * std**2
+    kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
+    sure = max(0.0, 1 - noise * size / 2 / max(float(np.square(between).sum()), 1e-300))
+    return np.asarray(sure * between + np.diag(variances.mean() + kept * apart))
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:

@@ -35,8 +35,14 @@ _LENGTH = 0.01  # share of the one length that is asked for beyond
 _LABELS = 0.02  # share of a count of positive labels in a ranking
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
-_LOOK = 2e5  # about as many rows are looked at for their geometry, however many there are
-_AMPLE = 100.0  # n mu^2 per coefficient at which early steps on part of the rows begin to pay
+_LOOK_LEAST, _LOOK_MOST = 4e4, 2e5  # rows that are looked at for their geometry, of however many
+_LOOK_RECORDS = 400.0  # coefficients over mu for which it is halfway between
+_STEPPED_LEAST, _STEPPED = 8e4, 2.0  # rows of early steps: at least, and per sqrt(n dimension) / mu
+_EARLY, _SURE = (
+    0.25,
+    500.0,
+)  # budget of an early step over a late one's: at least, and records halfway
+_KEPT = 0.5  # iterates that are averaged
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
 _EDGE = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
@@ -106,6 +112,8 @@ class Course:
         Whether only the order of margins matters, so that neither their size nor an intercept is paid for.
     diagonal : bool
         Whether coordinates only stretch columns, which are too many for a matrix of moments.
+    early : int
+        Steps of the final descent that come before those which are averaged, with noise of their own.
     """
 
     private: bool
@@ -119,6 +127,7 @@ class Course:
     reach: float = 1.1
     ranking: bool = False
     diagonal: bool = False
+    early: int = 0
 
     def __post_init__(self) -> None:
         for name in ("private", "ranking", "diagonal"):
@@ -127,6 +136,8 @@ class Course:
         for rows in (self.looked_at, self.stepped_on):
             if rows is not None and (type(rows) is not int or rows < 1):
                 raise ValueError("A number of rows must be None or a positive integer.")
+        if type(self.early) is not int or self.early < 0:
+            raise ValueError("A number of early steps must be an integer of at least 0.")
         check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
         for name in ("records", "clip", "floor", "trust", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
@@ -154,13 +165,12 @@ def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
 
     It is that of one Gaussian release with the whole share of the phase, whatever the number of steps.
     """
-    parts = [
-        plan.phases[name].std(mu) / math.sqrt(plan.phases[name].releases)
-        for name in ("gradients", "constant part")
-        if name in plan.phases
-    ]
+    phases = plan.phases
+    steps = [phases[name] for name in ("early gradients", "gradients") if name in phases]
+    whole = Phase(1, sum(p.share for p in steps), steps[-1].sensitivity, steps[-1].dimension)
+    constant = [phases["constant part"].std(mu)] if "constant part" in phases else []
     typical = math.sqrt(bounds.n_features + 1) if plan.course.private else 1.0
-    return math.hypot(*parts) * typical / bounds.n_samples
+    return math.hypot(whole.std(mu), *constant) * typical / bounds.n_samples
 
 
 def level_of(loss: RecordLoss) -> float:
@@ -209,16 +219,17 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
         floor = 0.5 * math.sqrt(1 + 40 / records)
         margins = _ranking_phases if ranking else _margin_phases
-        phases |= margins(bounds, left, few, clip, settings["steps"])
+        phases |= margins(bounds, left, few, clip, settings["steps"], records)
     else:
         clip = _CLIP * math.sqrt(1 + records / 100)
-        floor = 0.5 * math.sqrt(1 + 5 / records)
+        floor = 0.3 * math.sqrt(1 + 5 / records)
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
-        phases |= plan(bounds, left, few, clip, settings["steps"])
-    reach = 1.1 * math.sqrt(1 + records / 2000)
+        phases |= plan(bounds, left, few, clip, settings["steps"], records)
+    reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
-    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal)
+    early = phases["early gradients"].releases if "early gradients" in phases else 0
+    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early)
     return GradientPlan(phases, course)
 
 
@@ -226,17 +237,17 @@ def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
     """Return how many rows to look at, and how many to take early steps on; None for all of them.
 
     A part of the rows is a public choice only where their number is public, and small tables are used whole. Noise is
-    for sums, so on fewer rows there is more of it per row: early steps use a part where it still is far below what
-    chance does to a fit of these rows, that is with many ``n mu^2`` per coefficient.
+    for sums, so on fewer rows there is more of it per row: geometry uses more of them where coefficients are many, and
+    early steps as many as keep their noise below what chance does to a fit of all rows.
     """
-    n = bounds.n_samples
-    part = 1 / math.hypot(1, n / _LOOK)
-    if bounds.neighbors != "replace_one" or part > 0.98:
+    n, dimension = bounds.n_samples, bounds.dimension
+    if bounds.neighbors != "replace_one":
         return None, None
-    looked_at = round(n * part)
-    signal = n * mu**2 / bounds.dimension
-    stepped_on = round(looked_at + (n - looked_at) / (1 + signal / _AMPLE))
-    return looked_at, stepped_on if stepped_on < min(2 * looked_at, 0.5 * n) else None
+    halfway = 1 + _LOOK_RECORDS * mu / dimension
+    look = _LOOK_LEAST + (_LOOK_MOST - _LOOK_LEAST) / halfway
+    stepped = _STEPPED_LEAST + _STEPPED * math.sqrt(n * dimension) / max(mu, 1e-9)
+    looked_at, stepped_on = (round(n / (1 + (n / rows) ** 4) ** 0.25) for rows in (look, stepped))
+    return tuple(rows if rows < 0.98 * n else None for rows in (looked_at, stepped_on))
 
 
 def _geometry_phases(
@@ -272,63 +283,95 @@ def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slop
     return Phase(steps, share, sensitivity, bounds.dimension)
 
 
+def _final_gradients(
+    bounds: LinearBounds, steps: tuple[float, float], share: float, clip: float, records: float
+) -> dict[str, Phase]:
+    """Plan early steps and those that are averaged: the former cost less where records are many.
+
+    Numbers of steps are whole, and the shares of the two kinds do not jump where they do.
+    """
+    early, late = steps
+    cheaper = early * (_EARLY + (1 - _EARLY) / (1 + records / _SURE))
+    first, slope = share * cheaper / (cheaper + late), bounds.loss.lipschitz
+    phases = {}
+    if early:
+        phases["early gradients"] = _gradients(bounds, round(early), first, clip, slope)
+    return phases | {"gradients": _gradients(bounds, round(late), share - first, clip, slope)}
+
+
 def _quantile_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
 ) -> dict[str, Phase]:
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.85 * few, 0.04 * (1 - few) + 0.01
+    targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
     left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
-    number = _steps(bounds.n_samples, 20, 8) if steps is None else steps
+    n = bounds.n_samples
+    number = round(_steps(n, 20, 8)) if steps is None else steps
+    final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
         "octaves": Phase(1, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
         "targets": Phase(TARGET_STEPS, targets, count, 1),
         "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
         "residuals": Phase(RESIDUAL_STEPS, residuals, count, 1),
-        "gradients": _gradients(bounds, number, left - rough, clip, bounds.loss.lipschitz),
+        **_final_gradients(bounds, final, left - rough, clip, records),
     }
 
 
 def _margin_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
 ) -> dict[str, Phase]:
     """Plan the share of positives, the descent, and the calibration of its margin."""
     labels, margins = 0.02 + 0.6 * few, 0.08 + 0.15 * few
-    number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
+    number = _margin_steps(bounds.n_samples) if steps is None else _split(steps)
     count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins
     return {
         "labels": Phase(1, labels, count, 1),
-        "gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz),
+        **_final_gradients(bounds, number, left, clip, records),
         "margin range": Phase(2 * RANGE_STEPS, 0.4 * margins, count, 1),
         "margins": Phase(1, 0.6 * margins, bins, 2 * MARGIN_BINS),
     }
 
 
 def _ranking_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
 ) -> dict[str, Phase]:
     """Plan the share of positives, and a descent along margins that need neither size nor intercept."""
-    number = _steps(bounds.n_samples, 30, 10) if steps is None else steps
+    number = _margin_steps(bounds.n_samples) if steps is None else _split(steps)
     return {
         "labels": Phase(1, _LABELS, bounds.count_sensitivity(), 1),
-        "gradients": _gradients(bounds, number, left - _LABELS, clip, bounds.loss.lipschitz),
+        **_final_gradients(bounds, number, left - _LABELS, clip, records),
     }
 
 
 def _smooth_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None
+    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
 ) -> dict[str, Phase]:
     """Plan a descent for a smooth loss of residuals, which has a scale of its own."""
     number = 30 if steps is None else steps
     return {"gradients": _gradients(bounds, number, left, clip, bounds.loss.lipschitz)}
 
 
-def _steps(n_samples: int, most: int, least: int) -> int:
-    """Return fewer, larger steps for more rows: each is a pass over all of them."""
-    return round(least + (most - least) / (1 + (n_samples / 2e5) ** 2))
+def _margin_steps(n_samples: int) -> tuple[float, float]:
+    return _steps(n_samples, 15, 9), _steps(n_samples, 15, 3)
+
+
+def _steps(n_samples: int, most: int, least: int) -> float:
+    """Return fewer, larger steps for more rows: late ones are passes over all of them."""
+    return least + (most - least) / (1 + (n_samples / 2e5) ** 2)
+
+
+def _split(steps: int) -> tuple[int, int]:
+    """Return how many of so many steps are early ones, and how many are averaged."""
+    return steps - averaged_steps(steps), averaged_steps(steps)
+
+
+def averaged_steps(steps: int) -> int:
+    """Return how many of the last iterates are averaged: half of them."""
+    return max(1, round(_KEPT * steps))
 
 
 def release_facts(
@@ -349,6 +392,8 @@ def release_facts(
         **whitened,
         "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
     }
+    if course.early:
+        facts["early gradients"] = (*facts["gradients"][:2], course.early)
     if bounds.loss.kind == "margin":
         facts["labels"] = (count, 1, 1)
         if not course.ranking:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -35,6 +36,7 @@ from dpconvex.mechanisms.gradient_plan import (
     TARGET_STEPS,
     Course,
     GradientPlan,
+    averaged_steps,
     level_of,
 )
 from dpconvex.mechanisms.label_counts import positive_share
@@ -53,13 +55,14 @@ Array = NDArray[np.float64]
 _ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
 _FAR, _FAR_STDS = 0.8, 1.2816  # that share of a normal law lies within so many standard deviations
 _ROUGH_RATE, _RATE = 1.6, 0.4  # in units of the inverse curvature
+_SURE_RATE, _BELIEVED = 0.7, 1000.0  # where many records tell the curvature, and how many half do
+_BEND, _SURE_BEND = 0.5, 0.9  # of the curvature: what pulls noise back where rows are unlike
 _HINGE_BANDWIDTH = 0.5
 _PROGRESS, _FASTEST = (
     300.0,
     10.0,
 )  # of a margin's descent: sum of its rates, and the largest mean rate
 _LAST_RATE = 0.5  # of the first rate
-_KEPT = 0.5  # iterates that are averaged
 _MARGIN_CURVATURE = 0.1
 # Variances that noise would give predictions without data, in units of the residual scale squared (of 1 for margins):
 # where progress is slowed down, and where what was found is given up.
@@ -73,7 +76,7 @@ _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CONSTANT_PAYS = (
     40.0  # records from which on a ranking gains more by a free intercept than it costs
 )
-_CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
+_CLIP_OPEN = 6e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
 def decaying_rates(steps: int) -> Array:
@@ -82,40 +85,72 @@ def decaying_rates(steps: int) -> Array:
     return np.asarray(factors / factors.mean())
 
 
-def averaged_steps(steps: int) -> int:
-    """Return how many of the last iterates are averaged."""
-    return max(1, round(_KEPT * steps))
+@dataclass(frozen=True)
+class Steps:
+    """What is public about the steps of one descent.
 
-
-def descent_noise_gain(rates: Array, curvature: Array, noise: Array) -> Array:
-    """Return the variance of the mean of later iterates of ``x <- x - rate (curvature x + noise)``, by its std."""
-    steps = rates.size
-    count = averaged_steps(steps)
-    total = np.zeros(curvature.size)
-    for step in range(steps):
-        moved, weight = np.full(curvature.size, rates[step]), np.zeros(curvature.size)
-        for later in range(step, steps):
-            if later > step:
-                moved = moved * np.clip(1 - rates[later] * curvature, 0.0, 1.0)
-            if later >= steps - count:
-                weight += moved / count
-        total += (weight * noise[step]) ** 2
-    return total
-
-
-def rows_of_steps(steps: int, bounds: LinearBounds, course: Course, phase: str) -> Array:
-    """Return how many rows each step of a descent is on.
-
-    Part of them in the rough descent of a quantile, which the other one corrects, and else in steps that are not
-    averaged.
+    Attributes
+    ----------
+    stds : array of shape (steps,)
+        Noise on each sum of gradients, in units of a typical row.
+    rows : array of shape (steps,)
+        How many rows each sum is over.
+    kept : int
+        How many of the last iterates are averaged.
     """
-    early = steps - averaged_steps(steps)
-    if not math.isfinite(bounds.loss.smoothness) and bounds.loss.kind == "residual":
-        early = steps if phase == "rough gradients" else 0
-    rows = np.full(steps, float(bounds.n_samples))
-    if course.stepped_on is not None:
-        rows[:early] = course.stepped_on
-    return rows
+
+    stds: Array
+    rows: Array
+    kept: int
+
+    def after(self, counted: int) -> Steps:
+        """Return the steps that are left when the first ones counted something else."""
+        stds = self.stds[counted:]
+        return Steps(stds, self.rows[counted:], min(self.kept, max(1, stds.size)))
+
+    def noise_gain(self, rates: Array, curvature: Array, unit: float) -> Array:
+        """Return the variance of the mean of kept iterates of ``x <- x - rate (curvature x + noise)``.
+
+        Noise has the standard deviation ``unit * stds / rows``.
+        """
+        steps, total = rates.size, np.zeros(curvature.size)
+        for step in range(steps):
+            moved, weight = np.full(curvature.size, rates[step]), np.zeros(curvature.size)
+            for later in range(step, steps):
+                if later > step:
+                    moved = moved * np.clip(1 - rates[later] * curvature, 0.0, 1.0)
+                if later >= steps - self.kept:
+                    weight += moved / self.kept
+            total += (weight * unit * self.stds[step] / self.rows[step]) ** 2
+        return total
+
+    def wander(self, progress: float, unit: float) -> float:
+        """Return the variance of a coordinate at the end if noise moved it alone, by rates that add up to progress."""
+        noise = progress * unit * self.stds / self.rows
+        return float(noise @ noise) / (3 * noise.size**2)
+
+
+def descent_steps(
+    phase: str, bounds: LinearBounds, course: Course, terms: Mapping[str, NoiseTerm]
+) -> Steps:
+    """Return the steps of a descent.
+
+    Those on a part of the rows are all of the rough descent of a quantile, which the other one corrects, and the early
+    ones of the final one.
+    """
+    last, every = terms[phase], float(bounds.n_samples)
+    part = every if course.stepped_on is None else float(course.stepped_on)
+    if phase == "rough gradients":
+        kept = averaged_steps(last.releases)
+        return Steps(np.full(last.releases, last.scale), np.full(last.releases, part), kept)
+    if not course.early:
+        kept = averaged_steps(last.releases)
+        return Steps(np.full(last.releases, last.scale), np.full(last.releases, every), kept)
+    first = terms["early gradients"]
+    counts = (first.releases, last.releases)
+    return Steps(
+        np.repeat([first.scale, last.scale], counts), np.repeat([part, every], counts), counts[1]
+    )
 
 
 class PrivateDescent:
@@ -152,7 +187,12 @@ class PrivateDescent:
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
-        self.counted = 0  # steps of a margin's descent that counted labels
+        self.hopeless = (
+            0.0  # how far noise alone would have led, in units of where a fit is given up
+        )
+        # Searches are on the rows whose geometry is looked at: which ones follows from their public number.
+        self.few_n = self.n if plan.looked_at is None else plan.looked_at
+        self.few_rows = rows if plan.looked_at is None else rows.part(plan.looked_at)
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
@@ -185,17 +225,25 @@ class PrivateDescent:
         start[:lead] = middle
         curvature = (high - low) * MIDDLE_HEIGHT / scale
         slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
-        found = self._gone(rows, start, "rough gradients", slope, _ROUGH_RATE, curvature, scale)
+        bend, rate = _BEND * curvature, _ROUGH_RATE / curvature
+        found = self._gone(rows, start, "rough gradients", slope, rate, bend, scale)
         # Where the start went most of the way at once, the intercept does not go back to the median.
         found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
-        start = found.copy()
+        constant, start = start[:lead], found.copy()
         start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
         # As steep as in the middle of a law, whatever the level: where some rows lie denser steps must not overshoot.
-        curvature = (high - low) * MIDDLE_HEIGHT / scale
+        # With many records the density that was found is believed.
+        believed = self.plan.records / (self.plan.records + _BELIEVED)
+        middle, found_density = MIDDLE_HEIGHT / scale, level * (1 - level) * NORMAL_SCALE / scale
+        bend = (high - low) * (
+            _BEND * middle + believed * (_SURE_BEND * found_density - _BEND * middle)
+        )
+        steepest = middle / _RATE + believed * (found_density / _SURE_RATE - middle / _RATE)
         slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
-        return self._gone(rows, start, "gradients", slope, _RATE, curvature, scale)
+        rate = 1 / (steepest * (high - low))
+        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant)
 
     def _smoothed(self, width: float) -> Loss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
@@ -206,46 +254,44 @@ class PrivateDescent:
         start: Array,
         phase: str,
         slope: RowFunction,
-        speed: float,
-        curvature: float,
+        rate: float,
+        bend: float,
         scale: float,
+        constant: Array | None = None,
     ) -> Array:
-        """Descend, and keep of the way what noise alone would not have gone."""
-        steps = self.terms[phase]["releases"]
-        rates = speed / curvature * decaying_rates(steps)
-        wander = self._wander(phase, float(rates.sum())) / scale**2
+        """Descend, and keep of the way what noise alone would not have gone: from a constant on, if one is given."""
+        steps, lead = self._steps(phase), self.frame.lead
+        rates = rate * decaying_rates(steps.stds.size)
+        wander = self._wander(steps, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
-        way = self._descend(rows, start, phase, slope, rates) - start
-        certain = _CERTAIN_NOISE + self.plan.few
-        factor = self._signal(
-            way, phase, rates, 0.5 * curvature * min(1.0, self.plan.clip), certain
-        )
-        factor /= 1 + (wander / _HOPELESS) ** 2
+        phi, origin = self._descend(rows, start, steps, slope, rates), start
+        if constant is not None:
+            origin = np.zeros_like(start)
+            origin[:lead] = phi[:lead] + self._gone_at_once * (constant - phi[:lead])
+        # What is left of the rough descent's noise is not in that of the final one: it counts while records are few.
+        few = self.plan.few
+        certain = _CERTAIN_NOISE + (few**2 if constant is None else few)
+        self.hopeless = max(self.hopeless, wander / _HOPELESS)
+        factor = self._signal(phi - origin, steps, rates, bend * min(1.0, self.plan.clip), certain)
+        factor /= 1 + self.hopeless**2
         self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
-        return start + factor * way
+        return np.asarray(origin + factor * (phi - origin))
 
-    def _wander(self, phase: str, progress: float) -> float:
+    def _steps(self, phase: str) -> Steps:
+        return descent_steps(phase, self.bounds, self.plan, self.terms)
+
+    def _wander(self, steps: Steps, progress: float) -> float:
         """Return the variance of predictions at the end if nothing but noise moved them."""
-        steps = self._step_noise(phase)
-        variance = float((progress * steps) @ (progress * steps)) / steps.size
-        return float(self.frame.moments.sum()) * variance / (3 * steps.size)
-
-    def _step_noise(self, phase: str) -> Array:
-        """Return the noise of each step's mean gradient, per coordinate."""
-        term = self.terms[phase]
-        return self.frame.typical * term["std"] / self._rows_of_steps(phase)
-
-    def _rows_of_steps(self, phase: str) -> Array:
-        steps = self.terms[phase]["releases"] - self.counted
-        return rows_of_steps(steps, self.bounds, self.plan, phase)
+        return float(self.frame.moments.sum()) * steps.wander(progress, self.frame.typical)
 
     def _signal(
-        self, way: Array, phase: str, rates: Array, curvature: float, certain: float
+        self, way: Array, steps: Steps, rates: Array, curvature: float, certain: float
     ) -> float:
         """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
-        gains = descent_noise_gain(rates, curvature * self.frame.moments, self._step_noise(phase))
-        expected = float(self.frame.moments @ gains)
-        length = float(self.frame.moments @ way**2)
+        frame = self.frame
+        gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)
+        expected = float(frame.moments @ gains)
+        length = float(frame.moments @ way**2)
         return max(0.0, 1 - certain * expected / max(length, 1e-300))
 
     def _target(self) -> tuple[float, float]:
@@ -253,9 +299,9 @@ class PrivateDescent:
         low, high = self._target_range()
         width, level = high - low, self._first_level
         belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        counting = (self.terms["targets"]["std"], self.n, self.noise)
+        counting = (self.terms["targets"]["std"], self.few_n, self.noise)
         middle, scale = private_location(
-            self.rows.counter(_target_of), level, belief, TARGET_STEPS, *counting
+            self.few_rows.counter(_target_of), level, belief, TARGET_STEPS, *counting
         )
         return middle, min(NORMAL_SCALE * scale, width / 2)
 
@@ -279,10 +325,10 @@ class PrivateDescent:
             places = np.searchsorted(edges[1:-1], y, side="right")
             return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
 
-        (exact,) = self.rows.sum_targets(part)
+        (exact,) = self.few_rows.sum_targets(part)
         counts = self.noise.add_gaussian(np.asarray(exact), std)
         sure = np.flatnonzero(counts > 4 * std)
-        if not sure.size or counts[sure].sum() < 0.5 * self.n:
+        if not sure.size or counts[sure].sum() < 0.5 * self.few_n:
             self.bracket = (-1.0, 1.0)
         else:
             low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
@@ -291,8 +337,8 @@ class PrivateDescent:
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
-        below = self.rows.predicted(self.frame.to_rows(phi)).counter(_residual_of)
-        counting = (self.terms["residuals"]["std"], self.n, self.noise)
+        below = self.few_rows.predicted(self.frame.to_rows(phi)).counter(_residual_of)
+        counting = (self.terms["residuals"]["std"], self.few_n, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         reach = 2 * scale * (1 - self._gone_at_once)
@@ -307,23 +353,24 @@ class PrivateDescent:
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share, self.counted = positive_share(self.rows, self.n, self.terms, self.noise)
+        share, counted = positive_share(self.rows, self.n, self.terms, self.noise)
         self.released["positive_share"] = share
-        steps = self.terms["gradients"]["releases"] - self.counted
-        if not steps:
+        steps = self._steps("gradients").after(counted)
+        number = steps.stds.size
+        if not number:
             constant = np.zeros(self.frame.matrix.shape[0])
             if lead and not self.plan.ranking:
                 constant[0] = float(logit(share)) / self.frame.constant
             self.released["kept_share"] = 0.0
             return constant
-        progress = margin_descent_progress(steps, records)
-        wander = self._wander("gradients", progress)
+        progress = margin_descent_progress(number, records)
+        wander = self._wander(steps, progress)
         progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
         start = np.zeros(self.frame.matrix.shape[0])
         if lead:
             start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.constant
-        rates = progress / steps * decaying_rates(steps)
-        phi = self._descend(rows, start, "gradients", ClippedSlope(loss), rates)
+        rates = progress / number * decaying_rates(number)
+        phi = self._descend(rows, start, steps, ClippedSlope(loss), rates)
         if self.plan.ranking:  # 0 is then the threshold for classes of equal weight
             phi[:lead] -= start[:lead]
             return phi
@@ -333,7 +380,7 @@ class PrivateDescent:
         # Rare labels bend the loss less, and noise goes further.
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
         certain = _CERTAIN_NOISE + _MARGIN_CAUTION * self.plan.few
-        signal = hope * self._signal(way, "gradients", rates, bend, certain)
+        signal = hope * self._signal(way, steps, rates, bend, certain)
         calibrated = self._calibrated(phi, share, signal, hope)
         # Clips that do not bind leave nothing to be put right.
         blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
@@ -345,7 +392,7 @@ class PrivateDescent:
         direction = phi.copy()
         direction[:lead] = 0.0
         theta = self.frame.to_rows(direction)
-        margins = self.rows.predicted(theta)
+        margins = self.few_rows.predicted(theta)
         middle, spread = self._margin_range(margins, direction)
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
         inner = middle + spread * edges[1:-1]
@@ -358,7 +405,12 @@ class PrivateDescent:
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
         intercept, slope = margin_calibration(
-            counts / self.n, std / self.n, edges, share, signal * spread, _STEEPEST * hope * spread
+            counts / self.few_n,
+            std / self.few_n,
+            edges,
+            share,
+            signal * spread,
+            _STEEPEST * hope * spread,
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
@@ -370,7 +422,7 @@ class PrivateDescent:
 
     def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
-        counting = (self.terms["margin range"]["std"], self.n, self.noise)
+        counting = (self.terms["margin range"]["std"], self.few_n, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
             margins,
@@ -390,27 +442,28 @@ class PrivateDescent:
         """Descend with one rate: the loss has a scale of its own."""
         start = np.zeros(self.frame.matrix.shape[0])
         rate = 1 / (self.loss.smoothness + self.alpha)
-        rates = np.full(self.terms["gradients"]["releases"], rate)
-        return self._descend(rows, start, "gradients", WeightedSlope(self.loss), rates)
+        steps = self._steps("gradients")
+        rates = np.full(steps.stds.size, rate)
+        return self._descend(rows, start, steps, WeightedSlope(self.loss), rates)
 
     def _descend(
-        self, rows: Rows, start: Array, phase: str, slope: RowFunction, rates: Array
+        self, rows: Rows, start: Array, steps: Steps, slope: RowFunction, rates: Array
     ) -> Array:
         """Return the mean of the later iterates of noisy descent."""
-        std, frame = self.terms[phase]["std"], self.frame
-        first_kept = rates.size - averaged_steps(rates.size)
-        sizes = self._rows_of_steps(phase)
-        early = rows if sizes[0] == self.n else rows.part(int(sizes[0]))
+        frame, first_kept = self.frame, rates.size - steps.kept
+        sizes = {int(size) for size in steps.rows}
+        parts = {size: rows if size == self.n else rows.part(size) for size in sizes}
         phi, kept = start.copy(), np.zeros_like(start)
         for step, rate in enumerate(rates):
-            exact = gradient_sum(early if sizes[step] < self.n else rows, frame, phi, slope)
-            gradient = self.noise.add_gaussian(exact, std) * frame.typical / sizes[step]
+            exact = gradient_sum(parts[int(steps.rows[step])], frame, phi, slope)
+            gradient = self.noise.add_gaussian(exact, steps.stds[step])
+            gradient = gradient * frame.typical / steps.rows[step]
             phi = phi - rate * gradient
             if self.alpha:
                 phi = frame.shrunk(phi, rate * self.alpha)
             if step >= first_kept:
                 kept += phi
-        return kept / (rates.size - first_kept)
+        return kept / steps.kept
 
 
 def margin_descent_progress(steps: int, records: float) -> float:
@@ -428,16 +481,15 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
     if not plan.course.private or smooth_residual:
         return 0.0
     margin = bounds.loss.kind == "margin"
+    terms = {name: phase.term(mu) for name, phase in plan.phases.items()}
     name = "gradients" if margin else "rough gradients"
-    phase = plan.phases[name]
-    progress = margin_descent_progress(phase.releases, plan.course.records)
+    steps = descent_steps(name, bounds, plan.course, terms)
+    progress = margin_descent_progress(steps.stds.size, plan.course.records)
     if not margin:
         low, high = bounds.loss.slope_range
-        progress = _ROUGH_RATE * phase.releases / ((high - low) * MIDDLE_HEIGHT)
+        progress = _ROUGH_RATE * steps.stds.size / ((high - low) * MIDDLE_HEIGHT)
     usual = 1 + bounds.n_features
-    sizes = rows_of_steps(phase.releases, bounds, plan.course, name)
-    noise = progress * phase.std(mu) * math.sqrt(float(np.mean(sizes**-2.0)))
-    found = bounds.dimension * usual * noise**2 / (3 * phase.releases)
+    found = bounds.dimension * steps.wander(progress, math.sqrt(usual))
     return found / (_MARGIN_HOPELESS if margin else _HOPELESS)
 
 

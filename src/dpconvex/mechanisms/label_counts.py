@@ -20,7 +20,8 @@ from dpconvex.privacy.noise import NoiseSource
 
 _ABSENT = 3.0  # in units of the noise: a count that may as well be 0
 _TURNED = 0.5  # share of the steps after which the descent is not begun any more
-_LATER = ("gradients", "margin range", "margins")  # phases, as far as a course has them
+_STEPS = ("early gradients", "gradients")
+_LATER = (*_STEPS, "margin range", "margins")  # phases, as far as a course has them
 
 
 def positive_share(
@@ -44,7 +45,7 @@ def positive_share(
     (positive,) = rows.sum_targets(_count_positive)
     std = terms["labels"].scale
     found = float(noise.add_gaussian(np.asarray(positive), std)[0])
-    steps, counted = terms["gradients"].releases, 0
+    steps, counted = sum(terms[name].releases for name in _STEPS if name in terms), 0
     later = [name for name in _LATER if name in terms for _ in range(terms[name].releases)]
     for name in later:
         if min(found, n_samples - found) >= _ABSENT * std and counted <= _TURNED * steps:
@@ -52,7 +53,7 @@ def positive_share(
         more, error = _count_instead(float(positive[0]), terms[name], noise)
         found += (more - found) / (1 + (error / std) ** 2)
         std /= math.hypot(1, std / error)
-        counted += name == "gradients"
+        counted += name in _STEPS
     return expected_label_share(found / n_samples, std / n_samples, n_samples), counted
 
 

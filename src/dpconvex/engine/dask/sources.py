@@ -160,7 +160,8 @@ class Source:
             assert self.y is not None
             y = mapping.encoded(self.y.open())
         rows = mapping.rows(self.X.open(), y, cores=cores)
-        targets = self.X.file.write(rows.targets)
+        # Pages of sparse rows go only when their map is closed.
+        targets = self.X.file.write(rows.targets) if isinstance(self.X, SpilledArray) else None
         if targets is not None:
             rows.targets = targets.open()
             self.opened[mapping.name] = rows
@@ -179,11 +180,13 @@ class Source:
             release_pages(getattr(rows, name))
 
 
-def _park(place: SpilledArray | None, numbers: Array | None) -> tuple[bool, Array | None]:
+def _park(
+    place: SpilledArray | SpilledNonZeros | None, numbers: Array | None
+) -> tuple[bool, Array | None]:
     """Return whether one number per row could be parked next to the rows, and where it lies."""
     if numbers is None:
         return True, None
-    found = None if place is None else place.file.write(numbers)
+    found = place.file.write(numbers) if isinstance(place, SpilledArray) else None
     return found is not None, None if found is None else found.open()
 
 

@@ -1,0 +1,368 @@
+r"""Least squares from few noisy sums: white coordinates, a middle and a scale of the target, products of both.
+
+In coordinates in which rows are white, least-squares coefficients are means of products of rows and targets. One rough
+release of such a mean finds them up to the scale of the target, noisy counts find how large residuals are, and two more
+releases, of products with residuals limited to a few times that scale, find the rest. Limits open as records become
+many, so the fit is consistent; where noise is larger than what was found, the fit shrinks towards the private middle.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.checks import check_number
+from dpconvex.engine.rows import Rows
+from dpconvex.losses import Huber, Squared
+from dpconvex.mechanisms.gradient import total_mu
+from dpconvex.mechanisms.gradient_geometry import (
+    LENGTH_STEPS,
+    OCTAVES,
+    Coordinates,
+    Look,
+    private_coordinates,
+)
+from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
+from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.moments import row_lengths
+from dpconvex.mechanisms.quantile_location import Belief, private_location
+from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
+from dpconvex.objectives.objective import OverRows
+from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import (
+    Calibration,
+    CertificateError,
+    Parameters,
+    Proof,
+    calibrates,
+    proves,
+)
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.description import Facts
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.noise import NoiseSource
+
+__all__ = ["LeastSquares"]
+
+Array = NDArray[np.float64]
+
+TARGET_BINS, TARGET_STEPS, RESIDUAL_STEPS, ROUNDS = 64, 16, 14, 2
+# Shares of mu^2; the last releases take the rest.
+_SHARES = {
+    "scales": 0.02,
+    "lengths": 0.02,
+    "moments": 0.13,
+    "finer moments": 0.13,
+    "octaves": 0.01,
+    "targets": 0.04,
+    "rough products": 0.15,
+    "residuals": 0.03,
+}
+_INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
+_FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
+_DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
+_CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The public choices of a run, which its certificate states.
+
+    Attributes
+    ----------
+    clip : float
+        Bound on a weighted row in units of a typical one.
+    width : float
+        Bound on a residual in units of its scale.
+    floor, trust, reach : float
+        Of the coordinates, see :class:`~dpconvex.mechanisms.gradient_geometry.Look`.
+    """
+
+    clip: float
+    width: float
+    floor: float
+    trust: float
+    reach: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            allowed = "a finite number above 0"
+            check_number(name, "Limits", value, allowed, 0, math.inf, low_open=True)
+
+
+def _limits(bounds: LinearBounds, mu: float, inference: bool) -> Limits:
+    """Return limits that open with the number of records per coefficient that noise leaves.
+
+    Intervals are about the coefficients of limited rows and residuals, so for them limits are wide from the start.
+    """
+    records = max(bounds.n_samples * mu, 1e-6) / bounds.dimension
+    least_clip, least_width = (2.0, 4.0) if inference else (0.0, 0.0)
+    return Limits(
+        clip=max(least_clip, 0.7 * math.sqrt(1 + records / 100)),
+        width=max(least_width, 2.0 * (1 + records / 100) ** 0.25),
+        floor=0.5 * math.sqrt(1 + 5 / records),
+        trust=1 / (1 + 300 / records),
+        reach=1.1 * math.sqrt(1 + records / 2000),
+    )
+
+
+def release_facts(
+    bounds: LinearBounds, limits: Limits, inference: bool
+) -> dict[str, tuple[float, int, int]]:
+    """Return the sensitivity, dimension and number of every release.
+
+    Counts move by 1, histograms as :meth:`~dpconvex.privacy.bounds.sums.LinearSums.histogram_sensitivity` says; a
+    product is a row of length at most ``clip`` typical ones, times a residual of at most ``width`` scales. For
+    intervals, second moments of two kinds of vectors of length at most 1 come on top.
+    """
+    size, columns, count = bounds.dimension, bounds.n_features, bounds.count_sensitivity()
+    moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
+    product = bounds.gradient_sensitivity(limits.clip, limits.width)
+    more = {"curvature": moments, "scores": moments} if inference else {}
+    return {
+        **more,
+        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "lengths": (count, 1, 3 * LENGTH_STEPS),
+        "moments": moments,
+        "finer moments": moments,
+        "octaves": (bounds.histogram_sensitivity(), TARGET_BINS, 1),
+        "targets": (count, 1, TARGET_STEPS),
+        "rough products": (product, size, 1),
+        "residuals": (count, 1, RESIDUAL_STEPS),
+        "products": (product, size, ROUNDS),
+    }
+
+
+@calibrates("least-squares")
+def calibrate_least_squares(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
+    """Derive the noise of every release; together they spend ``mu``."""
+    if type(bounds.loss) is not Squared:
+        raise ValueError(
+            f"LeastSquares minimises Squared(), but the loss is {type(bounds.loss).__name__}. Use another mechanism."
+        )
+    mu = total_mu(guarantee, "LeastSquares")
+    inference = parameters.get("inference", False)
+    limits = _limits(bounds, mu, inference)
+    few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
+    shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
+    shares["targets"] += 0.7 * few
+    if inference:
+        shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
+        shares |= _INFERENCE
+    shares["products"] = 1 - sum(shares.values())
+    terms = {
+        name: Phase(releases, shares[name], moved, size).term(mu)
+        for name, (moved, size, releases) in release_facts(bounds, limits, inference).items()
+    }
+    return Calibration(terms, stated={"limits": asdict(limits)})
+
+
+@proves("least-squares")
+def prove_least_squares(certificate: Certificate) -> Proof:
+    """Compose the stated sums: their sensitivities follow from the bounds and the stated limits."""
+    certificate.check_bounds(LinearBounds)
+    if type(certificate.bounds.loss) is not Squared:
+        raise CertificateError("The certificate's loss is not that of least squares.")
+    inference = certificate.parameters.get("inference", False)
+    if type(inference) is not bool:
+        raise CertificateError("The certificate's 'inference' must be True or False.")
+    limits = Limits(**certificate.parameters["limits"])
+    facts = release_facts(certificate.bounds, limits, inference)
+    certificate.check_terms(*facts)
+    terms = [
+        certificate.term(name, moved, size, "sum", releases)
+        for name, (moved, size, releases) in facts.items()
+    ]
+    relation = certificate.bounds.neighbors.replace("_", "-")
+    return Proof(
+        gaussian_total(terms), f"Gaussian DP composition of released counts and sums, {relation}"
+    )
+
+
+@dataclass(frozen=True)
+class LeastSquares(PrivateMechanism):
+    r"""Least squares from released sums.
+
+    With rows ``u`` in released white coordinates and weights ``w = min(1, clip / ||u||)``, each round moves the
+    coefficients by ``(scale / (h n)) (sum_i w_i psi(r_i / scale) u_i + noise)``, ``psi`` limiting residuals to
+    ``width`` times their released scale and ``h`` the expected ``w u^2``.
+
+    Notes
+    -----
+    Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Every limit is
+    public or was released and paid for.
+    """
+
+    name: ClassVar[str] = "least-squares"
+
+    def _run(
+        self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
+    ) -> Array:
+        run = _Run(objective.rows, certificate, noise)
+        theta = run.fit()
+        record.update(run.released)
+        return theta
+
+
+class _Run:
+    """One run on data."""
+
+    def __init__(self, rows: Rows, certificate: Certificate, noise: NoiseSource) -> None:
+        self.rows, self.noise, self.terms = rows, noise, certificate.noise
+        self.bounds: LinearBounds = certificate.bounds
+        self.limits = Limits(**certificate.parameters["limits"])
+        self.inference = certificate.parameters.get("inference", False)
+        self.n = self.bounds.n_samples
+        self.released: Facts = {}
+
+    def fit(self) -> Array:
+        """Return coefficients of mapped rows."""
+        bounds, limits = self.bounds, self.limits
+        look = Look(
+            self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
+            limits.trust, bounds.most_cancellation(),
+        )  # fmt: skip
+        frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
+        self.released["coordinates"] = frame.matrix
+        clip = limits.clip * frame.typical
+        weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
+        del measured
+        middle, scale = self._target()
+        start = np.zeros(frame.matrix.shape[0])
+        start[: frame.lead] = middle
+        phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
+        phi = start + self._kept(phi - start, frame, self._noise(frame, scale, "rough products"))
+        scale = self._residual_scale(frame, phi, scale)
+        self.released["residual_scale"] = scale
+        for _ in range(ROUNDS - self.inference):
+            phi = phi + _DAMPED * self._product(weighted, frame, phi, scale, "products")
+        if self.inference:
+            return self._with_covariance(weighted, frame, phi, scale)
+        spread = self._noise(frame, scale, "products")
+        way = phi - start
+        way[: frame.lead] = 0.0  # the middle is no noise to be shrunk to
+        kept = self._kept(way, frame, spread)
+        gone, left = float(np.linalg.norm(way)), float(np.linalg.norm(kept))
+        self.released["kept_share"] = left / max(gone, 1e-300)
+        phi = phi + kept - way
+        if bounds.alpha:
+            penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
+            phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
+        return frame.to_rows(phi)
+
+    def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
+        r"""Take the last step with the released curvature, and keep the covariance of what comes out.
+
+        With ``A`` the mean of ``w u u^T`` over residuals within their limit and ``B`` that of ``w^2 psi^2 u u^T``, the
+        step ``A^-1 g`` has the covariance ``A^-1 (B / n + std^2 I) A^-1``: sampling and privacy noise.
+        """
+        limits, length = self.limits, self.limits.clip * frame.typical
+        width = limits.width * scale
+        theta = frame.to_rows(phi)
+
+        def part(block: Array, y: Array, w: Array) -> tuple[Array, Array]:
+            residual = y - block @ theta
+            placed = frame.place(block) / length
+            norms = row_lengths(placed)
+            inside = np.where(np.abs(residual) <= width, np.sqrt(w), 0.0)
+            limited = w * np.clip(residual, -width, width) / width
+            found = []
+            for factor in (inside, limited):
+                # No vector is longer than 1, by its own computed length.
+                factor = np.sign(factor) * np.minimum(np.abs(factor), 1 / np.maximum(norms, 1e-300))
+                vectors = factor[:, None] * placed
+                found.append(vectors.T @ vectors)
+            return found[0], found[1]
+
+        curvature, scores = (
+            release_symmetric(np.asarray(total), self.terms[name], self.noise) / self.n
+            for name, total in zip(("curvature", "scores"), rows.sum(part), strict=True)
+        )
+        raised, vectors = np.linalg.eigh(curvature * length**2)
+        raised = np.maximum(raised, 0.02 * float(raised.max()))
+        inverse = (vectors / raised) @ vectors.T
+        step = self._product(rows, frame, phi, scale, "products") * self._height(frame)
+        std = self.terms["products"].scale * frame.typical * scale / self.n
+        middle = scores * (length * width) ** 2 / self.n + std**2 * np.eye(phi.size)
+        covariance = inverse @ middle @ inverse
+        self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
+        return frame.to_rows(phi + inverse @ step)
+
+    def _height(self, frame: Coordinates) -> Array:
+        """Return the expected second moments of weighted coordinates."""
+        return np.maximum(min(1.0, self.limits.clip) * frame.moments, 0.05)
+
+    def _product(
+        self, rows: Rows, frame: Coordinates, phi: Array, scale: float, name: str
+    ) -> Array:
+        """Return a noisy step towards least squares from ``phi``."""
+        width, term = self.limits.width, self.terms[name]
+        slope = WeightedSlope(Huber(width * scale))
+        (total,) = rows.combine(frame.to_rows(phi), slope)
+        exact = np.asarray(frame.matrix @ np.asarray(total)) / (frame.typical * scale)
+        noisy = self.noise.add(exact, term) * (frame.typical * scale / self.n)
+        return np.asarray(-noisy / self._height(frame))
+
+    def _noise(self, frame: Coordinates, scale: float, name: str) -> Array:
+        """Return the standard deviation of each coordinate of a step."""
+        each = self.terms[name].scale * frame.typical * scale / self.n
+        return np.asarray(each / self._height(frame))
+
+    def _kept(self, way: Array, frame: Coordinates, spread: Array) -> Array:
+        """Return a way, shortened by what noise alone would have gone."""
+        noise = _CERTAIN * float(frame.moments @ spread**2)
+        length = float(frame.moments @ way**2)
+        return np.asarray(max(0.0, 1 - noise / max(length, 1e-300)) * way)
+
+    def _target(self) -> tuple[float, float]:
+        """Return a private median of the target, and its scale."""
+        low, high = self._target_range()
+        width = high - low
+        belief = Belief(low, high, 2.0**-18 * width, width / 4)
+        below = self.rows.counter(_target_of)
+        middle, scale = private_location(
+            below, 0.5, belief, TARGET_STEPS, self.terms["targets"].scale, self.n, self.noise
+        )
+        return middle, min(NORMAL_SCALE * scale, width / 2)
+
+    def _target_range(self) -> tuple[float, float]:
+        """Return a bracket of the targets: octaves that surely hold some, or the public range."""
+        sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
+        edges = np.concatenate([-sizes[:0:-1], sizes])
+
+        def part(y: Array, w: Array) -> tuple[Array]:
+            places = np.searchsorted(edges[1:-1], y, side="right")
+            return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
+
+        (exact,) = self.rows.sum_targets(part)
+        term: NoiseTerm = self.terms["octaves"]
+        counts = self.noise.add(np.asarray(exact), term)
+        sure = np.flatnonzero(counts > 4 * term.scale)
+        if not sure.size or counts[sure].sum() < 0.5 * self.n:
+            return -1.0, 1.0
+        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
+
+    def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
+        """Return the private scale of the residuals, no larger than twice that of the target."""
+        below = self.rows.predicted(frame.to_rows(phi)).counter(_residual_of)
+        belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
+        _, found = private_location(
+            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
+        )
+        return NORMAL_SCALE * found
+
+
+def _target_of(y: Array, w: Array) -> Array:
+    return y
+
+
+def _residual_of(y: Array, z: Array) -> Array:
+    return y - z

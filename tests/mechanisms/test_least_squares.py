@@ -1,0 +1,204 @@
+"""Least squares from noisy sums: what is released never differs by more than was paid for, and the fit is good."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
+
+from dpconvex import DPLinearRegression, load_model, save_model
+from dpconvex.audit import audit
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Squared
+from dpconvex.mechanisms import LeastSquares
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import (
+    Certificate,
+    CertificateError,
+    GaussianDP,
+    LinearBounds,
+    NoiseSource,
+    PureDP,
+)
+
+FIXED = settings(max_examples=60, derandomize=True, deadline=None, database=None)
+
+
+class Coupled(NoiseSource):
+    """Records what is released; a follower releases what its leader did."""
+
+    def __init__(self, leader=None):
+        super().__init__(0)
+        self.leader, self.log = leader, []
+
+    def add_gaussian(self, value, std):
+        exact = np.array(value, dtype=float)
+        if self.leader is None:
+            out = exact + std * self.generator.standard_normal(exact.shape)
+        else:
+            out = self.leader.log[len(self.log)][1]
+        self.log.append((exact, out, std))
+        return out.copy()
+
+
+def run(X, y, certificate, leader=None):
+    row_map = RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
+    rows = MemoryRows(X, y, row_map, threads=1)
+    bounds = certificate.bounds
+    noise = Coupled(leader)
+    objective = EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
+    return LeastSquares().release(objective, certificate, noise), noise
+
+
+def certificate_of(rows, columns, neighbors="replace_one", mu=1.0, inference=False):
+    longest = math.sqrt(columns)
+    bounds = LinearBounds(rows, columns, Squared(), longest, longest, neighbors=neighbors)
+    parameters = {"coef_bound": None, **({"inference": True} if inference else {})}
+    return LeastSquares().certify(bounds, GaussianDP(mu), parameters)
+
+
+def moved(first, second, certificate):
+    """Return the largest difference over its sensitivity, and the mu that was spent."""
+    theta, leader = run(*first, certificate)
+    same, follower = run(*second, certificate, leader)
+    assert np.array_equal(theta, same), "the result depends on something that was not released"
+    spent, largest = 0.0, 0.0
+    for (exact, _, std), (other, _, _) in zip(leader.log, follower.log, strict=True):
+        # Both rounds of moments have the same noise and the same sensitivity.
+        fitting = (
+            t for t in certificate.noise.values() if (t.scale, t.dimension) == (std, exact.size)
+        )
+        term = next(fitting)
+        gap = float(np.linalg.norm(exact - other))
+        largest = max(largest, gap / term.sensitivity)
+        spent += (gap / std) ** 2
+    return largest, math.sqrt(spent)
+
+
+def extreme_rows(rng, count, columns):
+    X = rng.choice([-1.0, 0.0, 1e-3, 1.0], size=(count, columns))
+    return X, rng.choice([-1e6, -1.0, 0.0, 1e-4, 1.0, 1e6], size=count)
+
+
+@FIXED
+@given(st.integers(3, 40), st.integers(1, 4), st.integers(0, 2**31), st.booleans())
+def test_no_neighbour_moves_a_release_further(count, columns, seed, removed):
+    rng = np.random.default_rng(seed)
+    X, y = extreme_rows(rng, count, columns)
+    relation = "add_or_remove_one" if removed else "replace_one"
+    mu, inference = float(rng.choice([0.1, 1.0, 30.0])), bool(rng.integers(2))
+    certificate = certificate_of(count, columns, relation, mu, inference)
+    if removed:
+        other = X[1:], y[1:]
+    else:
+        other = X.copy(), y.copy()
+        other[0][:1], other[1][:1] = extreme_rows(rng, 1, columns)
+    largest, spent = moved((X, y), other, certificate)
+    assert largest <= 1 + 1e-9
+    assert spent <= certificate.guarantee.mu * (1 + 1e-9)
+
+
+def test_half_the_noise_is_noticed():
+    """The product of one row, released with all and with half its noise; false alarm at most 1e-6."""
+    certificate = certificate_of(4, 1, mu=1.0)
+    term = certificate.noise["products"]
+
+    def sampler(place, factor):
+        return lambda size, rng: np.array(
+            [NoiseSource(rng).add_gaussian([place], factor * term.scale)[0] for _ in range(size)]
+        )
+
+    claim = GaussianDP(term.sensitivity / term.scale)
+    at = term.sensitivity
+    assert audit(sampler(0.0, 1.0), sampler(at, 1.0), claim, runs=20_000, rng=0).passed
+    assert not audit(sampler(0.0, 0.5), sampler(at, 0.5), claim, runs=20_000, rng=0).passed
+    forged = replace(
+        certificate, noise={**certificate.noise, "products": replace(term, scale=term.scale / 2)}
+    )
+    with pytest.raises(CertificateError):
+        forged.verify()
+
+
+def made(rows, seed, tail=False):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.normal(50, 10, rows), rng.uniform(0, 1, rows) < 0.3]).clip(0, 100)
+    noise = rng.standard_t(3, rows) if tail else rng.normal(0, 1, rows)
+    return X, 5 + X @ [0.2, 3.0] + noise
+
+
+BOUNDS = {"feature_bounds": ([0, 0], [100, 1]), "target_bounds": (-100, 100)}
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_many_rows_give_what_least_squares_gives(tail):
+    """At epsilon 8 and 60,000 rows noise has no part in a coefficient: 0.05 is ten times what is seen."""
+    X, y = made(60_000, 0, tail)
+    private = DPLinearRegression(epsilon=8.0, **BOUNDS, random_state=0).fit(X, y)
+    plain = LinearRegression().fit(X, y)
+    assert private.coef_ == pytest.approx(plain.coef_, abs=0.05)
+    assert private.predict(X).mean() == pytest.approx(y.mean(), abs=0.05)
+
+
+def test_few_rows_give_a_constant_rather_than_noise():
+    """100 fits of 60 rows with epsilon 0.1: the median loss is near that of the middle of the range, or below."""
+    losses = []
+    for seed in range(100):
+        X, y = made(60, seed)
+        model = DPLinearRegression(epsilon=0.1, **BOUNDS, random_state=seed).fit(X, y)
+        losses.append(np.mean((y - model.predict(X)) ** 2))
+    assert np.median(losses) < 4 * np.mean((made(60, 0)[1] - 0.0) ** 2)
+
+
+def test_fit_and_certify_agree_and_files_load(tmp_path):
+    X, y = made(500, 1)
+    for options in ({"epsilon": 1.0}, {"mu": 0.5, "alpha": 0.1}, {"epsilon": 1.0, "delta": 0.0}):
+        model = DPLinearRegression(**options, **BOUNDS).fit(X, y)
+        assert (
+            model.certificate_.to_json()
+            == DPLinearRegression(**options, **BOUNDS).certify(500, 2).to_json()
+        )
+        Certificate.from_json(model.certificate_.to_json()).verify()
+        save_model(model, tmp_path / "model.json")
+        assert np.array_equal(load_model(tmp_path / "model.json").coef_, model.coef_)
+    assert isinstance(model.certificate_.guarantee, PureDP)
+    assert model.certificate_.mechanism == "output"
+    with pytest.raises(ValueError, match="mechanism"):
+        DPLinearRegression(mechanism="sgd").certify(10, 2)
+
+
+def test_intervals_cover_the_coefficients():
+    """200 intervals of 95 % from 40 fits: fewer than 168 have a probability below 1e-8 (binomial)."""
+    rng, truth = np.random.default_rng(0), np.linspace(-1, 1, 5)
+    held, lengths, errors = 0, [], []
+    for seed in range(40):
+        X = rng.normal(0, 1, (5000, 5)).clip(-4, 4)
+        y = 2 + X @ truth + rng.standard_t(4, 5000) * (0.5 + 0.5 * np.abs(X[:, 0]))
+        model = DPLinearRegression(
+            epsilon=1.0,
+            feature_bounds=(-4, 4),
+            target_bounds=(-20, 20),
+            inference=True,
+            random_state=seed,
+        ).fit(X, y)
+        found = model.confidence_interval(0.95)
+        held += np.count_nonzero((found[:, 0] <= truth) & (truth <= found[:, 1]))
+        lengths += list(found[:, 1] - found[:, 0])
+        errors += list(np.abs(model.coef_ - truth))
+    assert held >= 168
+    # Noise that was left out would make them shorter by half; ones that are twice too long would not help anybody.
+    assert 0.6 < np.mean(lengths) / (2 * np.quantile(errors, 0.95)) < 1.6
+
+
+def test_intervals_are_refused_where_they_say_nothing():
+    X, y = made(200, 0)
+    with pytest.raises(ValueError, match="inference=True"):
+        DPLinearRegression(**BOUNDS).fit(X, y).confidence_interval()
+    with pytest.raises(ValueError, match="not available"):
+        DPLinearRegression(inference=True, **BOUNDS).fit(X, y).confidence_interval()
+    with pytest.raises(ValueError, match="least-squares"):
+        DPLinearRegression(inference=True, delta=0.0, **BOUNDS).certify(1000, 2)
