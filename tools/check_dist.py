@@ -8,6 +8,7 @@ first Python example of README.md, and a command that must say kindly what is mi
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -78,8 +79,10 @@ def main() -> None:
                 f"`dpconvex reproduce` does not say how to install the other distribution:\n{refusal}"
             )
         run(*install, museum, where=place)
-        listed = run(programs / "dpconvex", "reproduce", "--list", where=place)
-        print(f"dpconvex reproduce --list: {len(listed.splitlines()) - 1} tables and figures")
+        listed = json.loads(
+            run(programs / "dpconvex", "reproduce", "--list", "--json", where=place)
+        )
+        print(f"dpconvex reproduce --list: {len(listed)} tables and figures")
     print(f"Both distributions are in {out.relative_to(ROOT)}/, installed and used.")
 
 
