@@ -16,6 +16,7 @@ from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.rows import Partial, Places, Raw, RowFunction, RowMap, Sums
 from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate, block_rows, sum_depth
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
+from dpconvex.engine.votes import Votes
 
 __all__ = ["MemoryRows"]
 
@@ -51,6 +52,8 @@ class MemoryRows:
         Whether small data may be kept in mapped form, for many passes over it.
     weights : array of shape (n_rows,), optional
         Weights that take the place of those the row map gives.
+    votes : Votes, optional
+        What each row counts for; every row is a whole record by default.
 
     Attributes
     ----------
@@ -73,6 +76,7 @@ class MemoryRows:
         threads: int | None = None,
         keep: bool = True,
         weights: npt.NDArray[np.float64] | None = None,
+        votes: Votes | None = None,
     ) -> None:
         raw = np.asarray(X)
         if raw.ndim != 2 or raw.shape[1] != row_map.n_features:
@@ -111,6 +115,7 @@ class MemoryRows:
         self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
+        self._votes = votes
         self._keep = keep
         self.survey: passes.Survey | None = None
         self._surveys: list[passes.Survey] = []  # of the same rows, whatever their weights
@@ -128,7 +133,24 @@ class MemoryRows:
     @cached_property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets (a private number)."""
-        return float(np.abs(self._targets).sum()) / max(1, self.n_rows)
+        sizes = np.abs(self._targets)
+        total = sizes.sum() if self._votes is None else sizes @ self._votes.shares
+        return float(total) / max(1, self.n_records)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of: people, or the rows themselves."""
+        return self.n_rows if self._votes is None else self._votes.records
+
+    @property
+    def votes(self) -> Votes | None:
+        """What each row counts for; None stands for ones."""
+        return self._votes
+
+    @property
+    def shares(self) -> Array | None:
+        """What each row counts for, as numbers; None stands for ones."""
+        return None if self._votes is None else self._votes.shares
 
     @property
     def own_weights(self) -> bool:
@@ -196,7 +218,7 @@ class MemoryRows:
 
     @property
     def weights(self) -> Array:
-        """The weights of all rows."""
+        """The weights of all rows; votes are in those of the row map, and beside those that were given."""
         if self._weights is None:
             return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
         return self._weights
@@ -216,7 +238,7 @@ class MemoryRows:
         function : callable
             Takes a mapped block of shape (rows, dim), its targets and its weights, none of which
             it may change or keep, and returns a tuple of new arrays or numbers. It runs in several
-            threads.
+            threads. Weights are those of the row map times votes, or as they were given.
 
         Returns
         -------
@@ -232,6 +254,25 @@ class MemoryRows:
 
         return self.sum_runs(run)
 
+    def sum_votes(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, v)`` over all blocks of rows, with votes v whatever the weights are."""
+        return self._sum_with_votes(lambda block, y, w, v: function(block, y, v))
+
+    def _sum_with_votes(self, function: Callable[[Array, Array, Array, Array], Sums]) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows."""
+        shares, ones = self.shares, np.ones(self.block_rows)
+
+        def parts(span: tuple[int, int]) -> Iterator[Sums]:
+            start = span[0] * self.block_rows
+            for block, y, w in self._mapped(*span):
+                votes = ones[: y.size] if shares is None else shares[start : start + y.size]
+                yield function(block, y, w, votes)
+                start += y.size
+
+        if self._blocks == 1:
+            return next(parts((0, 1)))
+        return self.sum_runs(lambda span: accumulate(parts(span)))
+
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
 
@@ -244,7 +285,8 @@ class MemoryRows:
             Coefficients that define the margins ``z_i = x~_i . theta``.
         function : callable
             Takes targets, margins and weights of a block and returns a tuple: the multiples m, and
-            any further numbers or arrays to be added up.
+            any further numbers or arrays to be added up. Votes are in the weights of the row map; beside given
+            weights, the multiples are taken times votes.
 
         Returns
         -------
@@ -256,12 +298,17 @@ class MemoryRows:
             multiples, *extra = function(y, block @ theta, w)
             return multiples @ block, *extra
 
+        def voted(block: Array, y: Array, w: Array, v: Array) -> Sums:
+            multiples, *extra = function(y, block @ theta, w)
+            return (multiples * v) @ block, *extra
+
+        beside = self._votes is not None and self._weights is not None
         if self._small:
-            return self.sum(part)
+            return self._sum_with_votes(voted) if beside else self.sum(part)
         sigmoid = getattr(function, "sigmoid", None)
         if self._starts is not None:
             if sigmoid is None or self._weights is None or self.row_map.influence == "shorten":
-                return self.sum(part)
+                return self._sum_with_votes(voted) if beside else self.sum(part)
             unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
             own = self._given_weights(unknown)
             return passes.combine_sigmoids(self, theta, sigmoid, unknown.plain, own, None)
@@ -321,27 +368,28 @@ class MemoryRows:
             other._weights[self._void] = passes.split_intercept(self, theta)[0]
         return other
 
-    def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
-        """Add ``function(y, w)`` over stretches of targets and weights; the rows themselves are not read.
+    def sum_targets(self, function: RowFunction) -> Sums:
+        """Add ``function(y, w, v)`` over stretches of targets, weights and votes; the rows themselves are not read.
 
         Weights are those that were given, or ones: what the row map says would need the rows.
         """
-        given, stretch = self._weights, TARGET_BLOCK
+        given, shares, stretch = self._weights, self.shares, TARGET_BLOCK
         edges = range(0, max(1, self.n_rows), stretch)  # no rows are one empty stretch
 
         def part(start: int) -> Sums:
             y = self._targets[start : start + stretch]
             w = np.ones(y.size) if given is None else given[start : start + stretch]
-            return function(y, w)
+            v = np.ones(y.size) if shares is None else shares[start : start + stretch]
+            return function(y, w, v)
 
         if self.threads <= 1 or len(edges) == 1:
             return tuple(accumulate(map(part, edges)))
         return tuple(accumulate(worker_pool(self.threads).map(part, edges)))
 
-    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], float]:
         """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
 
-        They are computed once; weights are those of `sum_targets`.
+        They are computed once; weights are those of `sum_targets`. A row counts as its vote.
         """
         values = np.empty(self.n_rows)
         edges = range(0, max(1, self.n_rows), TARGET_BLOCK)
@@ -352,8 +400,14 @@ class MemoryRows:
             w = np.ones(y.size) if self._weights is None else self._weights[part]
             values[part] = function(y, w)
 
-        def count(point: float) -> int:
-            return sum(int(np.count_nonzero(values[i : i + TARGET_BLOCK] < point)) for i in edges)
+        shares = self.shares
+
+        def count(point: float) -> float:
+            below = (values[i : i + TARGET_BLOCK] < point for i in edges)
+            if shares is None:
+                return float(sum(map(np.count_nonzero, below)))
+            # Votes lie on a grid on which their sums are exact.
+            return sum(float(shares[i : i + TARGET_BLOCK] @ part) for i, part in zip(edges, below))
 
         list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
         return count
@@ -382,6 +436,8 @@ class MemoryRows:
         taken = MemoryRows(
             self._raw[places], self.marked_targets[indices], self.row_map, threads=self.threads
         )
+        if self._votes is not None:
+            taken._votes = self._votes.take(indices)
         if self._weights is not None:
             taken._weights = self._weights[indices]
         return taken
@@ -397,10 +453,16 @@ class MemoryRows:
     def part(self, rows: int) -> MemoryRows:
         """Return a part of exactly `rows` rows, the same ones at every call, in short stretches spread over the data.
 
-        The rows themselves are not copied: their margins and sums are read where they are.
+        The rows themselves are not copied: their margins and sums are read where they are. Where people vote, it is
+        the rows of about so many people, copied: all rows of a person or none, by its tag.
         """
-        if rows >= self.n_rows:
+        if rows >= self.n_records:
             return self
+        if self._votes is not None and self._votes.tags is not None:
+            chosen = self._votes.in_part(rows)
+            taken = self.take(chosen)
+            taken._votes = self._votes.part(chosen, rows)
+            return taken
         starts, size = self.stretches(self.n_rows, rows)
         if self._starts is not None:
             raise ValueError("A part of the rows has no parts of its own. Take them of all rows.")
@@ -418,6 +480,7 @@ class MemoryRows:
         other._targets = self._targets[places]
         other._void = None if self._void is None else self._void[places]
         other._weights = None if self._weights is None else self._weights[places]
+        other._votes = None if self._votes is None else self._votes.part(places, rows)
         return other
 
     @staticmethod
@@ -492,6 +555,8 @@ class MemoryRows:
             )
             if self._weights is not None:
                 influence = self._weights[start:stop]
+            elif self._votes is not None:
+                influence = influence * self._votes.shares[start:stop]
             if self._void is not None:
                 void = self._void[start:stop]
                 part[void, int(self.row_map.fit_intercept) :] = 0.0

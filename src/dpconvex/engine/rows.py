@@ -277,6 +277,10 @@ class Rows(Protocol):
     row_map: RowMap
 
     @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
+
+    @property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets."""
 
@@ -291,6 +295,9 @@ class Rows(Protocol):
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows."""
 
+    def sum_votes(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, v)`` over all blocks of rows, v their votes."""
+
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
 
@@ -301,7 +308,7 @@ class Rows(Protocol):
         """Return about `rows` rows, spread over the data."""
 
     def part(self, rows: int) -> Rows:
-        """Return exactly `rows` rows, in short stretches spread over the data."""
+        """Return exactly `rows` rows, in short stretches spread over the data; where people vote, about so many people."""
 
     def take(self, indices: Places) -> MemoryRows:
         """Return the given rows in memory."""
@@ -315,8 +322,8 @@ class Rows(Protocol):
     def predicted(self, theta: Array) -> Rows:
         """Return the same rows with their margins in place of weights."""
 
-    def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
-        """Add ``function(y, w)`` over stretches of targets and weights."""
+    def sum_targets(self, function: RowFunction) -> Sums:
+        """Add ``function(y, w, v)`` over stretches of targets, weights and votes."""
 
-    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
-        """Return a function of a point: how many of the numbers ``function(y, w)`` are below it."""
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], float]:
+        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it."""

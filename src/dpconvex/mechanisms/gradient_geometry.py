@@ -231,14 +231,14 @@ def _column_scales(rows: Rows, n_samples: int, lead: int, std: float, noise: Noi
     """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
     columns = rows.dim - lead
 
-    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+    def part(block: Array, y: Array, v: Array) -> tuple[Array]:
         from dpconvex.engine.mapping import count_octaves
 
         counts = np.zeros((columns, OCTAVES))
-        count_octaves(block, lead, counts)
+        count_octaves(block, v, lead, counts)
         return (counts.ravel(),)
 
-    (counts,) = rows.sum(part)
+    (counts,) = rows.sum_votes(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
     # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
     # flag would be stretched beyond all others.
@@ -252,16 +252,16 @@ def _column_scales(rows: Rows, n_samples: int, lead: int, std: float, noise: Noi
 
 
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
-    """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
+    """Return the sum over votes of ``u u^T``, rows ``u = (1, x) / radius`` in these coordinates shortened to length 1."""
 
-    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+    def part(block: Array, y: Array, v: Array) -> tuple[Array]:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = _lengths(shortened, frame.lead)
-        shortened *= np.minimum(1 / radius, 1 / lengths)[:, None]
+        shortened *= (np.minimum(1 / radius, 1 / lengths) * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = measured.sum(part)
+    (sums,) = measured.sum_votes(part)
     return np.asarray(sums)
 
 

@@ -274,10 +274,10 @@ class PrivateDescent:
         edges = np.concatenate([-sizes[:0:-1], sizes])
         std = self.terms["octaves"]["std"]
 
-        def part(y: Array, w: Array) -> tuple[Array]:
+        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             # The outermost bins take all that is beyond.
             places = np.searchsorted(edges[1:-1], y, side="right")
-            return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
+            return (np.bincount(places, v, minlength=edges.size - 1),)
 
         (exact,) = self.rows.sum_targets(part)
         counts = self.noise.add_gaussian(np.asarray(exact), std)
@@ -350,9 +350,9 @@ class PrivateDescent:
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
         inner = middle + spread * edges[1:-1]
 
-        def part(y: Array, z: Array) -> tuple[Array]:
+        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
             places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
-            return (np.bincount(places, minlength=2 * MARGIN_BINS).astype(np.float64),)
+            return (np.bincount(places, v, minlength=2 * MARGIN_BINS),)
 
         (counts,) = margins.sum_targets(part)
         std = self.terms["margins"]["std"]

@@ -68,5 +68,7 @@ def _count_instead(count: float, term: NoiseTerm, noise: NoiseSource) -> tuple[f
     return float(noise.add_gaussian(vector, term.scale)[0]) / unit, term.scale / unit
 
 
-def _count_positive(y: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[NDArray[np.float64]]:
-    return (np.array([np.count_nonzero(y > 0)], dtype=np.float64),)
+def _count_positive(
+    y: NDArray[np.float64], w: NDArray[np.float64], v: NDArray[np.float64]
+) -> tuple[NDArray[np.float64]]:
+    return (np.array([v @ (y > 0)], dtype=np.float64),)

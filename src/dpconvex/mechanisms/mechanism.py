@@ -117,7 +117,8 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
         )
     found = {"diameter": stated.get("diameter"), **found}
     if bounds.neighbors == "replace_one":
-        stated["n_rows"], found["n_rows"] = bounds.n_samples, getattr(objective, "n_rows", None)
+        counted = getattr(objective, "n_records", getattr(objective, "n_rows", None))
+        stated["n_records"], found["n_records"] = bounds.n_samples, counted
     for name, value in stated.items():
         given = found.get(name)
         if not _agree(value, given):

@@ -55,7 +55,7 @@ class Belief:
 
 
 def private_location(
-    below: Callable[[float], int],
+    below: Callable[[float], float],
     level: float,
     belief: Belief,
     steps: int,
@@ -76,7 +76,7 @@ def private_location(
     steps : int
         Number of counts.
     count_std : float
-        Noise on each count; a count changes by at most 1 between neighbours.
+        Noise on each count; a count of votes changes by at most 1 between neighbours.
     n_samples : int
         Public number of records.
     noise : NoiseSource

@@ -48,7 +48,7 @@ def private_median(
     low, high : float
         Bracket, fixed by public or released facts.
     counts : NoiseTerm
-        Noise on each count; a count changes by at most 1 between neighbours.
+        Noise on each count; a count of votes changes by at most 1 between neighbours.
     n_samples : int
         Public number of rows.
     noise : NoiseSource
@@ -118,7 +118,7 @@ def private_quantile(
     walk : Walk
         Which quantile, and by which steps.
     count_std : float
-        Noise on each count; a count changes by at most 1 between neighbours.
+        Noise on each count; a count of votes changes by at most 1 between neighbours.
     n_samples : int
         Public number of records.
     noise : NoiseSource
@@ -136,7 +136,7 @@ def private_quantile(
 
 
 def noisy_share(
-    below: Callable[[float], int], point: float, std: float, n_samples: int, noise: NoiseSource
+    below: Callable[[float], float], point: float, std: float, n_samples: int, noise: NoiseSource
 ) -> float:
     """Return the noisy share of records below a point."""
     return float(noise.add_gaussian(np.array([float(below(point))]), std)[0]) / n_samples

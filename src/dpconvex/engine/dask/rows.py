@@ -203,6 +203,11 @@ class DaskRows:
         return _RowFacts, (self.n_rows, self.dim, self.row_map)
 
     @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of."""
+        return self.n_rows
+
+    @property
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
         longest = max(source.rows for source in self._sources)
@@ -223,6 +228,10 @@ class DaskRows:
     def sum(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
         return self._pass(lambda rows: rows.sum(function))
+
+    def sum_votes(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, v)`` over all blocks of rows, as `MemoryRows.sum_votes` does."""
+        return self._pass(lambda rows: rows.sum_votes(function))
 
     def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
         """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
@@ -260,17 +269,17 @@ class DaskRows:
         return self.reweighted(lambda block, w: block @ theta)
 
     def sum_targets(self, function: Any) -> tuple[Any, ...]:
-        """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
+        """Add ``function(y, w, v)`` over targets, given weights and votes, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
-    def counter(self, function: Any) -> Callable[[float], int]:
-        """Return how many of the numbers ``function(y, w)`` are below a point, as `MemoryRows.counter` does."""
+    def counter(self, function: Any) -> Callable[[float], float]:
+        """Return the votes of rows whose ``function(y, w)`` is below a point, as `MemoryRows.counter` does."""
 
-        def count(point: float) -> int:
-            def below(y: Array, w: Array) -> tuple[int]:
-                return (int(np.count_nonzero(function(y, w) < point)),)
+        def count(point: float) -> float:
+            def below(y: Array, w: Array, v: Array) -> tuple[float]:
+                return (float(v @ (function(y, w) < point)),)
 
-            return int(self.sum_targets(below)[0])
+            return float(self.sum_targets(below)[0])
 
         return count
 

@@ -90,6 +90,11 @@ class TiltedBounds(LinearRecord):
                 f"of all others, and no bound is known. Got {self.neighbors!r} instead. Use replace_one, or a mean of "
                 "losses such as DPLogisticRegression."
             )
+        if self.rows_per_person > 1:
+            raise ValueError(
+                "The 'rows_per_person' parameter of TiltedBounds must be 1: no bound is known for several records at "
+                f"once. Got {self.rows_per_person!r} instead. Give groups, whose rows share one vote."
+            )
         allowed = "a finite number of at least 0"
         check_number("tilt", "TiltedBounds", self.tilt, allowed, 0, math.inf)
         if self.coef_bound is not None:
@@ -149,7 +154,7 @@ class TiltedBounds(LinearRecord):
         margin = math.hypot(self.fit_intercept, self.max_norm) * self.radius
         losses = self.loss.value(_TARGETS, _SIDES * margin)
         falls = self.loss.kind == "margin" and self.loss.slope_range[1] <= 0
-        lowest = np.min(losses) if falls and not self.void_rows else 0.0
+        lowest = np.min(losses) if falls and not (self.void_rows or self.weighted_rows) else 0.0
         return float(np.max(losses) - lowest)
 
     @property

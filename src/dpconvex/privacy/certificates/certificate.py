@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.privacy.bounds.base import Bounds, bounds_from_dict
+from dpconvex.privacy.bounds.base import RECORD, Bounds, bounds_from_dict
 from dpconvex.privacy.certificates.rules import (
     CertificateError,
     Parameters,
@@ -35,7 +35,6 @@ from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED
 FORMAT = "dpconvex-certificate-2"
 # Raised with every change of what a certificate means or of how noise is drawn.
 REVISION = 3
-RECORD = "one record"
 # Revisions that under-protect, and why: their certificates are answered "withdrawn".
 WITHDRAWN = {
     1: "noise was added in floating point, whose last bits can betray the value, and an objective could depend on its "
@@ -73,7 +72,8 @@ class Certificate(Promise):
     sampler : str
         ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``.
     unit : str
-        Whom the promise is made to: ``"one record"``.
+        Whom the promise is made to: ``"one record"``, ``"one person"`` whose rows share one vote, or ``"one person, at
+        most k rows"``.
     revision : int
         Which rules the certificate was written by.
     digest : str
@@ -115,6 +115,7 @@ class Certificate(Promise):
             parameters={**chosen, **derived.stated},
             solver_tolerance=derived.solver_tolerance,
             sampler="",
+            unit=bounds.unit,
         )
         proof = draft._proof()
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
@@ -365,8 +366,10 @@ class Certificate(Promise):
             )
         if self.neighbors != self.bounds.relation:
             raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
-        if self.unit != RECORD:
-            raise CertificateError(f"The certificate's 'unit' must be {RECORD!r}.")
+        if self.unit != self.bounds.unit:
+            raise CertificateError(
+                f"The certificate's 'unit' must be {self.bounds.unit!r}, as its bounds say."
+            )
         if (
             type(self.solver_tolerance) not in (int, float)
             or not 0 <= self.solver_tolerance < math.inf

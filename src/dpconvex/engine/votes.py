@@ -1,0 +1,142 @@
+"""What every row counts for, and whose row it is: one record, a weighted record, or a part of a person's vote.
+
+A vote multiplies everything that a row adds to a sum, a count or a moment. Votes of one person sum to at most 1, so
+what a person contributes is a mean of what its rows contribute, or less: no longer than the longest of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Votes", "person_tags", "round_votes"]
+
+Array = npt.NDArray[np.float64]
+Tags = npt.NDArray[np.uint64]
+
+_FINEST = 40  # bits of the grid of votes where records are few
+_DIGITS = 52  # of a sum of votes that is exact
+
+
+@dataclass(frozen=True)
+class Votes:
+    """One number per row between 0 and 1, and the people behind the rows.
+
+    Attributes
+    ----------
+    shares : array of shape (n_rows,)
+        What each row counts for; those of one record sum to at most 1.
+    records : int
+        Public number of records that vote: people, or rows where every row is a record of its own.
+    tags : array of shape (n_rows,), optional
+        Of the person behind each row: a public function of its identifier, evenly spread over 64 bits. None where
+        every row is a record of its own.
+
+    Notes
+    -----
+    Privacy: shares, tags and the number of rows of a person are private; `records` is public.
+    """
+
+    shares: Array
+    records: int
+    tags: Tags | None = None
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Votes:
+        """Return the votes of some rows, chosen for speed alone: the number of records is scaled."""
+        share = rows.size / max(1, self.shares.size)
+        return self._chosen(rows, max(1, round(self.records * share)))
+
+    def in_part(self, records: int) -> npt.NDArray[np.int64]:
+        """Return which rows belong to a part of about `records` people.
+
+        Whether a person is in the part follows from its tag and public numbers, never from other people: replacing one
+        person changes what one person contributes to sums over the part.
+        """
+        assert self.tags is not None, "rows that are records of their own are told apart by their places"
+        limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
+        return np.flatnonzero(self.tags < limit)
+
+    def part(self, rows: npt.NDArray[np.integer], records: int) -> Votes:
+        """Return the votes of the rows of a part of so many records."""
+        return self._chosen(rows, records)
+
+    def people(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the rows sorted by person, and where each person's rows begin, with their number at the end.
+
+        The order of people follows from their tags: nothing but a uniformly random choice among them may use it.
+        """
+        assert self.tags is not None, "rows that are records of their own"
+        order = np.argsort(self.tags, kind="stable")
+        placed = self.tags[order]
+        starts = np.flatnonzero(np.concatenate([[True], placed[1:] != placed[:-1]]))
+        return order, np.concatenate([starts, [order.size]])
+
+    def _chosen(self, rows: npt.NDArray[np.integer], records: int) -> Votes:
+        tags = None if self.tags is None else self.tags[rows]
+        return replace(self, shares=self.shares[rows], tags=tags, records=records)
+
+
+def round_votes(shares: Array, most_records: int) -> Array:
+    """Round votes down to a public grid on which sums of as many votes as there are records at most are exact.
+
+    A count that is a sum of such numbers has no rounding error, whatever the order of addition.
+    """
+    bits = min(_FINEST, _DIGITS - math.ceil(math.log2(max(2, most_records))))
+    return np.asarray(np.ldexp(np.floor(np.ldexp(shares, bits)), -bits))
+
+
+def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    """Return 64 evenly spread bits for each row's person, and which rows name nobody.
+
+    Equal identifiers have equal tags, whatever the other ones are, and 7, 7.0 and True == 1 are what they are in
+    Python. Whole numbers are mixed by a bijection; others are hashed. People whose tags agree, by a chance of
+    2^-64 for each pair, count as one and are protected together.
+    """
+    if identifiers.dtype.kind in "iub":
+        return _mixed(identifiers.astype(np.int64).view(np.uint64)), np.zeros(identifiers.size, np.bool_)
+    if identifiers.dtype.kind == "f":
+        whole = np.floor(identifiers) == identifiers
+        whole &= np.abs(identifiers) < 2.0**62
+        if whole.all():
+            return person_tags(identifiers.astype(np.int64))
+    if identifiers.dtype.kind in "mM":
+        missing = np.isnat(identifiers)
+        return _mixed(identifiers.view(np.uint64)), missing
+    different, places = _distinct(identifiers)
+    hashed = [_tag(value) for value in different]
+    tags = np.array([tag or 0 for tag in hashed], dtype=np.uint64)
+    missing = np.array([tag is None for tag in hashed], dtype=np.bool_)
+    return tags[places], missing[places]
+
+
+def _distinct(identifiers: npt.NDArray[Any]) -> tuple[list[Any], npt.NDArray[np.int64]]:
+    """Return the different identifiers, in any order, and the place of each row's among them."""
+    found: dict[Any, int] = {}
+    places = np.empty(identifiers.size, dtype=np.int64)
+    for row, value in enumerate(identifiers.tolist()):
+        places[row] = found.setdefault(value, len(found))
+    return list(found), places
+
+
+def _tag(value: Any) -> int | None:
+    """Return the tag of one identifier; None if it is missing."""
+    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, (int, float)) and value == math.floor(value) and abs(value) < 2**62:
+        return int(_mixed(np.array([int(value)], dtype=np.int64).view(np.uint64))[0])
+    text = f"{type(value).__name__}:{value!s}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def _mixed(numbers: Tags) -> Tags:
+    """Mix the bits of whole numbers (the finaliser of splitmix64, a bijection)."""
+    with np.errstate(over="ignore"):
+        mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))
