@@ -13,7 +13,15 @@ import numpy.typing as npt
 
 from dpconvex.engine import passes
 from dpconvex.engine.arrays import writable_view
-from dpconvex.engine.rows import Partial, Places, Raw, RowFunction, RowMap, Sums
+from dpconvex.engine.rows import (
+    Partial,
+    Places,
+    Raw,
+    RowFunction,
+    RowMap,
+    Sums,
+    VoteFunction,
+)
 from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate, block_rows, sum_depth
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
 from dpconvex.engine.votes import Votes
@@ -143,6 +151,11 @@ class MemoryRows:
         return self.n_rows if self._votes is None else self._votes.records
 
     @property
+    def people_vote(self) -> bool:
+        """Whether several rows may be of one person."""
+        return self._votes is not None and self._votes.tags is not None
+
+    @property
     def votes(self) -> Votes | None:
         """What each row counts for; None stands for ones."""
         return self._votes
@@ -218,7 +231,7 @@ class MemoryRows:
 
     @property
     def weights(self) -> Array:
-        """The weights of all rows; votes are in those of the row map, and beside those that were given."""
+        """The weights of all rows, votes apart."""
         if self._weights is None:
             return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
         return self._weights
@@ -245,6 +258,8 @@ class MemoryRows:
         tuple
             The sums, in float64.
         """
+        if self._votes is not None and self._weights is None:
+            return self.sum_votes(lambda block, y, w, v: function(block, y, w * v))
         if self._blocks == 1:
             ((block, y, w),) = self._kept_blocks()
             return function(block, y, w)
@@ -254,12 +269,8 @@ class MemoryRows:
 
         return self.sum_runs(run)
 
-    def sum_votes(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, v)`` over all blocks of rows, with votes v whatever the weights are."""
-        return self._sum_with_votes(lambda block, y, w, v: function(block, y, v))
-
-    def _sum_with_votes(self, function: Callable[[Array, Array, Array, Array], Sums]) -> Sums:
-        """Add ``function(block, y, w, v)`` over all blocks of rows."""
+    def sum_votes(self, function: VoteFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, with votes v beside the weights w."""
         shares, ones = self.shares, np.ones(self.block_rows)
 
         def parts(span: tuple[int, int]) -> Iterator[Sums]:
@@ -304,11 +315,11 @@ class MemoryRows:
 
         beside = self._votes is not None and self._weights is not None
         if self._small:
-            return self._sum_with_votes(voted) if beside else self.sum(part)
+            return self.sum_votes(voted) if beside else self.sum(part)
         sigmoid = getattr(function, "sigmoid", None)
         if self._starts is not None:
             if sigmoid is None or self._weights is None or self.row_map.influence == "shorten":
-                return self._sum_with_votes(voted) if beside else self.sum(part)
+                return self.sum_votes(voted) if beside else self.sum(part)
             unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
             own = self._given_weights(unknown)
             return passes.combine_sigmoids(self, theta, sigmoid, unknown.plain, own, None)
@@ -413,10 +424,10 @@ class MemoryRows:
         return count
 
     def mapped(self) -> tuple[Array, Array, Array]:
-        """Return the whole mapped data (rows, targets, weights) as new arrays."""
+        """Return the whole mapped data (rows, targets, weights times votes) as new arrays."""
         parts = [tuple(map(np.copy, part)) for part in self._mapped(0, self._blocks)]
-        rows, targets, weights = zip(*parts, strict=True)
-        return np.concatenate(rows), np.concatenate(targets), np.concatenate(weights)
+        rows, targets, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return rows, targets, weights if self._votes is None else weights * self._votes.shares
 
     def with_labels(self) -> MemoryRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
@@ -440,6 +451,24 @@ class MemoryRows:
             taken._votes = self._votes.take(indices)
         if self._weights is not None:
             taken._weights = self._weights[indices]
+        return taken
+
+    def take_records(self, records: Places) -> MemoryRows:
+        """Return the given records: rows, or all rows of people."""
+        if not self.people_vote or self._votes is None:
+            return self.take(records)
+        rows = self._votes.rows_of(records)
+        taken = self.take(rows)
+        taken._votes = self._votes.part(rows, records.size)
+        return taken
+
+    def one_row_each(self, records: Places, generator: np.random.Generator) -> MemoryRows:
+        """Return the given records with a row each: themselves, or a random one of a person's rows."""
+        if not self.people_vote or self._votes is None:
+            return self.take(records)
+        rows, shares = self._votes.one_row_each(records, generator)
+        taken = self.take(rows)
+        taken._votes = Votes(shares, records.size)
         return taken
 
     def subsample(self, rows: int) -> MemoryRows:
@@ -555,8 +584,6 @@ class MemoryRows:
             )
             if self._weights is not None:
                 influence = self._weights[start:stop]
-            elif self._votes is not None:
-                influence = influence * self._votes.shares[start:stop]
             if self._void is not None:
                 void = self._void[start:stop]
                 part[void, int(self.row_map.fit_intercept) :] = 0.0

@@ -13,7 +13,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
-__all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums"]
+__all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums", "VoteFunction"]
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -24,6 +24,8 @@ Sums = tuple[Any, ...]
 Partial = list[Any]
 #: Of a block of rows, or of their margins, with targets and weights.
 RowFunction = Callable[[Array, Array, Array], Sums]
+#: Of a block of rows with targets, weights and votes.
+VoteFunction = Callable[[Array, Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
 _FARTHEST = 10.0  # in units of the influence bound: where columns without bounds are clipped when rows are weighted
@@ -281,6 +283,10 @@ class Rows(Protocol):
         """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
 
     @property
+    def people_vote(self) -> bool:
+        """Whether several rows may be of one person."""
+
+    @property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets."""
 
@@ -295,8 +301,8 @@ class Rows(Protocol):
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows."""
 
-    def sum_votes(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, v)`` over all blocks of rows, v their votes."""
+    def sum_votes(self, function: VoteFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, v their votes."""
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""

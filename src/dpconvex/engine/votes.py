@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Votes", "person_tags", "round_votes"]
+__all__ = ["Tags", "Votes", "at_most_each", "person_tags", "round_votes", "share_votes"]
 
 Array = npt.NDArray[np.float64]
 Tags = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
 
 _FINEST = 40  # bits of the grid of votes where records are few
 _DIGITS = 52  # of a sum of votes that is exact
@@ -51,7 +52,7 @@ class Votes:
         share = rows.size / max(1, self.shares.size)
         return self._chosen(rows, max(1, round(self.records * share)))
 
-    def in_part(self, records: int) -> npt.NDArray[np.int64]:
+    def in_part(self, records: int) -> Places:
         """Return which rows belong to a part of about `records` people.
 
         Whether a person is in the part follows from its tag and public numbers, never from other people: replacing one
@@ -65,16 +66,41 @@ class Votes:
         """Return the votes of the rows of a part of so many records."""
         return self._chosen(rows, records)
 
-    def people(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the rows sorted by person, and where each person's rows begin, with their number at the end.
+    def people(self) -> tuple[Places, Places]:
+        """Return the rows that vote, sorted by person, and where each person's begin, with their number at the end.
 
-        The order of people follows from their tags: nothing but a uniformly random choice among them may use it.
+        As many people as there are records: those without a vote have no rows. Their order follows from their tags:
+        nothing but a uniformly random choice among all of them may use it.
         """
         assert self.tags is not None, "rows that are records of their own"
-        order = np.argsort(self.tags, kind="stable")
+        voting = np.flatnonzero(self.shares > 0)
+        order = voting[np.argsort(self.tags[voting], kind="stable")]
         placed = self.tags[order]
-        starts = np.flatnonzero(np.concatenate([[True], placed[1:] != placed[:-1]]))
-        return order, np.concatenate([starts, [order.size]])
+        starts = np.flatnonzero(np.concatenate([[True], placed[1:] != placed[:-1]])[: order.size])
+        nobody = np.full(max(0, self.records - starts.size), order.size)
+        return order, np.concatenate([starts, nobody, [order.size]])
+
+    def rows_of(self, people: Places) -> Places:
+        """Return all rows of some people, by their places in `people`."""
+        order, starts = self.people()
+        counts = starts[people + 1] - starts[people]
+        first = np.repeat(starts[people] - np.cumsum(counts) + counts, counts)
+        return np.asarray(order[first + np.arange(counts.sum())])
+
+    def one_row_each(
+        self, people: Places, generator: np.random.Generator
+    ) -> tuple[Places, Array]:
+        """Return a random row of each of some people, and what it counts for: on average what all of them do.
+
+        One of the m rows that vote, each as likely, times m: between 0 and 1. People without a vote count nothing.
+        """
+        order, starts = self.people()
+        counts = starts[people + 1] - starts[people]
+        drawn = starts[people] + (generator.random(people.size) * counts).astype(np.int64)
+        voting = counts > 0
+        rows = np.zeros(people.size, dtype=np.int64)
+        rows[voting] = order[drawn[voting]]
+        return rows, np.where(voting, np.minimum(self.shares[rows] * counts, 1.0), 0.0)
 
     def _chosen(self, rows: npt.NDArray[np.integer], records: int) -> Votes:
         tags = None if self.tags is None else self.tags[rows]
@@ -88,6 +114,35 @@ def round_votes(shares: Array, most_records: int) -> Array:
     """
     bits = min(_FINEST, _DIGITS - math.ceil(math.log2(max(2, most_records))))
     return np.asarray(np.ldexp(np.floor(np.ldexp(shares, bits)), -bits))
+
+
+def share_votes(tags: Tags, missing: npt.NDArray[np.bool_]) -> tuple[int, Array]:
+    """Return the number of people and ``1 / m`` for each row of somebody with m rows.
+
+    Rows that name nobody have no vote and count for nobody.
+    """
+    found, places, rows = np.unique(tags[~missing], return_inverse=True, return_counts=True)
+    shares = np.zeros(tags.size)
+    shares[~missing] = (1.0 / rows)[places]
+    return found.size, shares
+
+
+def at_most_each(tags: Tags, rows: int) -> Array:
+    """Return 1 for at most so many rows of every person, and 0 for its others.
+
+    Which ones follows from the person's tag and the order of its own rows, never from other people's.
+    """
+    order = np.argsort(tags, kind="stable")
+    placed = tags[order]
+    first = np.concatenate([[True], placed[1:] != placed[:-1]]) if tags.size else np.empty(0, bool)
+    starts = np.flatnonzero(first)
+    own = np.arange(tags.size) - np.repeat(starts, np.diff([*starts, tags.size]))
+    with np.errstate(over="ignore"):
+        drawn = _mixed(placed + _mixed(own.astype(np.uint64)))
+    by_person = np.lexsort((drawn, placed))  # people stay where they are
+    chosen = np.zeros(tags.size)
+    chosen[order[by_person]] = own < rows
+    return chosen
 
 
 def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.bool_]]:

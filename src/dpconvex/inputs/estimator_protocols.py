@@ -55,7 +55,7 @@ class Fitted(Model, Protocol):
     def _problem_name(self, problem: int) -> str:
         """Return the heading of one of several vectors of coefficients."""
 
-    def _public_facts(self, n_samples: int, n_features: int) -> Any:
+    def _public_facts(self, records: Any, n_features: int) -> Any:
         """Return the checked settings."""
 
     def _stated(self, certificate: Certificate, facts: Any) -> dict[str, tuple[object, object]]:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from dpconvex.engine.dask.partitions import Clean, loosen
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.votes import Votes
 from dpconvex.inputs.labels import is_missing, missing_labels
 from dpconvex.mechanisms.plan import Plan
 
@@ -225,7 +226,9 @@ def as_numbers(y: Any) -> Any:
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
 
 
-def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
+def map_rows(
+    X: object, target: object, plan: Plan, owner: str, votes: Votes | None = None
+) -> Rows:
     """Return the engine that sums over the rows of X: in memory, or over Dask's partitions.
 
     Parameters
@@ -238,6 +241,8 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
         How rows and targets are mapped, and by which mechanism they will be used.
     owner : str
         Who asks, for error messages.
+    votes : Votes, optional
+        What each row counts for; every row is a whole record by default.
     """
     if not isinstance(X, np.ndarray) and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
@@ -249,7 +254,7 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
     if isinstance(X, np.ndarray):
         from dpconvex.engine import MemoryRows
 
-        return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale, votes=votes)
     function = target if callable(target) else None
     return cast("DaskTable", X).rows(row_map, function, shift, scale)
 

@@ -30,6 +30,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 _LABELS = 0.02  # share of a count of positive labels in a ranking
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
@@ -194,6 +195,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     geometry = _GEOMETRY * (1 - 0.8 * few)
     phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     left = 1.0 - geometry - _SCALES
+    if bounds.weighted_rows:
+        phases["mass"] = Phase(1, _MASS, bounds.count_sensitivity(), 1)
+        left -= _MASS
     if bounds.loss.kind == "margin":
         # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
         clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
@@ -330,6 +334,8 @@ def release_facts(
         "finer moments": moments,
         "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
     }
+    if bounds.weighted_rows:
+        facts["mass"] = (count, 1, 1)
     if bounds.loss.kind == "margin":
         facts["labels"] = (count, 1, 1)
         if not course.ranking:

@@ -73,6 +73,7 @@ _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CONSTANT_PAYS = (
     40.0  # records from which on a ranking gains more by a free intercept than it costs
 )
+_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 _CLIP_OPEN = 2e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
@@ -152,15 +153,19 @@ class PrivateDescent:
         self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
+        self.mass = float(self.n)  # what all records count for
         self.counted = 0  # steps of a margin's descent that counted labels
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
         bounds, plan = self.bounds, self.plan
+        if "mass" in self.terms:
+            self.mass = self.released["mass"] = self._count_votes()
         look = Look(
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
             plan.trust, bounds.most_cancellation(),
             lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
+            filled=self.mass / self.n,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = self.frame.matrix
@@ -175,6 +180,16 @@ class PrivateDescent:
             kinked = not math.isfinite(self.loss.smoothness)
             phi = self._quantile(weighted) if kinked else self._smooth(weighted)
         return self.frame.to_rows(phi)
+
+    def _count_votes(self) -> float:
+        """Return what all records count for: a noisy number, at least a hundredth of theirs."""
+
+        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
+            return (np.array([v.sum()]),)
+
+        (exact,) = self.rows.sum_targets(part)
+        found = float(self.noise.add_gaussian(np.asarray(exact), self.terms["mass"]["std"])[0])
+        return min(max(found, _LEAST_MASS * self.n), float(self.n))
 
     def _quantile(self, rows: Rows) -> Array:
         """Descend to the median, move the intercept to the level, descend at the level."""
@@ -233,7 +248,7 @@ class PrivateDescent:
     def _step_noise(self, phase: str) -> Array:
         """Return the noise of each step's mean gradient, per coordinate."""
         term = self.terms[phase]
-        return self.frame.typical * term["std"] / self._rows_of_steps(phase)
+        return self.frame.typical * term["std"] / (self._rows_of_steps(phase) * self.mass / self.n)
 
     def _rows_of_steps(self, phase: str) -> Array:
         steps = self.terms[phase]["releases"] - self.counted
@@ -253,7 +268,7 @@ class PrivateDescent:
         low, high = self._target_range()
         width, level = high - low, self._first_level
         belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        counting = (self.terms["targets"]["std"], self.n, self.noise)
+        counting = (self.terms["targets"]["std"], self.mass, self.noise)
         middle, scale = private_location(
             self.rows.counter(_target_of), level, belief, TARGET_STEPS, *counting
         )
@@ -282,7 +297,7 @@ class PrivateDescent:
         (exact,) = self.rows.sum_targets(part)
         counts = self.noise.add_gaussian(np.asarray(exact), std)
         sure = np.flatnonzero(counts > 4 * std)
-        if not sure.size or counts[sure].sum() < 0.5 * self.n:
+        if not sure.size or counts[sure].sum() < 0.5 * self.mass:
             self.bracket = (-1.0, 1.0)
         else:
             low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
@@ -292,7 +307,7 @@ class PrivateDescent:
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
         below = self.rows.predicted(self.frame.to_rows(phi)).counter(_residual_of)
-        counting = (self.terms["residuals"]["std"], self.n, self.noise)
+        counting = (self.terms["residuals"]["std"], self.mass, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         reach = 2 * scale * (1 - self._gone_at_once)
@@ -307,7 +322,7 @@ class PrivateDescent:
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share, self.counted = positive_share(self.rows, self.n, self.terms, self.noise)
+        share, self.counted = positive_share(self.rows, self.mass, self.terms, self.noise)
         self.released["positive_share"] = share
         steps = self.terms["gradients"]["releases"] - self.counted
         if not steps:
@@ -358,7 +373,7 @@ class PrivateDescent:
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
         intercept, slope = margin_calibration(
-            counts / self.n, std / self.n, edges, share, signal * spread, _STEEPEST * hope * spread
+            counts / self.mass, std / self.mass, edges, share, signal * spread, _STEEPEST * hope * spread
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
@@ -370,7 +385,7 @@ class PrivateDescent:
 
     def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
-        counting = (self.terms["margin range"]["std"], self.n, self.noise)
+        counting = (self.terms["margin range"]["std"], self.mass, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
             margins,
@@ -399,13 +414,13 @@ class PrivateDescent:
         """Return the mean of the later iterates of noisy descent."""
         std, frame = self.terms[phase]["std"], self.frame
         first_kept = rates.size - averaged_steps(rates.size)
-        sizes = self._rows_of_steps(phase)
+        sizes, filled = self._rows_of_steps(phase), self.mass / self.n
         early = rows if sizes[0] == self.n else rows.part(int(sizes[0]))
         phi, kept = start.copy(), np.zeros_like(start)
         penalty = self.alpha * (frame.matrix @ frame.matrix.T)
         for step, rate in enumerate(rates):
             exact = gradient_sum(early if sizes[step] < self.n else rows, frame, phi, slope)
-            gradient = self.noise.add_gaussian(exact, std) * frame.typical / sizes[step]
+            gradient = self.noise.add_gaussian(exact, std) * frame.typical / (sizes[step] * filled)
             phi = phi - rate * gradient
             if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
                 phi = np.linalg.solve(np.eye(phi.size) + rate * penalty, phi)

@@ -24,7 +24,7 @@ _LATER = ("gradients", "margin range", "margins")  # phases, as far as a course 
 
 
 def positive_share(
-    rows: Rows, n_samples: int, terms: Mapping[str, NoiseTerm], noise: NoiseSource
+    rows: Rows, n_samples: float, terms: Mapping[str, NoiseTerm], noise: NoiseSource
 ) -> tuple[float, int]:
     """Return what is to be expected of the share of positive labels, and how many steps of the descent counted.
 
@@ -34,8 +34,8 @@ def positive_share(
     ----------
     rows : engine
         Mapped rows; a count of their labels changes by at most 1 between neighbours.
-    n_samples : int
-        Public number of rows.
+    n_samples : float
+        Number of records, public or released.
     terms : mapping
         Noise of the certificate, by phase.
     noise : NoiseSource

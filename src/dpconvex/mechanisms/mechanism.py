@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.description import Facts, describe
@@ -90,6 +91,16 @@ class PrivateMechanism:
     ) -> NDArray[np.float64]:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
         raise AttributeError(f"{type(self).__name__} does not say how it runs.")
+
+
+def check_one_each(bounds: Bounds, owner: str) -> None:
+    """Raise where several records change at once: a person's rows would be in several batches or phases."""
+    if bounds.rows_per_person > 1:
+        raise ValueError(
+            f"{owner} needs rows_per_person=1, because a person's rows would be in several batches or phases. "
+            f"Got {bounds.rows_per_person} instead. Give groups with person_weight='equal', or use 'gradient', "
+            "'objective' or 'output'."
+        )
 
 
 def check_objective(objective: object, certificate: Certificate, **replaced: object) -> None:

@@ -9,6 +9,7 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.mechanisms.gradient import total_mu
@@ -133,6 +134,7 @@ class PhasedERM(Phased):
         tolerance: float,
         chosen: Places,
         start: Array,
+        generator: np.random.Generator,
     ) -> Array:
         from dpconvex.objectives.clamped_targets import with_clamped_targets
         from dpconvex.smoothing import moreau
@@ -144,7 +146,7 @@ class PhasedERM(Phased):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)
         problem = EmpiricalObjective(
-            objective.rows.take(chosen), loss, local.alpha, linear=-anchor * start
+            cast(MemoryRows, objective.rows).take_records(chosen), loss, local.alpha, linear=-anchor * start
         )
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)

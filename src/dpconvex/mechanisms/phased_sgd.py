@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
@@ -150,11 +151,13 @@ class PhasedSGD(Phased):
         tolerance: float,
         chosen: Places,
         start: Array,
+        generator: np.random.Generator,
     ) -> Array:
         from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
         from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
-        rows, targets, weights = objective.rows.take(chosen).mapped()
+        held = cast(MemoryRows, objective.rows).one_row_each(chosen, generator)
+        rows, targets, weights = held.mapped()
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)

@@ -60,7 +60,7 @@ def private_location(
     belief: Belief,
     steps: int,
     count_std: float,
-    n_samples: int,
+    n_samples: float,
     noise: NoiseSource,
 ) -> tuple[float, float]:
     """Return a quantile of a statistic and the scale ``level (1 - level) / density`` of its law there.
@@ -77,8 +77,8 @@ def private_location(
         Number of counts.
     count_std : float
         Noise on each count; a count of votes changes by at most 1 between neighbours.
-    n_samples : int
-        Public number of records.
+    n_samples : float
+        Number of records, public or released.
     noise : NoiseSource
         Where noise comes from.
     """

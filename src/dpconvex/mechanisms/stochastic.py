@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import MemoryRows
-from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import gaussian_mu
@@ -94,6 +94,7 @@ def calibrate_sgd(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
+    check_one_each(bounds, "NoisySGD")
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
             f"NoisySGD needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
@@ -117,6 +118,7 @@ def prove_sgd(certificate: Certificate) -> Proof:
     """Account for the stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, several=True)
+    check_one_each(bounds, "NoisySGD")
     certificate.check_terms("gradients")
     steps = check_count("steps", "NoisySGD", settings["steps"])
     moved = bounds.gradient_sum_sensitivity()
@@ -151,7 +153,7 @@ class NoisySGD(PrivateMechanism):
         Number of steps. By default as many as make sampling pay, ``(n mu / batch_size)^2`` with ``mu`` the Gaussian DP
         budget of (epsilon, delta), at least 20 passes over the rows, at most n^2 and what a core does in half a minute.
     batch_size : int, default=1
-        Records per step (in expectation for Poisson sampling).
+        Records per step (in expectation for Poisson sampling). Of a person with several rows, one of them at random.
     sampling : {"fixed", "poisson"}
         Exactly ``batch_size`` distinct records, or every record independently with probability ``batch_size / n``.
     step_size : float, optional
@@ -283,11 +285,13 @@ class _Run:
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         # Records are visited one by one: rows of other engines are refused before.
-        self.rows, self.targets, self.weights = cast(MemoryRows, objective.rows).mapped()
+        self.held = cast(MemoryRows, objective.rows)
+        self.everyone = np.arange(self.held.n_records)
+        self.rows, self.targets, self.weights = self.held.mapped()
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
         self.theta = np.zeros(self.rows.shape[1])
-        self.permutation = np.arange(len(self.targets))
+        self.permutation = np.arange(self.everyone.size)
 
     def run(self) -> Array:
         kept = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
@@ -303,13 +307,16 @@ class _Run:
         chunk = max(1, _CHUNK // self.size)
         while steps > 0:
             count = min(chunk, steps)
+            if self.held.people_vote:  # of people, a random row each, drawn anew every so many steps
+                drawn = self.held.one_row_each(self.everyone, self.generator)
+                self.rows, self.targets, self.weights = drawn.mapped()
             self._single(count, total) if single else self._batches(count, total)
             steps -= count
 
     def _single(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
-        chosen = self.generator.integers(0, len(self.targets), size=steps)
+        chosen = self.generator.integers(0, self.everyone.size, size=steps)
         run_single_sgd_steps(
             self.generator, chosen, self.rows, self.targets, self.weights, self.compiled,
             self.theta, total, self.settings["step_size"], self.alpha, self.std,
@@ -319,7 +326,7 @@ class _Run:
         from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_sgd_batches
 
         sizes, swaps = draw_batches(
-            self.generator, self.sampling, len(self.targets), self.size, self.rate, steps
+            self.generator, self.sampling, self.everyone.size, self.size, self.rate, steps
         )
         if self.compiled is not None:
             run_sgd_batches(

@@ -16,6 +16,7 @@ from sklearn.base import is_classifier
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
+from dpconvex.inputs.people import Records
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild
@@ -198,7 +199,7 @@ def _stated_facts(
 ) -> dict[str, tuple[object, object]]:
     """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
-    facts = model._public_facts(bounds.n_samples, width)
+    facts = model._public_facts(Records.stated_by(bounds), width)
     pairs = {
         "n_features": (bounds.n_features, width),
         "guarantee": (certificate.guarantee, facts.guarantee),

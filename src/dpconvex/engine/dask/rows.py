@@ -208,6 +208,11 @@ class DaskRows:
         return self.n_rows
 
     @property
+    def people_vote(self) -> bool:
+        """Whether several rows may be of one person."""
+        return False
+
+    @property
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
         longest = max(source.rows for source in self._sources)
@@ -230,7 +235,7 @@ class DaskRows:
         return self._pass(lambda rows: rows.sum(function))
 
     def sum_votes(self, function: Any) -> tuple[Any, ...]:
-        """Add ``function(block, y, v)`` over all blocks of rows, as `MemoryRows.sum_votes` does."""
+        """Add ``function(block, y, w, v)`` over all blocks of rows, as `MemoryRows.sum_votes` does."""
         return self._pass(lambda rows: rows.sum_votes(function))
 
     def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
