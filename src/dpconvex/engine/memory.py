@@ -418,7 +418,10 @@ class MemoryRows:
             if shares is None:
                 return float(sum(map(np.count_nonzero, below)))
             # Votes lie on a grid on which their sums are exact.
-            return sum(float(shares[i : i + TARGET_BLOCK] @ part) for i, part in zip(edges, below))
+            return sum(
+                float(shares[i : i + TARGET_BLOCK] @ part)
+                for i, part in zip(edges, below, strict=True)
+            )
 
         list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
         return count

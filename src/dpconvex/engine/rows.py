@@ -314,7 +314,7 @@ class Rows(Protocol):
         """Return about `rows` rows, spread over the data."""
 
     def part(self, rows: int) -> Rows:
-        """Return exactly `rows` rows, in short stretches spread over the data; where people vote, about so many people."""
+        """Return exactly `rows` rows, in short stretches spread over the data; or those of about so many people."""
 
     def take(self, indices: Places) -> MemoryRows:
         """Return the given rows in memory."""

@@ -58,7 +58,9 @@ class Votes:
         Whether a person is in the part follows from its tag and public numbers, never from other people: replacing one
         person changes what one person contributes to sums over the part.
         """
-        assert self.tags is not None, "rows that are records of their own are told apart by their places"
+        assert self.tags is not None, (
+            "rows that are records of their own are told apart by their places"
+        )
         limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
         return np.flatnonzero(self.tags < limit)
 
@@ -87,9 +89,7 @@ class Votes:
         first = np.repeat(starts[people] - np.cumsum(counts) + counts, counts)
         return np.asarray(order[first + np.arange(counts.sum())])
 
-    def one_row_each(
-        self, people: Places, generator: np.random.Generator
-    ) -> tuple[Places, Array]:
+    def one_row_each(self, people: Places, generator: np.random.Generator) -> tuple[Places, Array]:
         """Return a random row of each of some people, and what it counts for: on average what all of them do.
 
         One of the m rows that vote, each as likely, times m: between 0 and 1. People without a vote count nothing.
@@ -153,7 +153,9 @@ def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.boo
     2^-64 for each pair, count as one and are protected together.
     """
     if identifiers.dtype.kind in "iub":
-        return _mixed(identifiers.astype(np.int64).view(np.uint64)), np.zeros(identifiers.size, np.bool_)
+        return _mixed(identifiers.astype(np.int64).view(np.uint64)), np.zeros(
+            identifiers.size, np.bool_
+        )
     if identifiers.dtype.kind == "f":
         whole = np.floor(identifiers) == identifiers
         whole &= np.abs(identifiers) < 2.0**62

@@ -46,7 +46,7 @@ class CommonFacts:
     n_samples: int
     parameters: Facts
     void_rows: bool = False
-    records: Records = Records(1)
+    records: Records = field(kw_only=True)
 
 
 @estimator

@@ -137,8 +137,8 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             return None
         if not all(isinstance(target, np.ndarray) for target in targets):
             raise TypeError(
-                f"The 'class_weight' parameter of {owner} must be None with Dask collections. Got a dictionary instead. "
-                "Give a sample_weight."
+                f"The 'class_weight' parameter of {owner} must be None with Dask collections. Got a dictionary "
+                "instead. Give a sample_weight."
             )
         votes = np.ones(len(cast(np.ndarray, targets[0])))
         if len(targets) == 1:  # invalid rows, whose target is no number, keep their vote

@@ -106,7 +106,7 @@ class PrivateLinearModel(PrivateModel):
             common.n_samples,
             parameters,
             common.void_rows,
-            records,
+            records=records,
             row_map=RowMap.from_bounds(
                 int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)
             ),

@@ -1,4 +1,4 @@
-"""Whose rows they are and what they count for: weights, classes' weights and identifiers, checked and made into votes."""
+"""Whose rows they are and what they count for: weights, and identifiers of people, checked and made into votes."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Records:
         if not groups:
             if rule == "rows":
                 raise ValueError(
-                    f"The 'person_weight' parameter of {owner} must be 'equal' without identifiers. Got 'rows' instead. "
-                    "Give fit the rows' identifiers as 'groups', or promise rows_per_person alone."
+                    f"The 'person_weight' parameter of {owner} must be 'equal' without identifiers. Got 'rows' "
+                    "instead. Give fit the rows' identifiers as 'groups', or promise rows_per_person alone."
                 )
             return cls(count, rows_each=each, weighted=weighted)
         if rule == "rows":  # somebody with fewer rows has others of weight 0
@@ -137,7 +137,9 @@ class Ballot:
             shares = factors if shares is None else shares * factors
         if shares is None:
             return None
-        if not isinstance(bounds, TiltedBounds):  # which count nothing, and whose people's votes sum to 1
+        if not isinstance(
+            bounds, TiltedBounds
+        ):  # which count nothing, and whose people's votes sum to 1
             shares = round_votes(shares, most_summed_rows(bounds.n_samples, bounds.neighbors))
         return Votes(shares, self.records.count, self.tags)
 
@@ -166,12 +168,11 @@ def read_ballot(model: Model, n_rows: int, sample_weight: object, groups: object
         records = Records.of(model, n_rows, False, weights is not None)
         return Ballot(records, weights)
     tags, missing = person_tags(_identifiers(groups, n_rows, owner))
-    if missing.any():
-        if not ignored:
-            raise ValueError(
-                f"The 'groups' given to {owner}.fit must name a person in every row. Got missing identifiers instead. "
-                "Give such rows an identifier each, or use invalid_rows='ignore', which gives them no vote."
-            )
+    if missing.any() and not ignored:
+        raise ValueError(
+            f"The 'groups' given to {owner}.fit must name a person in every row. Got missing identifiers instead. "
+            "Give such rows an identifier each, or use invalid_rows='ignore', which gives them no vote."
+        )
     count, shares = share_votes(tags, missing)
     rule = Records.of(model, max(1, count), True, weights is not None)
     if not rule.people:

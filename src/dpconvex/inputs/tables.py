@@ -226,9 +226,7 @@ def as_numbers(y: Any) -> Any:
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
 
 
-def map_rows(
-    X: object, target: object, plan: Plan, owner: str, votes: Votes | None = None
-) -> Rows:
+def map_rows(X: object, target: object, plan: Plan, owner: str, votes: Votes | None = None) -> Rows:
     """Return the engine that sums over the rows of X: in memory, or over Dask's partitions.
 
     Parameters

@@ -255,7 +255,7 @@ def _column_scales(rows: Rows, mass: float, lead: int, std: float, noise: NoiseS
 
 
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
-    """Return the sum over votes of ``u u^T``, rows ``u = (1, x) / radius`` in these coordinates shortened to length 1."""
+    """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
 
     def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
         shortened = frame.place(block)

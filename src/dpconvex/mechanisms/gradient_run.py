@@ -373,7 +373,12 @@ class PrivateDescent:
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
         intercept, slope = margin_calibration(
-            counts / self.mass, std / self.mass, edges, share, signal * spread, _STEEPEST * hope * spread
+            counts / self.mass,
+            std / self.mass,
+            edges,
+            share,
+            signal * spread,
+            _STEEPEST * hope * spread,
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])

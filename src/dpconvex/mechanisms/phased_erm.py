@@ -146,7 +146,10 @@ class PhasedERM(Phased):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)
         problem = EmpiricalObjective(
-            cast(MemoryRows, objective.rows).take_records(chosen), loss, local.alpha, linear=-anchor * start
+            cast(MemoryRows, objective.rows).take_records(chosen),
+            loss,
+            local.alpha,
+            linear=-anchor * start,
         )
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)

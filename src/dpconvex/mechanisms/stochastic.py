@@ -307,7 +307,9 @@ class _Run:
         chunk = max(1, _CHUNK // self.size)
         while steps > 0:
             count = min(chunk, steps)
-            if self.held.people_vote:  # of people, a random row each, drawn anew every so many steps
+            if (
+                self.held.people_vote
+            ):  # of people, a random row each, drawn anew every so many steps
                 drawn = self.held.one_row_each(self.everyone, self.generator)
                 self.rows, self.targets, self.weights = drawn.mapped()
             self._single(count, total) if single else self._batches(count, total)

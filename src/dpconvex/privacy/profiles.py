@@ -226,7 +226,7 @@ def least_delta(epsilon: float, curve: Callable[[Array], Array], orders: Array) 
 
 
 def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> float:
-    r"""Return delta of objective perturbation where only the trace of a record's Hessian is bounded, by ``kappa Lambda``.
+    r"""Return delta of objective perturbation where a record's Hessian has trace ``kappa Lambda`` at most.
 
     Of a mean or sum over several rows, say: no fixed subspace holds its gradients. The curves of :func:`renyi_curve`
     with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``; every such order gives a

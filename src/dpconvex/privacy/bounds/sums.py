@@ -89,7 +89,9 @@ class LinearSums(LinearRecord):
         slope : float
             Largest size of a slope.
         """
-        return self.rows_per_person * self.changed_records * slope * clip * (1 + self.rounding_share())
+        return (
+            self.rows_per_person * self.changed_records * slope * clip * (1 + self.rounding_share())
+        )
 
     def given_sensitivities(self) -> tuple[float, float]:
         """Return those of :meth:`split_sensitivity` in coordinates with an influence bound of ``sqrt(n_features)``."""

@@ -12,10 +12,10 @@ most ``q = C / (C + n - 1)``, ``C = exp(t r)``. Replace it: with ``m`` the mean 
 changes from ``q1 g1 + (1 - q1) m`` to ``q2 g2 + (1 - q2) m``, by at most ``(q1 + q2 + |q1 - q2|) L = 2 max(q1, q2) L``.
 Both minimisers lie in a public ball, so it is enough to know the range there.
 
-Where people vote, a person's loss is ``L_p = (1/t) log((1/m_p) sum_i exp(t w_i loss_i))`` over its m_p rows: between the
-smallest and the largest of them, hence in the same range; its gradient is a mean of theirs under softmax weights, hence
-no longer than L; and ``sum_p exp(t L_p)`` is what F is made of. The proof holds for people as it does for records. The
-curvature of ``L_p`` is at most ``beta + t L^2``, which that of the whole data term is as well.
+Where people vote, a person's loss is ``L_p = (1/t) log((1/m_p) sum_i exp(t w_i loss_i))`` over its m_p rows: between
+the smallest and the largest of them, hence in the same range; its gradient is a mean of theirs under softmax weights,
+hence no longer than L; and ``sum_p exp(t L_p)`` is what F is made of. The proof holds for people as it does
+for records. The curvature of ``L_p`` is at most ``beta + t L^2``, which that of the whole data term is as well.
 """
 
 from __future__ import annotations
