@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -188,6 +188,8 @@ def _column(values: object, n_rows: int, name: str, owner: str) -> npt.NDArray[A
             f"{name}.compute()."
         )
     column = np.asarray(values)
+    if column.ndim == 0 and name == "sample_weight":
+        column = np.full(n_rows, column)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.shape != (n_rows,):
@@ -210,8 +212,6 @@ def _identifiers(groups: object, n_rows: int, owner: str) -> npt.NDArray[Any]:
 def _weights(sample_weight: object, n_rows: int, owner: str, ignored: bool) -> Array:
     """Return weights between 0 and 1; where invalid rows are ignored, others are clipped and missing ones are 0."""
     problem = f"The 'sample_weight' given to {owner}.fit must be numbers between 0 and 1."
-    if np.ndim(cast(Any, sample_weight)) == 0:
-        sample_weight = np.full(n_rows, sample_weight)
     column = _column(sample_weight, n_rows, "sample_weight", owner)
     try:
         weights = column.astype(np.float64)

@@ -292,7 +292,7 @@ class PrivateDescent:
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             # The outermost bins take all that is beyond.
             places = np.searchsorted(edges[1:-1], y, side="right")
-            return (np.bincount(places, v, minlength=edges.size - 1),)
+            return (np.asarray(np.bincount(places, v, minlength=edges.size - 1), np.float64),)
 
         (exact,) = self.rows.sum_targets(part)
         counts = self.noise.add_gaussian(np.asarray(exact), std)
@@ -367,7 +367,7 @@ class PrivateDescent:
 
         def part(y: Array, z: Array, v: Array) -> tuple[Array]:
             places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
-            return (np.bincount(places, v, minlength=2 * MARGIN_BINS),)
+            return (np.asarray(np.bincount(places, v, minlength=2 * MARGIN_BINS), np.float64),)
 
         (counts,) = margins.sum_targets(part)
         std = self.terms["margins"]["std"]
