@@ -30,7 +30,9 @@ def draw(people, rng, task, fixed=None):
     """Return features, target and identifiers: people with many rows differ from others."""
     counts = rows_of_people(people, rng, fixed)
     ids = np.repeat(np.arange(people), counts)
-    centre = 0.5 * rng.normal(size=(people, COLUMNS)) + 0.02 * counts[:, None] * (np.arange(COLUMNS) == 0)
+    centre = 0.5 * rng.normal(size=(people, COLUMNS)) + 0.02 * counts[:, None] * (
+        np.arange(COLUMNS) == 0
+    )
     X = np.clip(centre[ids] + rng.normal(size=(ids.size, COLUMNS)), -4, 4)
     slopes = np.linspace(1.0, -1.0, COLUMNS)
     signal = X @ slopes + 0.5 * rng.normal(size=people)[ids]
@@ -88,11 +90,14 @@ def main():
     for task in ("quantile", "logistic"):
         for people in options.people:
             for fixed in (None, 5):
-                (votes, divided), mean, (one, two) = compare(task, people, 1.0, fixed, options.repeats)
+                (votes, divided), mean, (one, two) = compare(
+                    task, people, 1.0, fixed, options.repeats
+                )
                 rows = "1 to 50 rows each" if fixed is None else f"{fixed} rows each"
                 print(
                     f"{task:9} {people:6} people, {rows:17} (mean {mean:4.1f}), epsilon 1: excess of equal votes "
-                    f"{votes:.5f} (±{one:.5f}), of a divided budget {divided:.5f} (±{two:.5f}), ratio {votes / divided:.2f}",
+                    f"{votes:.5f} (±{one:.5f}), of a divided budget {divided:.5f} (±{two:.5f}), "
+                    f"ratio {votes / divided:.2f}",
                     flush=True,
                 )
 

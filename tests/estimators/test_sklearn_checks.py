@@ -46,8 +46,8 @@ def cases():
 
 #: What weights cannot be under differential privacy.
 WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "a weight of 0 leaves the public number of records and the noise as "
-    "they are, and a record that is there twice is two records",
+    "check_sample_weight_equivalence_on_dense_data": "a weight of 0 leaves the public number of records and the "
+    "noise as they are, and a record that is there twice is two records",
     "check_sample_weights_list": "weights beyond 1 must be divided by a public number",
     "check_sample_weights_not_overwritten": "weights beyond 1 must be divided by a public number",
     "check_all_zero_sample_weights_error": "whether anything counts is private",

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
@@ -31,6 +32,7 @@ from dpconvex.words.content import (
     uncertainty,
 )
 from dpconvex.words.summary import describe_sampler
+from dpconvex.words.terminal import unit_in_words
 
 _MOST_BARS = 40
 # Parameters of what happens to coefficients after the noise was added.
@@ -93,6 +95,8 @@ def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
         attack=attack,
         tradeoff_plot=_tradeoff_plot(certificate, attack.accuracy),
         groups=_groups(certificate),
+        unit=unit_in_words(certificate.unit),
+        thing="record" if certificate.unit == RECORD else "person",
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
         sampler=describe_sampler(certificate),

@@ -76,10 +76,14 @@ def summary_text(model: Fitted) -> str:
     guarantee = certificate.guarantee
     lines: list[tuple[str, str]] = [
         ("guarantee", repr(guarantee)),
+        ("promised to", certificate.unit),
         ("neighbours", certificate.neighbors.replace("_", " ")),
         ("mechanism", certificate.mechanism),
         ("because", certificate.theorem),
-        ("records (public)", f"{certificate.bounds.n_samples:,}"),
+        (
+            "people (public)" if certificate.bounds.people else "records (public)",
+            f"{certificate.bounds.n_samples:,}",
+        ),
         ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
         *model._summary_facts(),
         *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
