@@ -26,7 +26,13 @@ from sklearn.metrics import roc_auc_score
 from benchmarks import Measurement, best_time, one_time
 from benchmarks.shapes import few_positive, indicators, labels
 from dpconvex import DPAUCClassifier, DPLogisticRegression
-from dpconvex.datasets import (
+from dpconvex.engine import MemoryRows
+from dpconvex.inputs.people import Records
+from dpconvex.losses import PairLogistic
+from dpconvex.objectives import PairwiseObjective
+from dpconvex.objectives.pair_sums import logistic_sums
+from dpconvex_reproduction.auc_erm import PENALTIES, sound
+from dpconvex_reproduction.datasets import (
     load_a9a,
     load_bank_campaign,
     load_bike,
@@ -34,12 +40,6 @@ from dpconvex.datasets import (
     load_ijcnn1,
     load_satimage,
 )
-from dpconvex.engine import MemoryRows
-from dpconvex.experiments.auc_erm import PENALTIES, sound
-from dpconvex.inputs.people import Records
-from dpconvex.losses import PairLogistic
-from dpconvex.objectives import PairwiseObjective
-from dpconvex.objectives.pair_sums import logistic_sums
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks import Measurement
 from dpconvex import DPLinearSVC, DPLogisticRegression
-from dpconvex.datasets import Dataset, load_a9a
-from dpconvex.experiments.peers.diffprivlib_peer import fits
+from dpconvex_reproduction.datasets import Dataset, load_a9a
+from dpconvex_reproduction.peers.diffprivlib_peer import fits
 
 BARS = {0.1: 0.80, 0.5: 0.84, 1.0: 0.845}
 SEEDS = 5

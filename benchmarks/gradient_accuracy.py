@@ -19,13 +19,14 @@ from sklearn.metrics import mean_pinball_loss
 
 from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
-from dpconvex.datasets import load_bike, load_census_wages, make_quantile_regression
+from dpconvex.datasets import make_quantile_regression
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.experiments.quantile_sco import Problem, algorithm_2
 from dpconvex.losses import Pinball
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
+from dpconvex_reproduction.datasets import load_bike, load_census_wages
+from dpconvex_reproduction.quantile_sco import Problem, algorithm_2
 
 QUANTILE, DELTA, RADIUS, REPEATS = 0.7, 1e-2, 10.0, 100
 RELATIONS = ("replace_one", "add_or_remove_one")

@@ -20,9 +20,10 @@ import numpy as np
 from benchmarks import Measurement
 from benchmarks.gradient_accuracy import mean_and_error, public_fit, recorded
 from dpconvex import DPNewsvendor
-from dpconvex.datasets import load_restaurant_lamb, make_newsvendor
+from dpconvex.datasets import make_newsvendor
 from dpconvex.datasets.synthetic import NEWSVENDOR_ERRORS
-from dpconvex.experiments.newsvendor_gdp import algorithm_1, paper_bandwidth
+from dpconvex_reproduction.datasets import load_restaurant_lamb
+from dpconvex_reproduction.newsvendor_gdp import algorithm_1, paper_bandwidth
 
 REPEATS, SAMPLES, COEFFICIENTS = 300, 400, 5
 LEVELS, BUDGETS = (0.25, 0.5, 0.75), (0.9, 0.5, 0.3)

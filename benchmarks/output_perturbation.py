@@ -18,9 +18,6 @@ from scipy.special import expit
 from benchmarks import Measurement, one_time
 from dpconvex.defaults import linear_preset
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.experiments.output_perturbation import algorithm_1, algorithm_6
-from dpconvex.experiments.output_perturbation.paper_tables import solver_iterations
-from dpconvex.experiments.output_perturbation.presets import OutputProblem, output_preset
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
@@ -32,6 +29,9 @@ from dpconvex.solvers import (
     Subgradient,
     default_solver,
 )
+from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6
+from dpconvex_reproduction.output_perturbation.paper_tables import solver_iterations
+from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
 
 EPSILON, DELTA, RADIUS = 1.0, 1e-5, 2.0
 

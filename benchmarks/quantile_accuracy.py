@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks import Measurement
 from dpconvex import DPQuantileRegressor
 from dpconvex.datasets import Synthetic, make_quantile_regression
-from dpconvex.experiments.quantile_sco import Problem, algorithm_2
+from dpconvex_reproduction.quantile_sco import Problem, algorithm_2
 
 QUANTILE, DELTA, RADIUS = 0.7, 1e-2, 10.0
 EPSILONS, SIZES, REPEATS = (0.5, 1.0, 5.0), (500, 1000, 5000), 150

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss, mean_pinball_loss
 
 from benchmarks import Measurement
 from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
-from dpconvex.experiments.peers.problems import DELTA, load
+from dpconvex_reproduction.peers.problems import DELTA, load
 
 TUNING = ("a9a", "ijcnn1", "bike", "census_wages")
 ACCURACY = {

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import Measurement
 from dpconvex import DPLogisticRegression, DPRobustClassifier
-from dpconvex.datasets import load_a9a
+from dpconvex_reproduction.datasets import load_a9a
 
 RADII, EPSILON, REPEATS = (0.02, 0.05, 0.1), 2.0, 5
 BAR = 0.03

@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from dpconvex import DPLogisticRegression, DPRobustClassifier
-from dpconvex.datasets import load_a9a
+from dpconvex_reproduction.datasets import load_a9a
 
 RADII = (0.0, 0.01, 0.02, 0.035, 0.05, 0.1)
 EPSILONS = (0.5, 2.0, 8.0)

@@ -21,8 +21,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from dpconvex import DPTiltedClassifier
-from dpconvex.datasets import load_adult
 from dpconvex.losses import Logistic
+from dpconvex_reproduction.datasets import load_adult
 
 TILTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 EPSILONS = (1.0, 4.0)

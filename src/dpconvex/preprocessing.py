@@ -105,7 +105,7 @@ class _PaidTransformer(_Transformer):
         rows = self._rows(X, reset=True)
         certificate = self.certify(*rows.shape)
         noise = NoiseSource(self.random_state)
-        charge(self.ledger, certificate, type(self).__name__)
+        charge(self.ledger, certificate, f"{type(self).__name__}.fit")
         self._learn(rows, certificate, noise)
         self.privacy_ = "paid"
         self.certificate_ = certificate

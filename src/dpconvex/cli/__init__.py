@@ -1,4 +1,4 @@
-"""The command line: fit, predict, certify, verify, report, bounds, ledger, demo, plan, audit, reproduce."""
+"""The command line: one file per group of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce
+from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, score, studio
 from dpconvex.cli.errors import say_warning
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ plan.register_commands(app)
 demo.register_commands(app)
 audit.register_commands(app)
 reproduce.register_commands(app)
+score.register_commands(app)
+studio.register_commands(app)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,7 @@ from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import check_file, read_training_file, table_format
+from dpconvex.inputs.release_file import ReleaseFacts, read_release
 from dpconvex.inputs.schema import BoundsFile, read_bounds
 
 if TYPE_CHECKING:
@@ -63,6 +65,14 @@ def fit(
     report: Annotated[
         Path | None, typer.Option(help="Where to write a report for people (HTML).")
     ] = None,
+    release: Annotated[
+        Path | None,
+        typer.Option(help="TOML file that says who publishes the model and why, for the report."),
+    ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
+    ] = None,
     engine: Annotated[
         str,
         typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE),
@@ -95,10 +105,14 @@ def fit(
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
     inputs = {"data": data, "bounds file": feature_bounds, "ledger": ledger}
     check_output(out, "model", inputs)
+    inputs |= {"model": out, "release file": release}
     if report is not None:
-        check_output(report, "report", {**inputs, "model": out})
+        check_output(report, "report", inputs)
+    if registry is not None:
+        check_output(registry, "registry entry", {**inputs, "report": report})
     bounds = read_bounds(feature_bounds)
     columns = bounds.columns(target)
+    facts = release_facts(release, columns.target)
     if engine == "memory":
         check_file(data)
     else:
@@ -124,13 +138,18 @@ def fit(
         from dpconvex.words import write_report
 
         with progress("Writing the report"):
-            write_report(fitted, report)
+            write_report(fitted, report, release=facts)
+    if registry is not None:
+        from dpconvex.words.registry import write_registry_entry
+
+        write_registry_entry(fitted, registry, facts)
     if json_:
         print_json(
             {
                 "model": str(out),
                 "task": task,
                 "report": None if report is None else str(report),
+                "registry": None if registry is None else str(registry),
                 "feature_names": columns.names,
                 **coefficients(fitted),
                 "certificate": json.loads(fitted.certificate_.to_json()),
@@ -143,6 +162,8 @@ def fit(
     screen.print(f"Written to {out}", markup=False)
     if report is not None:
         screen.print(f"Report written to {report}", markup=False)
+    if registry is not None:
+        screen.print(f"Registry entry written to {registry}", markup=False)
     if account is not None:
         screen.print(f"Ledger: {account.remaining()}", markup=False)
 
@@ -244,6 +265,12 @@ def _build(task: str, settings: Settings, bounds: BoundsFile, **more: object) ->
         target_bounds=bounds.target_bounds,
         **more,
     )
+
+
+def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
+    """Return what a release file says, with the column that was learned."""
+    facts = ReleaseFacts() if path is None else read_release(path)
+    return facts if facts.target else replace(facts, target=target or "")
 
 
 def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli.errors import VERIFICATION, reports_errors
-from dpconvex.cli.fit import JsonOption, check_output
+from dpconvex.cli.fit import JsonOption, check_output, release_facts
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import check_file, read_feature_file, table_format, write_predictions
@@ -96,6 +96,13 @@ def verify(
 def report(
     model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
     out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
+    release: Annotated[
+        Path | None, typer.Option(help="TOML file that says who publishes the model and why.")
+    ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Write a report on a model for people: what was released, and what an attacker can learn.
@@ -103,15 +110,27 @@ def report(
     Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
     file without scripts that refers to no other file.
     """
-    check_output(out, "report", {"model": model})
+    inputs = {"model": model, "release file": release}
+    check_output(out, "report", inputs)
+    if registry is not None:
+        check_output(registry, "registry entry", {**inputs, "report": out})
     content = _read(model)
     from dpconvex.words import write_report
 
-    write_report(content.estimator, out)
+    columns = content.columns
+    facts = release_facts(release, None if columns is None else columns.target)
+    write_report(content.estimator, out, release=facts)
+    if registry is not None:
+        from dpconvex.words.registry import write_registry_entry
+
+        write_registry_entry(content.estimator, registry, facts)
     if json_:
-        print_json({"report": str(out)})
-    else:
-        console().print(f"Report written to {out}", markup=False)
+        entry = None if registry is None else str(registry)
+        print_json({"report": str(out), "registry": entry})
+        return
+    console().print(f"Report written to {out}", markup=False)
+    if registry is not None:
+        console().print(f"Registry entry written to {registry}", markup=False)
 
 
 def _read(path: Path) -> ModelFile:

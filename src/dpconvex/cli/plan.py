@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,7 +145,9 @@ def _check_picture(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise InputError("A picture needs matplotlib. Install it, or leave out --plot.") from None
+        raise InputError(
+            "A picture needs matplotlib: install it with `pip install 'dpconvex[plots]'`, or leave out --plot."
+        ) from None
 
 
 def _table(outlook: RiskPlan) -> Table:
@@ -195,63 +196,13 @@ def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
 
 
 def draw(outlook: RiskPlan, path: Path) -> None:
-    """Draw predicted excess risk against the budget for several numbers of rows, the user's own marked.
-
-    Parameters
-    ----------
-    outlook : RiskPlan
-        The predictions.
-    path : Path
-        Where to write the picture; the ending says in which format.
-    """
+    """Draw the predictions to a file, whose ending says in which format."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    import numpy as np
-    from matplotlib.lines import Line2D
 
-    own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]
-    budgets = np.geomspace(own / 20, own * 20, 21)
     figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
-    colours = dict(
-        zip(("gradient", "objective", "output"), ("#1b6ca8", "#c8553d", "#588157"), strict=True)
-    )
-    curves = outlook.curve(budgets)
-    for name, risks in curves.items():
-        shown = np.isfinite(risks)
-        axes.plot(budgets[shown], risks[shown], color=colours[name], linewidth=2, label=name)
-    best = outlook.best
-    for factor, style in ((0.1, ":"), (10, "--")):
-        count = max(10, round(outlook.n_samples * factor))
-        other = replace(outlook, n_samples=count).curve(budgets)[best.mechanism]
-        shown = np.isfinite(other)
-        axes.plot(
-            budgets[shown], other[shown], color=colours[best.mechanism], linewidth=1.2, linestyle=style,
-            label=f"{best.mechanism}, {count:,} rows",
-        )  # fmt: skip
-    axes.axhline(outlook.without_privacy.excess_risk, color="0.4", linewidth=1)
-    axes.annotate(
-        "without privacy", (budgets[-1], outlook.without_privacy.excess_risk), color="0.3",
-        ha="right", va="bottom", xytext=(0, 2), textcoords="offset points",
-    )  # fmt: skip
-    if math.isfinite(best.excess_risk):
-        axes.plot(own, best.excess_risk, "o", color="black", markersize=8, zorder=5)
-        axes.annotate(
-            f"you: {outlook.n_samples:,} rows", (own, best.excess_risk), xytext=(8, -14),
-            textcoords="offset points", fontweight="bold",
-        )  # fmt: skip
-    handles, labels = axes.get_legend_handles_labels()
-    if outlook.wanted is not None:
-        axes.axhline(outlook.wanted, color="black", linewidth=0.8, linestyle=(0, (6, 4)))
-        handles.append(Line2D([], [], color="black", linewidth=0.8, linestyle=(0, (6, 4))))
-        labels.append(f"wanted: {outlook.wanted:g}")
-    axes.set(xscale="log", yscale="log", ylabel="predicted excess risk")
-    axes.set_xlabel("mu" if hasattr(outlook.guarantee, "mu") else "epsilon")
-    axes.set_title(f"{outlook.task}, {outlook.n_features} columns, {outlook.n_samples:,} rows")
-    lowest, highest = axes.get_ylim()
-    axes.set_ylim(lowest, min(highest, 30.0))  # beyond it a constant prediction does better
-    axes.grid(alpha=0.25)
-    axes.legend(handles, labels, fontsize=8, loc="upper right")
+    outlook.plot(axes)
     figure.savefig(path, dpi=150)
     plt.close(figure)

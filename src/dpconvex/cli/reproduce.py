@@ -1,136 +1,37 @@
-"""``dpconvex reproduce``: the papers' tables and figures, run again, each with its verdict."""
+"""``dpconvex reproduce``: hands over to the distribution that runs the papers' tables and figures again."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import importlib
+import importlib.util
 
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import JsonOption
-from dpconvex.cli.screen import console, print_json
 from dpconvex.inputs.errors import InputError
+
+# Found by name when the command is called, never imported: the library stands without it.
+MUSEUM = "dpconvex_reproduction"
+# Every word is the other distribution's, `--help` too.
+UNREAD = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "allow_interspersed_args": False,
+    "help_option_names": [],
+}
 
 
 def register_commands(app: typer.Typer) -> None:
     """Add the command of this file."""
-    app.command()(reproduce)
+    app.command(context_settings=UNREAD)(reproduce)
 
 
 @reports_errors
-def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="all, a paper, or one exhibit such as quantile-sco/figure-4.", show_default=False
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer repeats, error bars shown.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path(
-        "reproduction"
-    ),
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget what was finished before.")
-    ] = False,
-    json_: JsonOption = False,
-) -> None:
-    """Run the papers' tables and figures again and write a page with a verdict for each.
-
-    Without a name it lists what there is. A run that was interrupted goes on where it stopped. Real data are read from
-    the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-    from rich.table import Table
-
-    from dpconvex.experiments import catalogue
-
-    if not names:
-        _list(json_)
-        return
-    chosen = list(
-        {exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values()
-    )
-    if out.exists() and not out.is_dir():
-        raise InputError("The folder given with --out is a file. Name another one.")
-    from dpconvex.experiments.pages import write_exhibit, write_index
-    from dpconvex.experiments.runner import Progress, run_studies
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reproducing", total=None)
-
-        def report(progress: Progress) -> None:
-            bar.update(
-                task, completed=progress.done, total=progress.total, description=progress.study
-            )
-
-        results = run_studies(
-            [study for exhibit in chosen for study in exhibit.studies],
-            out / "runs",
-            quick=quick,
-            jobs=jobs,
-            fresh=fresh,
-            report=report,
+def reproduce(context: typer.Context) -> None:
+    """Run the papers' tables and figures again; needs the distribution dpconvex-reproduction."""
+    if importlib.util.find_spec(MUSEUM) is None:
+        raise InputError(
+            "The papers' tables and figures are a distribution of their own, which is not installed. Install it with "
+            "`pip install dpconvex-reproduction`, or from a clone of dpconvex with `pip install . ./reproduction`."
         )
-    outcomes = [write_exhibit(exhibit, results, out, quick) for exhibit in chosen]
-    index = write_index(outcomes, out, quick)
-    if json_:
-        print_json(
-            {
-                "index": str(index),
-                "exhibits": [
-                    {
-                        "name": outcome.exhibit.name,
-                        "verdict": outcome.verdict,
-                        "claims": outcome.share("paper"),
-                        "ours": outcome.share("dpconvex"),
-                    }
-                    for outcome in outcomes
-                ],
-                "failed_cells": sum(map(len, results.failures.values())),
-            }
-        )
-        return
-    table = Table("exhibit", "verdict", "paper's claims", "ours", box=None)
-    for outcome in outcomes:
-        table.add_row(
-            outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex")
-        )
-    console().print(table)
-    failed = sum(map(len, results.failures.values()))
-    if failed:
-        console().print(
-            f"{failed} cells failed; their pages say how, and the next run tries them again."
-        )
-    minutes = sum(results.seconds.values()) / 60
-    console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
-
-
-def _list(json_: bool) -> None:
-    """Show what can be reproduced."""
-    from rich.table import Table
-
-    from dpconvex.experiments import catalogue
-
-    listed = catalogue.find("all")
-    if json_:
-        print_json([{"name": exhibit.name, "title": exhibit.title} for exhibit in listed])
-        return
-    table = Table("name", "what it shows", box=None)
-    for exhibit in listed:
-        table.add_row(exhibit.name, exhibit.title)
-    console().print(table)
+    importlib.import_module(f"{MUSEUM}.command").main(context.args)

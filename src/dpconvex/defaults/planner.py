@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from dpconvex.defaults.forecast_quantile import (
     reference_moment,
 )
 from dpconvex.defaults.forecast_quantile_output import output_prescription
+from dpconvex.defaults.plan_picture import draw_plan
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient import NARROW, total_mu
@@ -43,6 +45,9 @@ from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.smoothing import LogisticKernel, convolve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Forecast", "RiskPlan", "plan"]
 
@@ -133,6 +138,25 @@ class RiskPlan:
             )
             for forecast in self.forecasts
         }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw predicted excess risk against the budget, and return the axes; needs matplotlib.
+
+        Parameters
+        ----------
+        ax : Axes, optional
+            Where to draw; a new figure by default.
+        """
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise ImportError(
+                    "A picture needs matplotlib: install it with `pip install 'dpconvex[plots]'`."
+                ) from None
+            ax = plt.subplots(figsize=(7.5, 4.8), layout="constrained")[1]
+        draw_plan(self, ax)
+        return ax
 
 
 def plan(

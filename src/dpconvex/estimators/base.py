@@ -30,6 +30,7 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise.gate import Seed
+from dpconvex.words.card import model_card
 from dpconvex.words.summary import Summary, summary_text
 
 __all__ = ["CommonFacts", "PrivateModel"]
@@ -145,6 +146,12 @@ class PrivateModel(BaseEstimator):
         """Return a table for people: what was fitted, what it guarantees, what came out."""
         check_is_fitted(self)
         return Summary(summary_text(self))
+
+    def _html_repr(self) -> str:
+        """Return what a notebook shows: a card once there is something to show."""
+        if not hasattr(self, "certificate_"):
+            return str(super()._html_repr())
+        return model_card(self)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -17,6 +17,7 @@ from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.ledger.ledger import Ledger
@@ -48,7 +49,7 @@ def release(
     warn_of_cost(
         certificate
     )  # first: where warnings are errors, nothing is charged for a fit that does not run
-    charge(model.ledger, certificate, owner)
+    charge(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
     found, records = [], []
     for objective in objectives:
@@ -63,7 +64,9 @@ def release(
 
 
 def charge(
-    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate, owner: str
+    ledger: Ledger | None,
+    certificate: Certificate | PreprocessingCertificate | EvaluationCertificate,
+    description: str,
 ) -> None:
     """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
     if ledger is not None:
@@ -71,7 +74,7 @@ def charge(
             certificate.guarantee,
             mu=certificate.gaussian_mu(),
             mechanism=certificate.mechanism,
-            description=f"{owner}.fit",
+            description=description,
             neighbors=certificate.neighbors,
             unit=getattr(certificate, "unit", RECORD),
         )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
+from dpconvex.inputs.release_file import ReleaseFacts
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
@@ -31,6 +33,8 @@ from dpconvex.words.content import (
     promise,
     uncertainty,
 )
+from dpconvex.words.nist import answers
+from dpconvex.words.officer import limits, method, quotable, sharper, unit_of, who_and_why
 from dpconvex.words.summary import describe_sampler
 from dpconvex.words.terminal import unit_in_words
 
@@ -39,7 +43,21 @@ _MOST_BARS = 40
 _AFTERWARDS = ("coef_bound", "release_radius", "threshold")
 
 
-def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
+class Score(Protocol):
+    """A released score; see :class:`dpconvex.evaluation.PrivateScore`."""
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    level: float
+
+
+def render_report(
+    model: Fitted,
+    ledger: Ledger | None = None,
+    release: ReleaseFacts | None = None,
+    scores: Sequence[Score] = (),
+) -> str:
     """Return the report of a fitted model as HTML.
 
     Parameters
@@ -48,6 +66,10 @@ def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
         A fitted dpconvex estimator, or one that :func:`dpconvex.load_model` returned.
     ledger : Ledger, optional
         Whose state the report shows; that of the model by default.
+    release : ReleaseFacts, optional
+        Who publishes the model, why and until when; see :func:`dpconvex.inputs.release_file.read_release`.
+    scores : sequence of PrivateScore, optional
+        Measured accuracy, paid for.
 
     Returns
     -------
@@ -73,13 +95,29 @@ def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
     guarantee = certificate.guarantee
     ledger = getattr(model, "ledger", None) if ledger is None else ledger
     spread = uncertainty(model)
-    attack = attacker(guarantee)
+    release = ReleaseFacts() if release is None else release
+    truly = sharper(certificate)
+    attacks = [("by the claim", attacker(guarantee))]
+    if truly is not None:
+        attacks.append(("by the mechanism itself", attacker(truly)))
     ahead = outlook(model)
+    label_set = certificate.parameters.get("label_set")
+    who = list(who_and_why(release))
     environment = Environment(
         loader=PackageLoader("dpconvex.words", "."), autoescape=True, trim_blocks=True
     )
     return environment.get_template("report.html").render(
-        title=f"Privacy report: {type(model).__name__}",
+        title=f"Privacy report: {release.name or type(model).__name__}",
+        quote=quotable(model, release),
+        who=who,
+        missing=not all(answer for _, answer in who),
+        learned=_learned(model, release.target),
+        unit=unit_of(certificate, release),
+        joins=certificate.neighbors == "add_or_remove_one",
+        limits=list(limits(certificate, label_set)),
+        method=method(certificate),
+        scores=[score for score in scores if math.isfinite(score.value)],
+        nist=answers(certificate, release, ledger is not None),
         estimator=type(model).__name__,
         does=_first_sentence(type(model)),
         version=__version__,
@@ -92,18 +130,19 @@ def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
         kind=guarantee.kind,
         factor=_factor(guarantee),
         failure=float(getattr(guarantee, "delta_bound", 0.0)),
-        attack=attack,
-        tradeoff_plot=_tradeoff_plot(certificate, attack.accuracy),
+        attacks=attacks,
+        sharper=truly,
+        tradeoff_plot=_tradeoff_plot(certificate, truly, attacks[0][1].accuracy),
         groups=_groups(certificate),
-        unit=unit_in_words(certificate.unit),
+        whom=unit_in_words(certificate.unit),
         thing="record" if certificate.unit == RECORD else "person",
+        things="people" if certificate.bounds.people else "rows",
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
         sampler=describe_sampler(certificate),
         facts=_facts(certificate),
         settings=_settings(certificate),
         headings=problem_names(model),
-        label_set=certificate.parameters.get("label_set"),
         coefficients=_coefficient_rows(model, spread),
         spread=spread,
         processed=any(certificate.parameters.get(name) is not None for name in _AFTERWARDS),
@@ -117,7 +156,13 @@ def render_report(model: Fitted, ledger: Ledger | None = None) -> str:
     )
 
 
-def write_report(model: Fitted, path: str | os.PathLike[str], ledger: Ledger | None = None) -> Path:
+def write_report(
+    model: Fitted,
+    path: str | os.PathLike[str],
+    ledger: Ledger | None = None,
+    release: ReleaseFacts | None = None,
+    scores: Sequence[Score] = (),
+) -> Path:
     """Write the report of a fitted model: what was released, what it reveals at most, and why.
 
     Parameters
@@ -128,6 +173,8 @@ def write_report(model: Fitted, path: str | os.PathLike[str], ledger: Ledger | N
         Where the HTML file goes.
     ledger : Ledger, optional
         Whose state the report shows; that of the model by default.
+    release, scores
+        As in :func:`render_report`.
 
     Returns
     -------
@@ -146,7 +193,7 @@ def write_report(model: Fitted, path: str | os.PathLike[str], ledger: Ledger | N
     report.html
     """
     target = Path(path)
-    target.write_text(render_report(model, ledger), encoding="utf-8")
+    target.write_text(render_report(model, ledger, release, scores), encoding="utf-8")
     return target
 
 
@@ -179,7 +226,15 @@ def _groups(certificate: Certificate) -> list[tuple[int, str]]:
     return rows
 
 
-def _tradeoff_plot(certificate: Certificate, accuracy: float) -> str:
+def _learned(model: Fitted, target: str) -> str:
+    """Return what was learned from what, in the columns' names."""
+    names = feature_names(model)
+    listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    of = f"“{target}”" if target else "a target column"
+    return f"{of} from {len(names)} columns: {listed}"
+
+
+def _tradeoff_plot(certificate: Certificate, truly: Guarantee | None, accuracy: float) -> str:
     guarantee = certificate.guarantee
     joins = certificate.neighbors == "add_or_remove_one"
     claim = "in the data" if joins else "the second version"
@@ -189,15 +244,19 @@ def _tradeoff_plot(certificate: Certificate, accuracy: float) -> str:
         corner = 1 / (1 + math.exp(min(guarantee.epsilon_bound, 500)))
         x = np.sort(np.append(x, corner * (1 - guarantee.delta(math.inf))))
     claimed = np.asarray(guarantee.tradeoff(x))
+    curves = [
+        Curve("the claim: no attack lies below", x.tolist(), claimed.tolist()),
+        Curve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True),
+    ]
+    if truly is not None:
+        sharp = np.asarray(truly.tradeoff(x))
+        curves.append(Curve("the mechanism itself: nor below this", x.tolist(), sharp.tolist()))
     return line_chart(
         "What an attacker can achieve",
         "Horizontal: how often the attacker raises a false alarm. Vertical: how often the attacker misses. Every "
         f"attack lies on or above the solid curve; without any release it lies on the dashed diagonal. At even odds "
         f"the attacker is right at most {accuracy:.1%} of the time.",
-        [
-            Curve("no attack on this release lies below", x.tolist(), claimed.tolist()),
-            Curve("guessing without any release", [0.0, 1.0], [1.0, 0.0], dashed=True),
-        ],
+        curves,
         Axis(f"false alarms: says “{claim}” wrongly", 0, 1, form="{:.0%}".format),
         Axis(f"misses: does not say “{claim}” where it is so", 0, 1, form="{:.0%}".format),
     )
@@ -305,10 +364,20 @@ def _facts(certificate: Certificate) -> list[tuple[str, str]]:
 def _settings(certificate: Certificate) -> list[tuple[str, str]]:
     skipped = {"feature_bounds", "label_set"}
     return [
-        (name.replace("_", " "), _plain(value))
+        row
         for name, value in sorted(certificate.parameters.items())
         if name not in skipped and value is not None
+        for row in _flat(name.replace("_", " "), value)
     ]
+
+
+def _flat(name: str, value: object) -> Iterator[tuple[str, str]]:
+    """Yield a setting, or those inside it, one line each."""
+    if isinstance(value, dict):
+        for inner, part in value.items():
+            yield from _flat(f"{name}: {str(inner).replace('_', ' ')}", part)
+    else:
+        yield name, "chosen from public facts" if value is None else _plain(value)
 
 
 def _plain(value: object) -> str:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,21 @@ class Certificate(Promise):
         (2.0, '3.2e-06')
         """
         return for_group(self.guarantee, self._proof().guarantee, size)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of a certificate."""
+        facts = {
+            "guarantee": repr(self.guarantee),
+            "for": f"{self.unit}, {self.neighbors.replace('_', ' ')}",
+            "mechanism": self.mechanism,
+            "because": self.theorem,
+            "noise": self.sampler,
+        }
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>"
+            for name, words in facts.items()
+        )
+        return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 
     def gaussian_mu(self) -> float | None:
         """Return the mu of the Gaussian DP that the stated noise proves, whatever the guarantee states, or None."""

@@ -1,0 +1,154 @@
+"""``dpconvex reproduce``: the papers' tables and figures, run again, each with its verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.screen import console, print_json
+from dpconvex.inputs.errors import InputError
+
+app = typer.Typer(add_completion=False)
+
+
+def main(words: list[str] | None = None) -> None:
+    """Run the command with these words, or with those of the command line."""
+    app(words, prog_name="dpconvex reproduce")
+
+
+@app.command()
+@reports_errors
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="all, a paper, or one exhibit such as quantile-sco/figure-4.", show_default=False
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repeats, error bars shown.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path(
+        "reproduced"
+    ),
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Forget what was finished before.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show what there is and end.")] = False,
+    install_peers: Annotated[
+        bool,
+        typer.Option(
+            "--install-peers",
+            help="First make the environment that diffprivlib needs, from the package index.",
+        ),
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Run the papers' tables and figures again and write a page with a verdict for each.
+
+    Without a name it lists what there is. A run that was interrupted goes on where it stopped. Real data are read from
+    the folder named by `DPCONVEX_DATA`; without it the exhibits that need them say so.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Table
+
+    from dpconvex_reproduction import catalogue
+
+    if install_peers:
+        from dpconvex_reproduction.peers.diffprivlib_peer import install
+
+        try:
+            install()
+        except RuntimeError as error:
+            raise InputError(str(error)) from error
+    if list_ or not names:
+        _list(json_)
+        return
+    chosen = list(
+        {exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values()
+    )
+    if out.exists() and not out.is_dir():
+        raise InputError("The folder given with --out is a file. Name another one.")
+    from dpconvex_reproduction.pages import write_exhibit, write_index
+    from dpconvex_reproduction.runner import Progress, run_studies
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reproducing", total=None)
+
+        def report(progress: Progress) -> None:
+            bar.update(
+                task, completed=progress.done, total=progress.total, description=progress.study
+            )
+
+        results = run_studies(
+            [study for exhibit in chosen for study in exhibit.studies],
+            out / "runs",
+            quick=quick,
+            jobs=jobs,
+            fresh=fresh,
+            report=report,
+        )
+    outcomes = [write_exhibit(exhibit, results, out, quick) for exhibit in chosen]
+    index = write_index(outcomes, out, quick)
+    if json_:
+        print_json(
+            {
+                "index": str(index),
+                "exhibits": [
+                    {
+                        "name": outcome.exhibit.name,
+                        "verdict": outcome.verdict,
+                        "claims": outcome.share("paper"),
+                        "ours": outcome.share("dpconvex"),
+                    }
+                    for outcome in outcomes
+                ],
+                "failed_cells": sum(map(len, results.failures.values())),
+            }
+        )
+        return
+    table = Table("exhibit", "verdict", "paper's claims", "ours", box=None)
+    for outcome in outcomes:
+        table.add_row(
+            outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex")
+        )
+    console().print(table)
+    failed = sum(map(len, results.failures.values()))
+    if failed:
+        console().print(
+            f"{failed} cells failed; their pages say how, and the next run tries them again."
+        )
+    minutes = sum(results.seconds.values()) / 60
+    console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
+
+
+def _list(json_: bool) -> None:
+    """Show what can be reproduced."""
+    from rich.table import Table
+
+    from dpconvex_reproduction import catalogue
+
+    listed = catalogue.find("all")
+    if json_:
+        print_json([{"name": exhibit.name, "title": exhibit.title} for exhibit in listed])
+        return
+    table = Table("name", "what it shows", box=None)
+    for exhibit in listed:
+        table.add_row(exhibit.name, exhibit.title)
+    console().print(table)

@@ -1,0 +1,222 @@
+"""Write an exhibit: its numbers as CSV, its figure, a page with the verdict; and the index of all of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from dpconvex_reproduction.exhibit import Check, Exhibit, Row
+from dpconvex_reproduction.runner import Results
+
+__all__ = ["Outcome", "write_exhibit", "write_index"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an exhibit: the verdict's words, its checks, and why it was not run if it was not."""
+
+    exhibit: Exhibit
+    verdict: str
+    checks: tuple[Check, ...] = ()
+
+    def share(self, about: str) -> str:
+        """Return how many checks hold, e.g. ``"3 of 4"``; empty without checks."""
+        counted = [check for check in self.checks if check.about == about]
+        return f"{sum(check.holds for check in counted)} of {len(counted)}" if counted else ""
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    claims = [check.holds for check in checks if check.about == "paper"]
+    if not claims:
+        return "measured"
+    if all(claims):
+        return "matches"
+    return "matches in part" if any(claims) else "does not match"
+
+
+def _word(value: Any) -> str:
+    """Return a number or a text for a cell of a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.4g}"
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """Return every key, without those that say nothing: no cell failed."""
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    return [n for n in names if not (n == "failed" and not any(row.get(n) for row in rows))]
+
+
+def _markdown(rows: Sequence[Row], shown: int | None = None) -> list[str]:
+    if not rows:
+        return ["(no rows)"]
+    names = _columns(rows)
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    lines += ["| " + " | ".join(_word(row.get(n)) for n in names) + " |" for row in rows[:shown]]
+    return lines
+
+
+def write_exhibit(exhibit: Exhibit, results: Results, folder: Path, quick: bool) -> Outcome:
+    """Write ``<slug>.csv``, ``<slug>.png`` and ``<slug>.md`` into the paper's folder.
+
+    Parameters
+    ----------
+    exhibit : Exhibit
+        What to write.
+    results : Results
+        Rows of its studies.
+    folder : Path
+        Root of all pages.
+    quick : bool
+        Whether fewer repeats were run, which the page says.
+
+    Returns
+    -------
+    Outcome
+        For the index.
+    """
+    place = folder / exhibit.paper
+    place.mkdir(parents=True, exist_ok=True)
+    page = place / f"{exhibit.slug}.md"
+    names = [study.name for study in exhibit.studies]
+    head = [f"# {exhibit.paper}, {exhibit.label}: {exhibit.title}", "", exhibit.claim, ""]
+    missing = [results.skipped[name] for name in names if name in results.skipped]
+    rows = [row for name in names for row in results.rows.get(name, [])]
+    failures = [message for name in names for message in results.failures.get(name, [])]
+    if missing or (not rows and exhibit.studies):
+        verdict = "not run"
+        reason = missing[0] if missing else "Every cell failed."
+        page.write_text(
+            "\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8"
+        )
+        return Outcome(exhibit, verdict)
+    table = exhibit.table(rows)
+    _write_csv(place / f"{exhibit.slug}.csv", table)
+    checks = tuple(exhibit.judge(rows))
+    verdict = _verdict(checks)
+    lines = [*head, f"**Verdict: {verdict}.**", ""]
+    if checks:
+        lines += _markdown(
+            [
+                {
+                    "whose claim": check.about,
+                    "statement": check.statement,
+                    "holds": check.holds,
+                    "evidence": check.evidence,
+                }
+                for check in checks
+            ]
+        )
+        lines.append("")
+    if exhibit.draw is not None:
+        _draw(exhibit, rows, place / f"{exhibit.slug}.png")
+        lines += [f"![{exhibit.label}: {exhibit.title}]({exhibit.slug}.png)", ""]
+    if exhibit.privacy is not None:
+        lines += ["## Privacy", ""]
+        lines += _markdown([vars(line) for line in exhibit.privacy()])
+        lines.append("")
+    if exhibit.notes:
+        lines += ["## How it was run", "", exhibit.notes, ""]
+    lines += ["## Numbers", ""]
+    if quick:
+        lines += [
+            "A quick run: fewer repeats than a full one, standard errors beside the means.",
+            "",
+        ]
+    lines += [*_markdown(table, exhibit.shown), ""]
+    more = len(table) - exhibit.shown
+    rest = f" ({more} more lines there)" if more > 0 else ""
+    lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.", *_failed(failures)]
+    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    return Outcome(exhibit, verdict, checks)
+
+
+def _failed(failures: Sequence[str]) -> list[str]:
+    if not failures:
+        return []
+    return ["", f"{len(failures)} cells failed, the first with:", "", "```", failures[0], "```", ""]
+
+
+def _write_csv(path: Path, rows: Sequence[Row]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, _columns(rows), extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _draw(exhibit: Exhibit, rows: list[Row], path: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    assert exhibit.draw is not None
+    figure = Figure(layout=None)
+    FigureCanvasAgg(figure)
+    exhibit.draw(rows, figure)
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=90)
+    # A palette makes files a third of the size; no version and no date: equal numbers give equal files.
+    Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
+
+
+def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool) -> Path:
+    """Write ``index.md``: every exhibit with its verdict, those of earlier runs in the same folder too.
+
+    Parameters
+    ----------
+    outcomes : iterable of Outcome
+        Of this run.
+    folder : Path
+        Root of all pages.
+    quick : bool
+        Whether fewer repeats were run.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    memory = folder / "runs" / "index.json"
+    known = json.loads(memory.read_text(encoding="utf-8")) if memory.is_file() else {}
+    for outcome in outcomes:
+        exhibit = outcome.exhibit
+        known[exhibit.name] = {
+            "": f"[{exhibit.label}]({exhibit.name}.md)",
+            "what": exhibit.title,
+            "verdict": outcome.verdict,
+            "paper's claims that hold": outcome.share("paper"),
+            "ours that hold": outcome.share("dpconvex"),
+            "repeats": "fewer" if quick else "all",
+        }
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.write_text(json.dumps(known, indent=2), encoding="utf-8")
+    counts: dict[str, int] = {}
+    for entry in known.values():
+        counts[entry["verdict"]] = counts.get(entry["verdict"], 0) + 1
+    lines = [
+        "# Tables and figures of the five papers, run again",
+        "",
+        "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), soundly calibrated "
+        "(`sound`) and our default (`dpconvex`) on the same data and seeds, the privacy each truly has, and a verdict "
+        "computed from the numbers. Written by `dpconvex reproduce`; `--quick` runs fewer repeats. "
+        + ", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
+        + ".",
+        "",
+    ]
+    for paper in dict.fromkeys(name.partition("/")[0] for name in known):
+        lines += [f"## {paper}", ""]
+        lines += _markdown([known[name] for name in known if name.startswith(f"{paper}/")])
+        lines.append("")
+    page = folder / "index.md"
+    page.write_text("\n".join(lines), encoding="utf-8")
+    return page

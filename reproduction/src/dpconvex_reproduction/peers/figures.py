@@ -1,0 +1,92 @@
+"""Figures of the comparison: a panel per data set, epsilon along, the fit without privacy as a level line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpconvex_reproduction.drawing import COLORS, curves, finish, panels
+from dpconvex_reproduction.exhibit import Row, select
+from dpconvex_reproduction.peers.timing import table as time_table
+
+__all__ = ["draw_curves", "draw_times"]
+
+
+def draw_curves(rows: Sequence[Row], figure: Any, keys: Sequence[str], value: str) -> None:
+    """Draw a value against epsilon, a panel per setting.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Runs.
+    figure : matplotlib Figure
+        Drawn on.
+    keys : sequence of str
+        What names a panel.
+    value : str
+        ``accuracy``, or ``ratio`` on a logarithmic axis.
+    """
+    settings = list(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
+    columns = 2 if len(settings) < 5 else 3
+    axes = panels(figure, columns, -(-len(settings) // columns), height=2.9)
+    for ax in axes.flat[len(settings) :]:
+        ax.set_visible(False)
+    for ax, setting in zip(axes.flat, settings, strict=False):
+        here = select(rows, **dict(zip(keys, setting, strict=True)))
+        private = [row for row in here if row["epsilon"] is not None]
+        curves(ax, private, "epsilon", value)
+        low, high = ax.get_ylim()
+        for style, name in zip(("-", ":", "-."), _level_lines(here), strict=False):
+            (level,) = [row[value] for row in select(here, algorithm=name, epsilon=None)]
+            ax.axhline(level, color="black", linestyle=style, linewidth=0.9, label=name)
+        names = [str(part) for part in setting]
+        ax.set_title(names[0] if len(names) == 1 else f"{names[0]}, quantile {names[1]}")
+        ax.set_xscale("log")
+        ticks = sorted({row["epsilon"] for row in private})
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.minorticks_off()
+        ax.set_xlabel("epsilon")
+        if value == "accuracy":
+            ax.set_ylabel("test accuracy")
+            top = max(row[value] for row in here)
+            ax.set_ylim(max(low, top - 0.2), top + 0.01)
+        else:
+            ax.set_ylabel("pinball loss / not private")
+            ax.set_yscale("log")
+            ax.set_ylim(0.95, max(1.3, min(high, 4.0)))
+            shown = [tick for tick in (1, 1.1, 1.3, 1.6, 2, 3, 4) if tick <= ax.get_ylim()[1]]
+            ax.set_yticks(shown, [f"{tick:g}" for tick in shown])
+            ax.minorticks_off()
+    finish(figure, axes, columns=columns)
+
+
+def _level_lines(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["algorithm"] for row in rows if row["epsilon"] is None))
+
+
+def draw_times(rows: Sequence[Row], figure: Any) -> None:
+    """Draw median seconds as bars, a panel per task and data set."""
+    lines = time_table(list(rows))
+    settings = list(dict.fromkeys((line["task"], line["data"]) for line in lines))
+    axes = panels(figure, 2, -(-len(settings) // 2), height=2.2)
+    for ax in axes.flat[len(settings) :]:
+        ax.set_visible(False)
+    color = {"dpconvex": COLORS[0], "peer": COLORS[1], "not private": COLORS[6]}
+    for ax, (task, data) in zip(axes.flat, settings, strict=False):
+        here = select(lines, task=task, data=data)[::-1]
+        seconds = [line["median seconds"] for line in here]
+        ax.barh(
+            [line["algorithm"] for line in here],
+            seconds,
+            color=[color[line["variant"]] for line in here],
+        )
+        ax.set_xscale("log")
+        ax.set_xlim(0.02, 200)
+        ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
+        ax.minorticks_off()
+        for place, value in enumerate(seconds):
+            ax.text(value * 1.1, place, f"{value:.2g}", va="center", fontsize=7)
+        ax.set_title(f"{task}, {data} ({here[0]['rows']:,} x {here[0]['columns']})", fontsize=8)
+        ax.set_xlabel("seconds per fit")
+        ax.tick_params(axis="y", labelsize=8)
+    figure.tight_layout()

@@ -1,0 +1,62 @@
+"""Figure 10: Phased-ERM on large samples, and whether its noise is what keeps it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpconvex_reproduction.drawing import curves, finish, panels
+from dpconvex_reproduction.exhibit import Check, Row, select
+from dpconvex_reproduction.quantile_sco.comparison import AXES, Grid
+from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NOISELESS
+
+__all__ = ["draw_phases", "judge_phases"]
+
+_VALUE = "estimation_error"
+
+
+def judge_phases(rows: list[Row]) -> list[Check]:
+    """Hold what the paper says of Phased-ERM, and of the reason, against the runs."""
+    grid = Grid(rows, _VALUE)
+    printed, bare = ("Phased-ERM", "paper"), (NOISELESS, "not private")
+    ratio, words = grid.improvement(printed)
+    statement = "The error of Phased-ERM converges: from the smallest to the largest sample it halves or more"
+    checks = [Check(statement, ratio <= 0.5, f"error ratio {words}")]
+    shares = [grid.duel(bare, printed, *place).ratio for place in grid.places()]
+    checks.append(
+        Check(
+            "The conjecture that noise of the first phases is why it does badly: without any noise the error is less "
+            "than half",
+            max(shares) < 0.5,
+            f"error without noise over error with it: median {float(np.median(shares)):.2g}, "
+            f"{sum(share < 0.5 for share in shares)} of {len(shares)} cells below a half",
+        )
+    )
+    for variant, label in (("sound", "with certified noise"), ("paper", "as printed")):
+        duels = [
+            grid.duel((DEFAULT, "dpconvex"), ("Phased-ERM", variant), *place)
+            for place in grid.places()
+        ]
+        good = sum(duel.not_worse for duel in duels)
+        ratio = float(np.median([duel.ratio for duel in duels]))
+        checks.append(
+            Check(
+                f"The default is no worse than Phased-ERM {label}",
+                good == len(duels),
+                f"{good} of {len(duels)} cells, median ratio {ratio:.2g}",
+                about="dpconvex",
+            )
+        )
+    return checks
+
+
+def draw_phases(rows: list[Row], figure: Any) -> None:
+    """Draw a panel for each budget; bands are standard deviations."""
+    axes = panels(figure, len(BUDGETS), sharey=True)
+    for j, epsilon in enumerate(BUDGETS):
+        ax = axes[0, j]
+        curves(ax, select(rows, epsilon=epsilon), "n", _VALUE, band="std")
+        ax.set(xscale="log", yscale="log", title=f"epsilon = {epsilon:g}", xlabel="n")
+    axes[0, 0].set_ylabel(AXES[_VALUE])
+    finish(figure, axes, columns=3)

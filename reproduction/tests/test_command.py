@@ -1,0 +1,96 @@
+"""``dpconvex reproduce`` lists, runs and judges; what cannot be run says why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpconvex.cli import main
+from dpconvex_reproduction.catalogue import PAPERS, find
+
+ASKED = {
+    "quantile-sco": [*(f"figure-{number}" for number in range(1, 13)), "table-2"],
+    "convolution-objective-perturbation": [*(f"figure-{n}" for n in range(1, 9)), "table-3"],
+    "auc-erm": ["figure-1", "figure-2", "figure-3", "table-2"],
+    "newsvendor-gdp": [*(f"figure-{number}" for number in range(2, 10)), "table-1", "table-2"],
+    "output-perturbation": [f"table-{number}" for number in range(1, 7)],
+}
+
+
+@pytest.fixture
+def run(capsys):
+    """Return exit code, output and errors of ``dpconvex reproduce`` with these words."""
+
+    def called(*words):
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", *map(str, words)])
+        return ended.value.code, *capsys.readouterr()
+
+    return called
+
+
+def test_every_table_and_figure_is_there():
+    names = [exhibit.name for exhibit in find("all")]
+    assert len(set(names)) == len(names)
+    for paper, slugs in ASKED.items():
+        assert {f"{paper}/{slug}" for slug in slugs} <= set(names)
+    assert {name.partition("/")[0] for name in names} == set(PAPERS)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--list", "--json"], ["--json", "all", "--list"]])
+def test_without_a_name_it_lists_what_there_is(words, run):
+    code, out, _ = run(*words)
+    assert code == 0
+    listed = {entry["name"]: entry["title"] for entry in json.loads(out)}
+    assert list(listed) == [exhibit.name for exhibit in find("all")]
+    assert all(listed.values())
+
+
+def test_help_is_that_of_this_distribution(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    for option in ("--quick", "--list", "--out", "--install-peers"):
+        assert option in out
+
+
+def test_one_figure_gets_its_page_and_the_index(run, tmp_path):
+    pages = tmp_path / "pages"
+    code, out, err = run(
+        "newsvendor-gdp/figure-2", "--quick", "--jobs", 1, "--out", pages, "--json"
+    )
+    assert code == 0, err
+    content = json.loads(out)
+    assert content["failed_cells"] == 0
+    (exhibit,) = content["exhibits"]
+    assert exhibit["verdict"] in ("matches", "matches in part")
+    page = (pages / "newsvendor-gdp" / "figure-2.md").read_text()
+    assert f"Verdict: {exhibit['verdict']}" in page
+    for ending in (".csv", ".png"):
+        assert (pages / "newsvendor-gdp" / f"figure-2{ending}").stat().st_size > 200
+    assert "newsvendor-gdp/figure-2.md" in (pages / "index.md").read_text()
+
+
+def test_without_its_data_an_exhibit_says_so(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("DPCONVEX_DATA", raising=False)
+    code, out, _ = run("auc-erm/figure-1", "--quick", "--out", tmp_path / "pages")
+    assert code == 0
+    assert "not run" in out
+    assert "DPCONVEX_DATA" in (tmp_path / "pages" / "auc-erm" / "figure-1.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["nothing", "auc-erm/figure-99"])
+def test_unknown_names_are_an_input_error(name, run, tmp_path):
+    code, _, err = run(name, "--out", tmp_path / "pages")
+    assert code == 2
+    assert "auc-erm" in err
+
+
+def test_peers_that_cannot_be_installed_are_an_input_error(run, monkeypatch):
+    def fail():
+        raise RuntimeError("diffprivlib could not be installed: no such index")
+
+    monkeypatch.setattr("dpconvex_reproduction.peers.diffprivlib_peer.install", fail)
+    code, _, err = run("--install-peers")
+    assert code == 2
+    assert "no such index" in err

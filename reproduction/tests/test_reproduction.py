@@ -1,0 +1,122 @@
+"""The runner resumes, survives failing cells and runs each study once; pages say what was found."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
+from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
+from dpconvex_reproduction.runner import run_studies
+
+
+def cells(quick):
+    return [{"n": n, "seed": seed} for n in (10, 20) for seed in range(2 if quick else 4)]
+
+
+def measure(cell):
+    if cell["seed"] == 3 and os.environ.get("FAIL_THE_LAST_SEED"):
+        raise ValueError("no luck")
+    return [{**cell, "algorithm": "mean", "variant": "paper", "risk": cell["seed"] / cell["n"]}]
+
+
+STUDY = Study("toy/means", cells, measure)
+NEEDS_DATA = Study("toy/data", cells, measure, data=("a9a.npz",))
+
+
+def exhibit(study=STUDY, draw=None):
+    return Exhibit(
+        paper="toy",
+        label="Figure 1",
+        title="means",
+        claim="Risk falls with n (section 0).",
+        studies=(study,),
+        table=lambda rows: summarise(rows, ["n", "algorithm", "variant"], "risk"),
+        judge=lambda rows: [
+            Check("falls", True, "because"),
+            Check("a pipe | in a text", False, "0 of 1"),
+            Check("ours", True, "yes", about="dpconvex"),
+        ],
+        draw=draw,
+    )
+
+
+def test_a_full_run_goes_on_from_a_quick_one(tmp_path):
+    seen = []
+    quick = run_studies([STUDY, STUDY], tmp_path, quick=True, jobs=2, report=seen.append)
+    assert len(quick.rows["toy/means"]) == 4
+    assert [p.done for p in seen] == [1, 2, 3, 4]
+    seen.clear()
+    full = run_studies([STUDY], tmp_path, jobs=1, report=seen.append)
+    assert [(p.done, p.total) for p in seen] == [(5, 8), (6, 8), (7, 8), (8, 8)]
+    assert [row["seed"] for row in select(full.rows["toy/means"], n=20)] == [0, 1, 2, 3]
+
+
+def test_a_failing_cell_is_reported_and_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIL_THE_LAST_SEED", "1")
+    failed = run_studies([STUDY], tmp_path, jobs=1)
+    assert len(failed.failures["toy/means"]) == 2
+    assert len(failed.rows["toy/means"]) == 6
+    outcome = write_exhibit(exhibit(), failed, tmp_path, quick=False)
+    assert outcome.verdict == "matches in part"
+    assert "2 cells failed" in (tmp_path / "toy/figure-1.md").read_text()
+    monkeypatch.delenv("FAIL_THE_LAST_SEED")
+    assert not run_studies([STUDY], tmp_path, jobs=1).failures
+
+
+def test_a_killed_run_leaves_a_readable_store(tmp_path):
+    run_studies([STUDY], tmp_path, quick=True, jobs=1)
+    store = tmp_path / "toy--means.jsonl"
+    store.write_text(store.read_text()[:-20])
+    seen = []
+    results = run_studies([STUDY], tmp_path, quick=True, jobs=1, report=seen.append)
+    assert len(seen) == 1
+    assert len(results.rows["toy/means"]) == 4
+
+
+def test_missing_data_are_named_on_the_page(tmp_path, monkeypatch):
+    monkeypatch.delenv("DPCONVEX_DATA", raising=False)
+    results = run_studies([NEEDS_DATA], tmp_path, quick=True)
+    outcome = write_exhibit(exhibit(NEEDS_DATA), results, tmp_path, quick=True)
+    assert outcome.verdict == "not run"
+    assert "DPCONVEX_DATA" in (tmp_path / "toy/figure-1.md").read_text()
+
+
+def test_pages_hold_claim_numbers_and_verdict(tmp_path):
+    from dpconvex_reproduction.drawing import curves, finish, panels
+
+    def draw(rows, figure):
+        axes = panels(figure, 1)
+        curves(axes[0, 0], rows, "n", "risk")
+        finish(figure, axes)
+
+    results = run_studies([STUDY], tmp_path / "runs", quick=True, jobs=1)
+    outcome = write_exhibit(exhibit(draw=draw), results, tmp_path, quick=True)
+    page = (tmp_path / "toy/figure-1.md").read_text()
+    assert "Risk falls with n" in page
+    assert "a pipe \\| in a text" in page
+    assert "| 10 | mean | paper | 0.05 |" in page
+    assert (tmp_path / "toy/figure-1.png").stat().st_size > 1000
+    lines = (tmp_path / "toy/figure-1.csv").read_text().splitlines()
+    assert lines[0] == "n,algorithm,variant,risk,std,error,repeats"
+    index = write_index([outcome], tmp_path, True).read_text()
+    line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | fewer |"
+    assert line in index
+    # A later run of something else keeps what stands there.
+    other = Outcome(replace(outcome.exhibit, paper="other"), "matches", outcome.checks)
+    index = write_index([other], tmp_path, False).read_text()
+    assert line in index
+    assert "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all |" in index
+
+
+def test_means_leave_out_what_failed():
+    rows = [{"n": 1, "risk": 1.0}, {"n": 1, "risk": float("nan")}, {"n": 1}]
+    (line,) = summarise(rows, ["n"], "risk")
+    assert (line["risk"], line["repeats"], line["failed"]) == (1.0, 1, 1)
+
+
+def test_unknown_names_list_the_known():
+    from dpconvex_reproduction.catalogue import find
+
+    with pytest.raises(ValueError, match="There are: all, quantile-sco"):
+        find("nothing")

@@ -1,0 +1,98 @@
+"""``dpconvex score``: how good a model is on private rows, as a number that may be published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import JsonOption, open_ledger
+from dpconvex.cli.options import BUDGET
+from dpconvex.cli.screen import console, print_json, progress
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.files import check_file, read_training_file, table_format
+
+
+def register_commands(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(score)
+
+
+@reports_errors
+def score(
+    model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
+    data: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")
+    ],
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="pinball, cost, accuracy, log_loss, auc, calibration, coverage, residuals."
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Budget epsilon; 1 by default.", rich_help_panel=BUDGET)
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Budget delta; 1e-6 by default.", rich_help_panel=BUDGET)
+    ] = None,
+    mu: Annotated[
+        float | None, typer.Option(help="Budget of Gaussian DP instead.", rich_help_panel=BUDGET)
+    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
+    dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
+    residual_bound: Annotated[
+        float | None, typer.Option(help="Residuals beyond it count as that far.")
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Score a model on private rows: with noise, an interval and a promise of its own.
+
+    A score without noise is not private: it is computed nowhere here.
+    """
+    table_format(data)
+    check_file(data)
+    if not model.is_file():
+        raise InputError(f"{str(model)!r} is not a file.")
+    from dpconvex.models.file import read_model
+
+    content = read_model(model)
+    columns, estimator = content.columns, content.estimator
+    if columns is None or not columns.target:
+        raise InputError(
+            "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
+            "Use dpconvex.evaluation.private_score in Python."
+        )
+    from dpconvex.cli.options import label_kind
+    from dpconvex.evaluation import private_score
+
+    account = None if ledger is None else open_ledger(ledger, dataset)
+    classes = getattr(estimator, "classes_", None)
+    labels, kind = classes is not None, None if classes is None else label_kind(classes.tolist())
+    with progress(f"Scoring on {data.name}"):
+        X, y = read_training_file(data, columns, labels, kind, True, 1)
+        found = private_score(
+            estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
+            residual_bound=residual_bound,
+        )  # fmt: skip
+    if json_:
+        print_json(
+            {
+                "metric": found.metric,
+                "value": None if found.curve else found.value,
+                "interval": None if found.curve else list(found.interval),
+                "level": found.level,
+                "curve": {name: values.tolist() for name, values in found.curve.items()},
+                "guarantee": json.loads(json.dumps(found.certificate.guarantee.to_dict())),
+            }
+        )
+        return
+    console().print(str(found), markup=False)
+    for name, values in found.curve.items():
+        shown = ", ".join(f"{value:.3g}" for value in values)
+        console().print(f"  {name}: {shown}", markup=False)
+    if account is not None:
+        console().print(f"Ledger: {account.remaining()}", markup=False)

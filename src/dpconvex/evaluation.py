@@ -1,0 +1,517 @@
+r"""Scores that may be published: how good a model is on private rows, with noise, an interval and a certificate.
+
+A score computed on private rows is a release like any other. Here every row gives a number within a public range (or
+lies in one of a few bins, or is ranked against the others), the total gets noise, and a ledger can be charged. Use rows
+that the fit has not seen: on its own rows a model looks better than it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.estimators.release import charge
+from dpconvex.inputs.estimator_protocols import Classifier, Fitted
+from dpconvex.inputs.labels import LabelPositions
+from dpconvex.inputs.settings import resolve_guarantee
+from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.privacy.certificates.evaluation import POSITIVE_WEIGHT, EvaluationCertificate
+from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.scores import silent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["METRICS", "PrivateScore", "private_score"]
+
+Array = NDArray[np.float64]
+
+_GRID = 2**20  # steps of the range of a row's number: sums are whole numbers, exactly
+_DRAWS = 5_000  # of the noise, for intervals
+_LOG_LOSS = (
+    5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
+)
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class PrivateScore:
+    """A released score.
+
+    Attributes
+    ----------
+    metric : str
+        What was measured.
+    value : float
+        The score with its noise; NaN for ``"calibration"`` and ``"residuals"``, which are curves.
+    interval : pair of float
+        Where the score without noise lies, with probability ``level`` over the noise. It says nothing about how the
+        score would differ on other rows.
+    level : float
+        Of the interval.
+    curve : dict of str to array
+        ``"calibration"``: ``predicted`` (middles of bins), ``observed`` shares of positive rows, ``low``, ``high`` and
+        ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
+    certificate : EvaluationCertificate
+        What the release promises.
+    """
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    level: float
+    certificate: EvaluationCertificate = field(repr=False)
+    curve: dict[str, Array] = field(default_factory=dict, repr=False)
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        if self.curve:
+            return f"{self.metric}, {self.certificate.guarantee!r}"
+        low, high = self.interval
+        return (
+            f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
+            f"{self.level:g}), {self.certificate.guarantee!r}"
+        )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the released curve, or the score with its interval; needs matplotlib."""
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            ax = plt.subplots()[1]
+        if self.metric == "calibration":
+            x, y = self.curve["predicted"], self.curve["observed"]
+            ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+            ax.errorbar(x, y, _bars(y, self.curve["low"], self.curve["high"]), fmt="o", capsize=3)
+            ax.set(xlabel="predicted probability", ylabel="share of positive rows")
+        elif self.metric == "residuals":
+            ax.stairs(self.curve["share"], self.curve["edges"], fill=True, alpha=0.5)
+            ax.set(xlabel="target minus prediction", ylabel="share of rows")
+        else:
+            bars = _bars(
+                np.array([self.value]),
+                np.array([self.interval[0]]),
+                np.array([self.interval[1]]),
+            )
+            ax.errorbar([0], [self.value], bars, fmt="o", capsize=4)
+            ax.set(xticks=[0], xticklabels=[self.metric], ylabel="score")
+        return ax
+
+
+def _bars(middle: Array, low: Array, high: Array) -> Array:
+    return np.maximum(np.array([middle - low, high - middle]), 0.0)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Private rows, marked, and a model's answers to them."""
+
+    model: Fitted
+    features: Array
+    target: Array  # numbers, or positions of labels; NaN where a row is invalid
+
+    def answers(self, method: str) -> Array:
+        """Return the model's answers; what is said of invalid rows does not count."""
+        usable = np.asarray(np.isfinite(self.features).all(axis=1))
+        return np.asarray(getattr(self.model, method)(np.where(usable[:, None], self.features, 0)))
+
+    def residuals(self) -> Array:
+        return np.asarray(self.target - self.answers("predict"))
+
+    def positive(self) -> Array:
+        """Return the probability of the second of two classes."""
+        return np.asarray(self.answers("predict_proba")[:, 1])
+
+
+# Row metrics: numbers of rows in the metric's own units. What is no number counts as the worst.
+RowMetric = Callable[[_Rows], Array]
+
+
+def _accuracy(rows: _Rows) -> Array:
+    classes = cast(Classifier, rows.model).classes_
+    places = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
+    return np.where(places == rows.target, 1.0, 0.0)
+
+
+def _log_loss(rows: _Rows) -> Array:
+    probabilities = rows.answers("predict_proba")
+    place = np.nan_to_num(rows.target, nan=0.0).astype(int)
+    found = -np.log(probabilities[np.arange(len(place)), place])
+    return np.where(np.isnan(rows.target), np.nan, found)
+
+
+def _pinball(rows: _Rows) -> Array:
+    level = rows.model.certificate_.parameters.get("quantile", 0.5)
+    residual = rows.residuals()
+    return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
+
+
+def _cost(rows: _Rows) -> Array:
+    residual, model = rows.residuals(), cast(Any, rows.model)
+    return np.asarray(
+        np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual)
+    )
+
+
+def _coverage(rows: _Rows) -> Array:
+    if hasattr(rows.model, "predict_interval"):
+        low, high = rows.answers("predict_interval").T
+        return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
+    return np.where(rows.residuals() <= 0, 1.0, 0.0)
+
+
+_ROW_METRICS: dict[str, RowMetric] = {
+    "accuracy": _accuracy,
+    "log_loss": _log_loss,
+    "pinball": _pinball,
+    "cost": _cost,
+    "absolute": lambda rows: np.abs(rows.residuals()),
+    "squared": lambda rows: rows.residuals() ** 2,
+    "coverage": _coverage,
+}
+_NEEDS = {
+    "accuracy": "classes_",
+    "log_loss": "predict_proba",
+    "cost": "underage_cost",
+    "auc": "decision_function",
+    "calibration": "predict_proba",
+}
+_OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
+_HIGHER_IS_BETTER = {"accuracy", "coverage"}
+METRICS = (*_ROW_METRICS, "auc", "calibration", "residuals")
+
+
+def private_score(
+    model: Any,
+    X: object,
+    y: object,
+    metric: str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    mu: float | None = None,
+    ledger: Ledger | None = None,
+    *,
+    residual_bound: float | None = None,
+    bins: int = 10,
+    neighbors: str = "replace_one",
+    level: float = _LEVEL,
+    random_state: int | None = None,
+) -> PrivateScore:
+    r"""Return how good a fitted model is on private rows, as a number that may be published.
+
+    Row metrics: ``low + (high - low) (sum_i u_i + noise) / n`` with ``u_i`` the row's number, clipped to the public
+    range ``[low, high]`` and scaled to [0, 1]; where the number of rows is private, a noisy one takes the place of n.
+    AUC: ``1/2 + (V + noise) / (p q)``, with noisy numbers ``p`` and ``q = n - p`` of positive and negative rows and
+    ``V`` the sum over their pairs of +1/2 for the right order, 0 for a tie, -1/2 for the wrong one.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Of dpconvex; public by now.
+    X, y : array or dataframe, array
+        Private rows that the fit has not seen. A row with a missing value counts as the worst.
+    metric : str, optional
+        ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions;
+        ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
+        classes; ``"coverage"``, the share of rows in the intervals of
+        :class:`~dpconvex.intervals.DPConformal`, or at or below a predicted quantile. By default what the estimator
+        minimises: cost, pinball loss, AUC or accuracy.
+    epsilon, delta, mu : float, optional
+        Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
+    ledger : Ledger, optional
+        Charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
+    residual_bound : float, optional
+        Residuals beyond it, in the target's units, count as that far; by default the width of the target's range.
+        Noise grows with it.
+    bins : int, default=10
+        Of ``"calibration"`` and ``"residuals"``.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        Whether the number of rows is public or private.
+    level : float, default=0.95
+        Of the interval.
+    random_state : None or int
+        For tests: a seeded score is not private.
+
+    Returns
+    -------
+    PrivateScore
+
+    Notes
+    -----
+    Privacy: the promise is about the rows given here; those of the fit have the model's own certificate. A person in
+    both is protected by both together, which a shared ledger adds up. Sums are sums of whole numbers and exact, noise
+    is exact on a public grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import DPQuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (4000, 2)); y = X.sum(axis=1) + rng.normal(0, 0.2, 4000)
+    >>> model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), random_state=0)
+    >>> fitted = model.fit(X[:3000], y[:3000])
+    >>> score = private_score(fitted, X[3000:], y[3000:], epsilon=1.0, random_state=0)
+    >>> bool(score.interval[0] < score.value < score.interval[1])
+    True
+    """
+    owner = "private_score"
+    check_is_fitted(model, "certificate_")
+    metric = _default_metric(model) if metric is None else metric
+    _check_metric(model, metric)
+    check_neighbors(neighbors, owner)
+    allowed = "a number between 0 and 1"
+    level = check_number("level", owner, level, allowed, 0, 1, low_open=True)
+    check_count("bins", owner, bins, 2, 1000)
+    if ledger is not None and not hasattr(ledger, "charge"):
+        raise TypeError(
+            f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(ledger).__name__} instead."
+        )
+    guarantee = resolve_guarantee(epsilon, delta, mu, owner)
+    low, high = _range(model, metric, residual_bound)
+    rows = _read(model, X, y)
+    n = len(rows.target)
+    statistic, dimension = _statistic(metric, bins, neighbors)
+    certificate = EvaluationCertificate.issue(
+        guarantee, "score", statistic, n, dimension, 1, neighbors, seeded=random_state is not None
+    )
+    noise = NoiseSource(random_state)
+    charge(ledger, certificate, owner)
+    with silent():
+        exact = _exact(rows, metric, low, high, bins, neighbors)
+        released = _add(exact, certificate, noise)
+    return _described(released, certificate, metric, (low, high), n, level)
+
+
+def _default_metric(model: Any) -> str:
+    if hasattr(model, "predict_interval"):
+        return "coverage"
+    if is_classifier(model):
+        return "auc" if type(model).__name__ == "DPAUCClassifier" else "accuracy"
+    return "cost" if hasattr(model, "underage_cost") else "pinball"
+
+
+def _check_metric(model: Any, metric: object) -> None:
+    if metric not in METRICS:
+        raise ValueError(
+            f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead."
+        )
+    name = type(model).__name__
+    of_labels = metric in _OF_CLASSIFIERS
+    needed = _NEEDS.get(str(metric), "predict")
+    if of_labels is not is_classifier(model) or not hasattr(model, needed):
+        raise ValueError(
+            f"The metric {metric!r} needs a {'classifier' if of_labels else 'regression'} with '{needed}', which "
+            f"{name} is not. See the documentation of private_score for the metrics of each kind of model."
+        )
+    if metric in ("auc", "calibration") and len(model.classes_) != 2:
+        raise ValueError(
+            f"The metric {metric!r} is for two classes. Got {len(model.classes_)} instead. Use 'accuracy'."
+        )
+
+
+def _range(model: Any, metric: str, residual_bound: object) -> tuple[float, float]:
+    """Return the public range of a row's number."""
+    if metric in ("accuracy", "coverage", "auc", "calibration"):
+        return 0.0, 1.0
+    if metric == "log_loss":
+        return 0.0, _LOG_LOSS
+    if residual_bound is None:
+        target = getattr(model, "target_bounds", None)
+        if target is None:
+            raise ValueError(
+                "The 'residual_bound' parameter of private_score must be given where the model has no "
+                "'target_bounds': what a row can add must be bounded by public facts."
+            )
+        residual_bound = float(target[1]) - float(target[0])
+    bound = check_number(
+        "residual_bound", "private_score", residual_bound, "a number above 0", 0, 1e150, low_open=True
+    )  # fmt: skip
+    if metric == "residuals":
+        return -bound, bound
+    steepest = 1.0
+    if metric == "pinball":
+        level = model.certificate_.parameters.get("quantile", 0.5)
+        steepest = max(level, 1 - level)
+    if metric == "cost":
+        steepest = max(model.underage_cost, model.overage_cost)
+    return 0.0, (bound if metric == "squared" else steepest) * bound
+
+
+def _read(model: Any, X: object, y: object) -> _Rows:
+    """Return rows and targets, marked where a value is missing: no error tells of values."""
+    owner = "private_score"
+    if is_partitioned(X) or is_partitioned(y):
+        raise TypeError(
+            f"{owner} needs rows in memory. Got a Dask collection instead. Use X.compute() and y.compute(), or a "
+            "public sample of the rows."
+        )
+    probe = copy(model)
+    labels = is_classifier(model)
+    clean = Clean(LabelPositions(tuple(model.classes_.tolist())) if labels else numbers_or_missing)
+    features, target = read_training(probe, X, y, clean, 1, **({} if labels else {"y_numeric": True}))  # fmt: skip
+    if features.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"The X given to {owner} has {features.shape[1]} columns, but the model was fitted on "
+            f"{model.n_features_in_}."
+        )
+    names, known = (getattr(each, "feature_names_in_", None) for each in (probe, model))
+    if names is not None and known is not None and list(names) != list(known):
+        raise ValueError(
+            f"The columns of X given to {owner} must be those of the fit, in the same order."
+        )
+    return _Rows(model, np.asarray(features, dtype=np.float64), target)
+
+
+def _statistic(metric: str, bins: int, neighbors: str) -> tuple[str, int]:
+    """Return what noise is added to, and how long it is."""
+    if metric == "auc":
+        return "auc", 2
+    if metric in ("calibration", "residuals"):
+        return "histogram", bins * (2 if metric == "calibration" else 1)
+    return "mean", 1 if neighbors == "replace_one" else 2
+
+
+def _exact(rows: _Rows, metric: str, low: float, high: float, bins: int, neighbors: str) -> Array:
+    """Return the statistic without noise: private."""
+    if metric == "auc":
+        return _pairs(rows)
+    if metric == "residuals":
+        return _binned(rows.residuals(), low, high, bins)
+    if metric == "calibration":
+        predicted = rows.positive()
+        return np.concatenate(
+            [
+                _binned(
+                    np.where(rows.target == place, predicted, np.nan), 0.0, 1.0, bins, lost=False
+                )
+                for place in (0, 1)
+            ]
+        )
+    values = _ROW_METRICS[metric](rows)
+    worst = low if metric in _HIGHER_IS_BETTER else high
+    values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
+    unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
+    total = int(np.rint(unit * _GRID).astype(np.int64).sum()) / _GRID
+    if neighbors == "replace_one":
+        return np.array([total])
+    return np.array([total - len(values) / 2, len(values)])
+
+
+def _binned(values: Array, low: float, high: float, bins: int, lost: bool = True) -> Array:
+    """Return counts of values in equal bins, the outermost with all beyond; NaN is in the first, or in none."""
+    scaled = (values - low) / (high - low) * bins
+    if not lost:
+        scaled = scaled[~np.isnan(scaled)]
+    places = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, bins - 1).astype(np.int64)
+    return np.bincount(places, minlength=bins).astype(np.float64)
+
+
+def _pairs(rows: _Rows) -> Array:
+    """Return ``(V / (n - 1), weight p)``: see `statistic_sensitivity`. Whole numbers up to the last division."""
+    margins = rows.answers("decision_function")
+    lost = np.isnan(rows.target) | np.isnan(margins)
+    # A row that cannot be ranked counts as a negative one above all others.
+    positive = margins[(rows.target == 1) & ~lost]
+    negative = np.sort(np.where(lost, np.inf, margins)[(rows.target == 0) | lost])
+    below = int(np.searchsorted(negative, positive, side="left").sum())
+    not_above = int(np.searchsorted(negative, positive, side="right").sum())
+    twice = below + not_above - len(positive) * len(negative)
+    n = len(margins)
+    return np.array([twice / (2 * max(1, n - 1)), POSITIVE_WEIGHT * len(positive)])
+
+
+def _add(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
+    gaussian = certificate.distribution == "gaussian"
+    law = noise.add_gaussian if gaussian else noise.add_l2_laplace
+    return law(exact, certificate.scale)
+
+
+def _described(
+    released: Array,
+    certificate: EvaluationCertificate,
+    metric: str,
+    limits: tuple[float, float],
+    n: int,
+    level: float,
+) -> PrivateScore:
+    """Return the released score with its interval: from here on nothing but released and public numbers."""
+    shown = (1 - level) / 2, (1 + level) / 2
+    possible = released - _draws(certificate)
+    if certificate.statistic == "histogram":
+        curve = _curve(released, possible, metric, limits, shown, certificate, n)
+        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve)
+    low, high = limits
+    if metric == "auc":
+        low, high = 0.0, 1.0
+
+    def score(vector: Array) -> Array:
+        if metric == "auc":
+            positive = np.clip(vector[..., 1] / POSITIVE_WEIGHT, 1.0, max(1.0, n - 1.0))
+            return np.asarray(0.5 + vector[..., 0] * (n - 1) / (positive * (n - positive)))
+        if certificate.neighbors == "replace_one":
+            share = vector[..., 0] / n
+        else:
+            share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1], 1.0)
+        return np.asarray(low + (high - low) * share)
+
+    ends = np.clip(np.quantile(score(possible), shown), low, high)
+    value = float(np.clip(score(released), low, high))
+    return PrivateScore(metric, value, (float(ends[0]), float(ends[1])), level, certificate)
+
+
+def _draws(certificate: EvaluationCertificate) -> Array:
+    """Return draws of the noise's law: public, and the same for everybody."""
+    rng = np.random.default_rng(0)
+    size = (_DRAWS, certificate.dimension)
+    draws = rng.standard_normal(size)
+    if certificate.distribution == "gaussian":
+        return draws * certificate.scale
+    lengths = rng.gamma(certificate.dimension, certificate.scale, (_DRAWS, 1))
+    return draws / np.linalg.norm(draws, axis=1, keepdims=True) * lengths
+
+
+def _curve(
+    released: Array,
+    possible: Array,
+    metric: str,
+    limits: tuple[float, float],
+    shown: tuple[float, float],
+    certificate: EvaluationCertificate,
+    n: int,
+) -> dict[str, Array]:
+    """Return a calibration curve or a histogram of residuals, with intervals."""
+    counts = np.maximum(released, 0.0)
+    if metric == "residuals":
+        rows = n if certificate.neighbors == "replace_one" else max(1.0, float(counts.sum()))
+        low, high = np.quantile(np.maximum(possible, 0.0) / rows, shown, axis=0)
+        edges = np.linspace(*limits, len(released) + 1)
+        return {"edges": edges, "share": counts / rows, "low": low, "high": high}
+    bins = len(released) // 2
+
+    def observed(vector: Array) -> Array:
+        rest, positive = np.maximum(vector[..., :bins], 0.0), np.maximum(vector[..., bins:], 0.0)
+        with np.errstate(all="ignore"):
+            return np.asarray(np.nan_to_num(positive / (rest + positive), nan=0.5))
+
+    low, high = np.quantile(observed(possible), shown, axis=0)
+    return {
+        "predicted": (np.arange(bins) + 0.5) / bins,
+        "observed": observed(released),
+        "low": low,
+        "high": high,
+        "rows": counts[:bins] + counts[bins:],
+    }

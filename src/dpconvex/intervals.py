@@ -1,0 +1,382 @@
+r"""Prediction intervals that cover: conformal calibration on held-out rows, by noisy counts.
+
+Rows are split once, independently of what they hold. An estimator is fitted on one part; on the other, noisy counts
+find a threshold that the scores of enough rows do not exceed. A record lies in one part, so the budget is spent once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.stats import laplace, norm
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.checks import check_number
+from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.estimators.release import unchanged_on_failure
+from dpconvex.inputs.estimator_protocols import Model
+from dpconvex.inputs.settings import ignores_invalid, resolve_guarantee
+from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
+from dpconvex.privacy.certificates.rules import CertificateError, Promise
+from dpconvex.privacy.guarantees import Guarantee
+from dpconvex.privacy.ledger.ledger import Ledger
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.scores import silent
+
+__all__ = ["ConformalCertificate", "DPConformal"]
+
+Array = NDArray[np.float64]
+
+_COUNTS = 10  # noisy counts of a bisection: 2^10 thresholds
+_OCTAVES = 16  # that thresholds span, on either side of 0
+_BUDGET = ("epsilon", "delta", "mu")
+
+
+@dataclass(frozen=True)
+class ConformalCertificate(Promise):
+    """What intervals promise: a fit and a calibration, on rows of their own, under one guarantee.
+
+    Attributes
+    ----------
+    fit : Certificate
+        Of the estimator, on the training rows.
+    calibration : EvaluationCertificate
+        Of the noisy counts, on the held-out rows.
+    """
+
+    fit: Certificate = field(repr=False)
+    calibration: EvaluationCertificate = field(repr=False)
+
+    @property
+    def guarantee(self) -> Guarantee:  # type: ignore[override]
+        """Of both together: a record is in one of the two parts."""
+        return self.fit.guarantee
+
+    @property
+    def neighbors(self) -> str:
+        """The relation of both."""
+        return self.fit.neighbors
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which both are mu-Gaussian DP, or None."""
+        found = self.fit.gaussian_mu(), self.calibration.gaussian_mu()
+        return None if None in found else max(float(mu or 0.0) for mu in found)
+
+    def verify(self) -> None:
+        """Check both, and that they promise the same.
+
+        Raises
+        ------
+        CertificateError
+            Naming what does not follow.
+        """
+        self.fit.verify()
+        self.calibration.verify()
+        same = (self.calibration.guarantee, self.calibration.neighbors)
+        if same != (self.fit.guarantee, self.fit.neighbors) or self.fit.neighbors != "replace_one":
+            raise CertificateError("The fit and the calibration must promise the same.")
+
+
+class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    r"""Intervals around the predictions of a private regression, with a coverage that is proven.
+
+    The score of a row is ``|y - prediction|``, or for an estimator of several quantiles the distance
+    ``max(low - y, y - high)`` from the outermost two. Ten noisy counts bisect a public grid for a threshold that the
+    scores of at least ``coverage (m + 1) + E`` of the m held-out rows do not exceed, with ``E`` the mean of the largest
+    of ten draws of the noise (or of 0).
+
+    Parameters
+    ----------
+    estimator : dpconvex regression
+        Unfitted: :class:`DPQuantileRegressor`, one level or several, for instance.
+    coverage : float, default=0.9
+        Probability that a new row's target lies in its interval, at least.
+    calibration_share : float, default=0.25
+        Share of the rows that are held out.
+    epsilon, delta, mu : float, optional
+        Budget of the whole, as for the estimators; by default that of the estimator.
+    score_bound : float, optional
+        Largest score that is looked for, in the target's units; by default the width of ``target_bounds``. It may be
+        far too large.
+    ledger : Ledger, optional
+        Charged once, before noise is drawn; by default that of the estimator.
+    random_state : None or int
+        For tests: a seeded fit is not private.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted on the training rows; its certificate is about them.
+    threshold_ : float
+        By how much intervals reach beyond predictions; infinite where no threshold of the grid was enough.
+    certificate_ : ConformalCertificate
+        What is guaranteed.
+
+    Notes
+    -----
+    Coverage: let N(t) be the number of held-out scores of at most t, and M the largest of the ten draws of noise, or
+    0 if that is larger. A threshold is taken only if its noisy count reached c, so ``N(threshold) >= c - M``: it is no
+    less than the score of rank ``ceil(c - M)``, which a new, exchangeable score exceeds with probability
+    ``1 - ceil(c - M) / (m + 1)`` at most. M does not depend on the rows, so coverage is at least
+    ``(c - E M) / (m + 1)``, over the draw of rows and noise.
+
+    Privacy: replace-one. The two parts have public sizes and a replaced record lies in one of them. Each count moves by
+    at most 1. The threshold is a point of a public grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex import DPQuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 1, (8000, 2)); y = X.sum(axis=1) + rng.normal(0, 0.2, 8000)
+    >>> model = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(-1, 3), epsilon=1.0)
+    >>> intervals = DPConformal(model, coverage=0.9, random_state=0).fit(X, y)
+    >>> low, high = intervals.predict_interval(X[:1])[0]
+    >>> bool(0.5 < high - low < 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Model,
+        coverage: float = 0.9,
+        *,
+        calibration_share: float = 0.25,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+        score_bound: float | None = None,
+        ledger: Ledger | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.calibration_share = calibration_share
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.score_bound = score_bound
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def _model(self, seed: int | None = None) -> Any:
+        """Return the unfitted estimator with the budget of the whole, after checks."""
+        if not is_regressor(self.estimator) or not hasattr(self.estimator, "certify"):
+            raise TypeError(
+                "The 'estimator' parameter of DPConformal must be a regression of dpconvex. "
+                f"Got {type(self.estimator).__name__} instead."
+            )
+        model: Any = clone(self.estimator)
+        if model.neighbors != "replace_one":
+            raise ValueError(
+                "DPConformal holds out a public number of rows, so its estimator must have neighbors='replace_one'. "
+                f"Got {model.neighbors!r} instead."
+            )
+        own = {name: getattr(self, name) for name in _BUDGET}
+        if any(value is not None for value in own.values()):
+            if any(getattr(model, name) is not None for name in _BUDGET):
+                raise ValueError("Give the budget to DPConformal or to its estimator, not to both.")
+            model.set_params(**own)
+        if self.ledger is not None and model.ledger is not None:
+            raise ValueError("Give the ledger to DPConformal or to its estimator, not to both.")
+        model.set_params(ledger=None, random_state=seed)
+        return model
+
+    def certify(self, n_samples: int, n_features: int) -> ConformalCertificate:
+        """Return the certificate of a fit, before any data.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Public shape of the data.
+        """
+        seeded = self.random_state is not None
+        model = self._model(0 if seeded else None)
+        training, held = self._parts(n_samples)
+        guarantee = resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal")
+        calibration = EvaluationCertificate.issue(
+            guarantee, "conformal", "counts", held, 1, _COUNTS, seeded=seeded
+        )
+        self._wanted(calibration)
+        self._bound()
+        return ConformalCertificate(model.certify(training, n_features), calibration)
+
+    def _parts(self, n_samples: int) -> tuple[int, int]:
+        """Return the public numbers of training and held-out rows."""
+        share = check_number(
+            "calibration_share", "DPConformal", self.calibration_share,
+            "a number between 0 and 1", 0, 1, low_open=True,
+        )  # fmt: skip
+        held = round(share * n_samples)
+        if not 1 <= held < n_samples:
+            raise ValueError(
+                "DPConformal needs training and held-out rows. Give more rows or another 'calibration_share'."
+            )
+        return n_samples - held, held
+
+    def _wanted(self, calibration: EvaluationCertificate) -> float:
+        """Return the noisy count that a threshold must reach, or raise if no rows could."""
+        coverage = check_number(
+            "coverage", "DPConformal", self.coverage, "a number between 0 and 1", 0, 1, low_open=True
+        )  # fmt: skip
+        extra, held = _mean_largest(calibration), calibration.n_samples
+        wanted = coverage * (held + 1) + extra
+        # Half of it again: all rows together must reach it in spite of their own noise.
+        if wanted + extra / 2 > held:
+            needed = math.ceil(
+                (coverage + 1.5 * extra) / (1 - coverage) / float(self.calibration_share)
+            )
+            raise ValueError(
+                f"DPConformal cannot show a coverage of {coverage:g} with {held} held-out rows and this budget: noise "
+                f"would hide too many of them. Give about {needed} rows in all, a larger 'calibration_share', a larger "
+                "budget, or a smaller 'coverage'."
+            )
+        return wanted
+
+    def _bound(self) -> float:
+        """Return the largest score that is looked for."""
+        bound = self.score_bound
+        if bound is None:
+            target = getattr(self.estimator, "target_bounds", None)
+            if target is None:
+                raise ValueError(
+                    "The 'score_bound' parameter of DPConformal must be given where the estimator has no "
+                    "'target_bounds'."
+                )
+            bound = float(target[1]) - float(target[0])
+        allowed = "a finite number above 0"
+        return check_number("score_bound", "DPConformal", bound, allowed, 0, 1e300, low_open=True)
+
+    def fit(self, X: object, y: object) -> Self:
+        """Split rows, fit the estimator, and calibrate.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Targets.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: object, y: object) -> None:
+        if is_partitioned(X) or is_partitioned(y):
+            raise TypeError(
+                "DPConformal needs rows in memory, because it splits them. Got a Dask collection instead. Use "
+                "X.compute() and y.compute()."
+            )
+        probe = self._model()
+        clean = Clean(numbers_or_missing) if ignores_invalid(probe) else None
+        rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
+        target = np.asarray(target, dtype=np.float64)
+        certificate = self.certify(*rows.shape)
+        ledger = self.ledger if self.ledger is not None else getattr(self.estimator, "ledger", None)
+        noise = NoiseSource(self.random_state)
+        if ledger is not None:
+            # Durable before anything is fitted: a crash from here on costs budget, never privacy.
+            ledger.charge(
+                certificate.guarantee,
+                mu=certificate.gaussian_mu(),
+                mechanism="conformal",
+                description="DPConformal.fit",
+                neighbors=certificate.neighbors,
+            )
+        held = np.zeros(len(target), dtype=bool)
+        order = noise.generator.permutation(len(target))
+        held[order[: certificate.calibration.n_samples]] = True
+        seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
+        model = self._model(seed).fit(rows[~held], target[~held])
+        with silent():
+            scores = self._scores(model, rows[held], target[held])
+            self.threshold_ = self._threshold(scores, certificate.calibration, noise)
+        self.estimator_, self.certificate_ = model, certificate
+        self.n_features_in_ = probe.n_features_in_
+        if hasattr(probe, "feature_names_in_"):
+            self.feature_names_in_ = model.feature_names_in_ = probe.feature_names_in_
+
+    @staticmethod
+    def _scores(model: Any, rows: Array, target: Array) -> Array:
+        """Return the score of every row; infinite where a value is missing."""
+        usable = np.asarray(np.isfinite(rows).all(axis=1))
+        low, high = _ends(model.predict(np.where(usable[:, None], rows, 0.0)))
+        scores = np.maximum(low - target, target - high)
+        return np.where(usable & ~np.isnan(scores), scores, np.inf)
+
+    def _threshold(
+        self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource
+    ) -> float:
+        """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
+        law = noise.add_gaussian if calibration.distribution == "gaussian" else noise.add_l2_laplace
+        wanted, grid = self._wanted(calibration), _grid(self._bound())
+        below, reached = -1, len(grid)  # an infinite threshold covers everything
+        for _ in range(calibration.releases):
+            middle = (below + reached) // 2
+            count = float(np.count_nonzero(scores <= grid[middle]))
+            if law(np.array([count]), calibration.scale)[0] >= wanted:
+                reached = middle
+            else:
+                below = middle
+        return float(grid[reached]) if reached < len(grid) else math.inf
+
+    def predict(self, X: object) -> Array:
+        """Return the estimator's predictions."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict(X))
+
+    def predict_interval(self, X: object) -> Array:
+        """Return the lower and upper end of each row's interval.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, 2)
+            Where a calibrated threshold is below 0 and quantiles are close, both ends meet in the middle.
+        """
+        low, high = _ends(self.predict(X))
+        middle = low / 2 + high / 2
+        return np.column_stack(
+            [
+                np.minimum(low - self.threshold_, middle),
+                np.maximum(high + self.threshold_, middle),
+            ]
+        )
+
+
+def _ends(predicted: Array) -> tuple[Array, Array]:
+    """Return the outermost predictions of each row."""
+    if predicted.ndim == 1:
+        return predicted, predicted
+    return predicted[:, 0], predicted[:, -1]
+
+
+def _grid(bound: float) -> Array:
+    """Return 2^10 - 1 thresholds: geometric on either side of 0, up to the bound."""
+    half = 2 ** (_COUNTS - 1) - 1
+    sizes = bound * 2.0 ** np.linspace(-_OCTAVES, 0, half)
+    return np.concatenate([-sizes[::-1], [0.0], sizes])
+
+
+def _mean_largest(calibration: EvaluationCertificate) -> float:
+    """Return ``E max(0, e_1, ..., e_k) = int_0^inf 1 - F(x)^k dx`` of the noise of k counts, rounded up."""
+    law = norm if calibration.distribution == "gaussian" else laplace
+    largest, _ = quad(lambda x: -math.expm1(calibration.releases * law.logcdf(x)), 0, 60)
+    # The grid of released counts is far finer than the noise.
+    return float(largest * calibration.scale) * (1 + 1e-6)

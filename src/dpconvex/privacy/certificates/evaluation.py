@@ -1,0 +1,182 @@
+"""What looking at rows after a fit costs: the certificate of a private score or a calibration, from public facts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.calibration import NEIGHBORS, gaussian_mu, released_scale
+from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.ledger.account import pure_mu
+from dpconvex.privacy.noise import EXACT, SEEDED
+
+__all__ = ["STATISTICS", "EvaluationCertificate", "statistic_sensitivity"]
+
+STATISTICS = ("mean", "auc", "histogram", "counts")
+#: Weight of the number of positive rows beside the sum over pairs: see `statistic_sensitivity`.
+POSITIVE_WEIGHT = math.sqrt(3) / 2
+
+_PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
+
+
+def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> float:
+    r"""Return how far, in Euclidean distance, one record moves what an evaluation adds noise to.
+
+    ``"mean"``
+        Replace-one: ``sum u_i`` with ``u_i`` in [0, 1], which moves by 1. Where the number of rows is private:
+        ``(sum u_i - 1/2, number of rows)``, to which a record adds a vector of norm at most ``sqrt(5) / 2``.
+    ``"auc"``
+        ``(V / (n - 1), sqrt(3)/2 p)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2, 0 or
+        -1/2 and ``p`` the number of positive rows. Let the other rows hold p' positive and q' negative ones, which
+        are n - 1 together. A record that keeps its label moves V by at most ``max(p', q') <= n - 1`` and p not at
+        all. One that changes its label moves V from within ``q'/2`` of 0 to within ``p'/2`` of it or the other way
+        round, by ``(n - 1) / 2`` at most, and p by 1: ``sqrt(1/4 + 3/4) = 1``. Both numbers are rounded once.
+    ``"histogram"``
+        Counts of disjoint bins: two of them move by 1, or one where a record is added or removed.
+    ``"counts"``
+        One count of rows.
+
+    Examples
+    --------
+    >>> statistic_sensitivity("mean", 1000, "replace_one")
+    1.0
+    """
+    if statistic not in STATISTICS or neighbors not in NEIGHBORS:
+        raise ValueError(
+            f"A statistic must be one of {STATISTICS} under one of {NEIGHBORS}. Got {statistic!r}, {neighbors!r}."
+        )
+    added = neighbors == "add_or_remove_one"
+    if statistic == "auc":
+        if added:
+            raise ValueError("The area under the curve needs a public number of rows: replace_one.")
+        return 1.0 + n_samples * 2.0**-50
+    if statistic == "mean":
+        return math.sqrt(1.25) if added else 1.0
+    return math.sqrt(2) if statistic == "histogram" and not added else 1.0
+
+
+@dataclass(frozen=True)
+class EvaluationCertificate(Promise):
+    """What a private evaluation promises about the rows it looked at.
+
+    Attributes
+    ----------
+    guarantee : PureDP, ApproxDP or GaussianDP
+        The promise.
+    mechanism : str
+        ``"score"``, or ``"conformal"`` for the calibration of intervals.
+    statistic : str
+        What noise was added to, see :func:`statistic_sensitivity`.
+    n_samples : int
+        Number of rows: public under replace-one, and not used otherwise.
+    dimension, releases : int
+        Length of a released vector, and how many were released.
+    distribution, scale : str, float
+        The noise: ``"gaussian"`` with this standard deviation, or ``"l2-laplace"`` with this scale.
+    neighbors, sampler : str
+        The relation, and where randomness comes from.
+    """
+
+    guarantee: Guarantee
+    mechanism: str
+    statistic: str
+    n_samples: int
+    dimension: int
+    releases: int
+    distribution: str
+    scale: float
+    neighbors: str
+    sampler: str
+
+    @classmethod
+    def issue(
+        cls,
+        guarantee: Guarantee,
+        mechanism: str,
+        statistic: str,
+        n_samples: int,
+        dimension: int = 1,
+        releases: int = 1,
+        neighbors: str = "replace_one",
+        *,
+        seeded: bool = False,
+    ) -> EvaluationCertificate:
+        """Derive the noise from the guarantee and the statistic's sensitivity."""
+        if neighbors == "add_or_remove_one":
+            n_samples = 0  # it is private
+        distribution, scale = _noise(
+            guarantee, statistic, n_samples, dimension, releases, neighbors
+        )
+        return cls(
+            guarantee, mechanism, statistic, n_samples, dimension, releases, distribution, scale,
+            neighbors, SEEDED if seeded else EXACT,
+        )  # fmt: skip
+
+    def gaussian_mu(self) -> float | None:
+        """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
+        if isinstance(self.guarantee, GaussianDP) or self.distribution == "gaussian":
+            return _mu(self.guarantee)
+        return pure_mu(self.guarantee.epsilon_bound)
+
+    def verify(self) -> None:
+        """Check that the stated noise suffices for the guarantee.
+
+        Raises
+        ------
+        CertificateError
+            Naming what does not follow.
+        """
+        try:
+            self._check()
+        except CertificateError:
+            raise
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CertificateError(f"The certificate is malformed: {error}") from error
+
+    def _check(self) -> None:
+        if self.mechanism not in ("score", "conformal") or self.sampler not in (EXACT, SEEDED):
+            raise CertificateError("The certificate's 'mechanism' or 'sampler' is unknown.")
+        if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
+            raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
+        for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):
+            check_count(name, "a certificate", getattr(self, name), least)
+        allowed = "a finite number above 0"
+        stated = check_number(
+            "scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True
+        )
+        distribution, needed = _noise(
+            self.guarantee, self.statistic, self.n_samples, self.dimension, self.releases,
+            self.neighbors,
+        )  # fmt: skip
+        if self.distribution != distribution or not stated * _PLATFORM >= needed:
+            raise CertificateError("The certificate's noise does not suffice for its guarantee.")
+
+
+def _noise(
+    guarantee: Guarantee,
+    statistic: str,
+    n_samples: int,
+    dimension: int,
+    releases: int,
+    neighbors: str,
+) -> tuple[str, float]:
+    """Return the law and scale of the noise of each of so many releases: under (epsilon, delta) the smaller noise.
+
+    l2-Laplace noise of scale ``b`` in ``d`` dimensions has the standard deviation ``b sqrt(d + 1)`` per coordinate.
+    """
+    moved = statistic_sensitivity(statistic, n_samples, neighbors)
+    pure = guarantee.epsilon_bound / releases if not isinstance(guarantee, GaussianDP) else 0.0
+    if not isinstance(guarantee, PureDP):
+        check_tails(guarantee, dimension * releases)
+        gaussian = released_scale(_mu(guarantee) / math.sqrt(releases), moved, dimension)
+        if not pure or gaussian <= math.sqrt(dimension + 1) * moved / pure:
+            return "gaussian", gaussian
+    return "l2-laplace", released_scale(pure, moved, dimension)
+
+
+def _mu(guarantee: Guarantee) -> float:
+    if isinstance(guarantee, GaussianDP):
+        return guarantee.mu
+    return gaussian_mu(guarantee.epsilon_bound, guarantee.delta(math.inf))

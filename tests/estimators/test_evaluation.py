@@ -1,0 +1,188 @@
+"""Private scores: no neighbour moves them further than stated, half the noise is noticed, intervals hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss, mean_pinball_loss, roc_auc_score
+
+from dpconvex import DPAUCClassifier, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex.audit import audit
+from dpconvex.evaluation import METRICS, _add, _exact, _range, _read, _statistic, private_score
+from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
+from dpconvex.privacy.certificates.evaluation import EvaluationCertificate, statistic_sensitivity
+from dpconvex.scores import silent
+
+FIXED = settings(max_examples=120, derandomize=True, deadline=None, database=None)
+RNG = np.random.default_rng(0)
+ROWS = RNG.uniform(-1, 1, (3000, 2))
+DEMAND = 3 * ROWS[:, 0] + RNG.normal(0, 0.5, 3000)
+LABELS = (ROWS[:, 0] + RNG.logistic(0, 0.3, 3000) > 0).astype(int)
+LIMITS = {"feature_bounds": (-1, 1), "random_state": 0}
+MODELS = {
+    "quantile": DPQuantileRegressor(0.8, target_bounds=(-5, 5), **LIMITS).fit(ROWS, DEMAND),
+    "newsvendor": DPNewsvendor(3.0, 1.0, target_bounds=(-5, 5), **LIMITS).fit(ROWS, DEMAND),
+    "logistic": DPLogisticRegression(**LIMITS).fit(ROWS, LABELS),
+    "auc": DPAUCClassifier(**LIMITS).fit(ROWS, LABELS),
+}
+OF_MODEL = {
+    "quantile": ("pinball", "absolute", "squared", "coverage", "residuals"),
+    "newsvendor": ("cost",),
+    "logistic": ("accuracy", "log_loss", "auc", "calibration"),
+}
+CASES = [(model, metric) for model, metrics in OF_MODEL.items() for metric in metrics]
+
+
+def test_every_metric_is_tried():
+    assert {metric for _, metric in CASES} == set(METRICS)
+
+
+def statistic(model, metric, X, y, neighbors="replace_one"):
+    fitted = MODELS[model]
+    low, high = _range(fitted, metric, None)
+    with silent():
+        return _exact(_read(fitted, X, y), metric, low, high, 4, neighbors)
+
+
+def rows_of(model, rng, count):
+    """Rows that try to be far apart: extremes, ties, missing values, absurd targets."""
+    X = rng.choice([-1.0, 0.0, 1.0, 50.0, np.nan], p=[0.3, 0.2, 0.3, 0.15, 0.05], size=(count, 2))
+    if model == "logistic":
+        return X, rng.integers(0, 2, count)
+    return X, rng.choice([-1e9, -3.0, 0.0, 3.0, 1e9, np.nan], size=count)
+
+
+@pytest.mark.parametrize(("model", "metric"), CASES)
+def test_no_neighbour_moves_a_statistic_further(model, metric):
+    largest = 0.0
+
+    @FIXED
+    @given(st.integers(2, 9), st.integers(0, 2**31))
+    def run(count, seed):
+        nonlocal largest
+        rng = np.random.default_rng(seed)
+        X, y = rows_of(model, rng, count)
+        other_X, other_y = X.copy(), y.copy()
+        other_X[:1], other_y[:1] = rows_of(model, rng, 1)
+        pair = statistic(model, metric, X, y), statistic(model, metric, other_X, other_y)
+        kind, size = _statistic(metric, 4, "replace_one")
+        moved = np.linalg.norm(pair[0] - pair[1])
+        allowed = statistic_sensitivity(kind, count, "replace_one")
+        assert len(pair[0]) == size
+        assert moved <= allowed * (1 + 1e-12)
+        largest = max(largest, moved / allowed)
+        if metric != "auc":
+            pair = (
+                statistic(model, metric, X, y, "add_or_remove_one"),
+                statistic(model, metric, X[1:], y[1:], "add_or_remove_one"),
+            )
+            moved = np.linalg.norm(pair[0] - pair[1])
+            kind, _ = _statistic(metric, 4, "add_or_remove_one")
+            assert moved <= statistic_sensitivity(kind, count, "add_or_remove_one") * (1 + 1e-12)
+
+    run()
+    assert largest > 0.9  # the bound is attained, so a smaller one would have been noticed
+
+
+def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
+    """False alarms: below 1e-6, by the audit's own confidence."""
+    X, y = ROWS[:40], LABELS[:40].copy()
+    other = y.copy()
+    other[0] = 1 - other[0]
+    pair = statistic("logistic", "auc", X, y), statistic("logistic", "auc", X, other)
+    certificate = EvaluationCertificate.issue(GaussianDP(1.0), "score", "auc", 40, 2)
+    direction = (pair[1] - pair[0]) / np.linalg.norm(pair[1] - pair[0])
+
+    def sampler(exact, factor):
+        def draw(count, rng):
+            noise = NoiseSource(rng)
+            loud = replace(certificate, scale=certificate.scale * factor)
+            return np.array([_add(exact, loud, noise) @ direction for _ in range(count)])
+
+        return draw
+
+    claim = GaussianDP(
+        float(np.linalg.norm(pair[1] - pair[0]))
+    )  # what these two rows can show of mu = 1
+    fair = audit(sampler(pair[0], 1.0), sampler(pair[1], 1.0), claim, runs=3000, rng=0)
+    assert fair.passed
+    wild = audit(sampler(pair[0], 0.5), sampler(pair[1], 0.5), claim, runs=3000, rng=0)
+    assert not wild.passed
+
+
+@pytest.mark.parametrize("budget", [{"mu": 0.5}, {"epsilon": 1.0}, {"epsilon": 1.0, "delta": 0.0}])
+def test_intervals_hold_what_they_say(budget):
+    """400 intervals of 95 %: fewer than 350 have a probability below 1e-9 (binomial)."""
+    truth = {
+        "accuracy": MODELS["logistic"].score(ROWS, LABELS),
+        "log_loss": log_loss(LABELS, MODELS["logistic"].predict_proba(ROWS)),
+        "auc": roc_auc_score(LABELS, MODELS["logistic"].decision_function(ROWS)),
+    }
+    held = 0
+    for metric, exact in truth.items():
+        for seed in range(134):
+            score = private_score(
+                MODELS["logistic"], ROWS, LABELS, metric, **budget, random_state=seed
+            )
+            held += score.interval[0] <= exact <= score.interval[1]
+    assert held >= 350
+    score.certificate.verify()
+
+
+def test_scores_are_near_the_truth():
+    """Noise of 1 / mu = 0.1 rows: six standard deviations."""
+    quantile, newsvendor = MODELS["quantile"], MODELS["newsvendor"]
+    pinball = private_score(quantile, ROWS, DEMAND, mu=10.0)
+    exact = mean_pinball_loss(DEMAND, quantile.predict(ROWS), alpha=0.8)
+    assert pinball.metric == "pinball"
+    assert pinball.value == pytest.approx(exact, abs=0.6 * 8 / 3000 + 1e-5)
+    cost = private_score(newsvendor, ROWS, DEMAND, mu=10.0)
+    assert cost.metric == "cost"
+    assert cost.value == pytest.approx(newsvendor.cost(ROWS, DEMAND), abs=0.6 * 30 / 3000 + 1e-4)
+    counted = private_score(newsvendor, ROWS, DEMAND, mu=10.0, neighbors="add_or_remove_one")
+    assert counted.value == pytest.approx(cost.value, abs=3 * 0.6 * 30 / 3000)
+    assert private_score(MODELS["auc"], ROWS, LABELS).metric == "auc"
+
+
+def test_curves_are_near_the_truth():
+    curve = private_score(MODELS["logistic"], ROWS, LABELS, "calibration", mu=10.0).curve
+    assert np.all((curve["low"] <= curve["observed"]) & (curve["observed"] <= curve["high"]))
+    assert curve["rows"].sum() == pytest.approx(3000, abs=30)
+    busy = curve["rows"] > 100
+    assert np.abs(curve["observed"] - curve["predicted"])[busy].max() < 0.25
+    shares = private_score(MODELS["quantile"], ROWS, DEMAND, "residuals", mu=10.0, bins=20).curve
+    assert shares["share"].sum() == pytest.approx(1.0, abs=0.05)
+    assert len(shares["edges"]) == 21
+
+
+def test_a_ledger_is_charged_once_and_errors_cost_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "privacy.db", epsilon=2.0, delta=1e-5)
+    private_score(MODELS["logistic"], ROWS, LABELS, "accuracy", epsilon=0.5, ledger=ledger)
+    with pytest.raises(ValueError, match="metric"):
+        private_score(MODELS["logistic"], ROWS, LABELS, "roc_auc", ledger=ledger)
+    with pytest.raises(ValueError, match="regression"):
+        private_score(MODELS["logistic"], ROWS, LABELS, "pinball", ledger=ledger)
+    with pytest.raises(ValueError, match="columns"):
+        private_score(MODELS["logistic"], ROWS[:, :1], LABELS, ledger=ledger)
+    with pytest.raises(ValueError, match="public number of rows"):
+        private_score(
+            MODELS["logistic"], ROWS, LABELS, "auc", ledger=ledger, neighbors="add_or_remove_one"
+        )
+    assert [entry.description for entry in ledger.entries()] == ["private_score"]
+    assert MODELS["logistic"].n_features_in_ == 2
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"scale": 0.5}, {"releases": 0}, {"dimension": True}, {"statistic": "sum"}, {"n_samples": -1},
+     {"distribution": "l2-laplace"}, {"neighbors": "none"}, {"guarantee": PureDP(1e-3)}, {"scale": np.nan}],
+)  # fmt: skip
+def test_forged_certificates_are_refused(forged):
+    certificate = EvaluationCertificate.issue(GaussianDP(1.0), "score", "mean", 100)
+    certificate.verify()
+    with pytest.raises(CertificateError):
+        replace(certificate, **forged).verify()
