@@ -456,6 +456,13 @@ class MemoryRows:
             taken._weights = self._weights[indices]
         return taken
 
+    def with_votes(self, votes: Votes) -> MemoryRows:
+        """Return the same rows, which count for what the votes say."""
+        survey, other = self.survey, copy.copy(self)
+        vars(other).pop("mean_target_size", None)
+        other._votes, other.survey = votes, survey
+        return other
+
     def take_records(self, records: Places) -> MemoryRows:
         """Return the given records: rows, or all rows of people."""
         if not self.people_vote or self._votes is None:

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Tags", "Votes", "at_most_each", "person_tags", "round_votes", "share_votes"]
+__all__ = [
+    "Tags",
+    "Votes",
+    "at_most_each",
+    "joined_votes",
+    "person_tags",
+    "round_votes",
+    "share_votes",
+]
 
 Array = npt.NDArray[np.float64]
 Tags = npt.NDArray[np.uint64]
@@ -64,7 +73,7 @@ class Votes:
         limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
         return np.flatnonzero(self.tags < limit)
 
-    def part(self, rows: npt.NDArray[np.integer], records: int) -> Votes:
+    def part(self, rows: npt.NDArray[np.integer] | slice, records: int) -> Votes:
         """Return the votes of the rows of a part of so many records."""
         return self._chosen(rows, records)
 
@@ -102,9 +111,17 @@ class Votes:
         rows[voting] = order[drawn[voting]]
         return rows, np.where(voting, np.minimum(self.shares[rows] * counts, 1.0), 0.0)
 
-    def _chosen(self, rows: npt.NDArray[np.integer], records: int) -> Votes:
+    def _chosen(self, rows: npt.NDArray[np.integer] | slice, records: int) -> Votes:
         tags = None if self.tags is None else self.tags[rows]
         return replace(self, shares=self.shares[rows], tags=tags, records=records)
+
+
+def joined_votes(parts: Sequence[Votes]) -> Votes | None:
+    """Return the votes of consecutive stretches of one table; None for none."""
+    if not parts:
+        return None
+    tags = None if parts[0].tags is None else np.concatenate([part.tags for part in parts])  # type: ignore[misc]
+    return Votes(np.concatenate([part.shares for part in parts]), parts[0].records, tags)
 
 
 def round_votes(shares: Array, most_records: int) -> Array:

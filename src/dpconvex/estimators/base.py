@@ -124,9 +124,9 @@ class PrivateModel(BaseEstimator):
     def _release(self, X: object, y: object, sample_weight: object, groups: object) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
         with without_warnings() if ignores_invalid(self) else nullcontext():
-            X, targets, (n_rows, *shape) = self._read(X, y)
+            X, targets, (_, *shape) = self._read(X, y)
         # Numbers count where they are public, and no rows at all are as good as one.
-        ballot = read_ballot(self, n_rows, sample_weight, groups)
+        ballot = read_ballot(self, X, sample_weight, groups)
         plan = self._plan(replace(ballot.records, count=max(1, ballot.records.count)), *shape)
         with without_warnings():
             objectives = self._objectives(X, targets, plan, ballot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,30 +145,30 @@ class Ballot:
         return Votes(shares, self.records.count, self.tags)
 
 
-def read_ballot(model: Model, n_rows: int, sample_weight: object, groups: object) -> Ballot:
-    """Return the votes of rows in memory, after all checks of weights and identifiers.
+def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> Ballot:
+    """Return the votes of rows, after all checks of weights and identifiers.
 
     Parameters
     ----------
     model : estimator
         Says what a person's rows weigh and what becomes of invalid rows.
-    n_rows : int
-        Number of rows.
-    sample_weight : array-like or None
+    X : array or DaskTable
+        The rows, as they were read.
+    sample_weight : array-like, Dask collection or None
         One number between 0 and 1 per row.
-    groups : array-like or None
-        One identifier per row.
+    groups : array-like, Dask collection or None
+        One identifier per row. Of collections 16 bytes per row are kept in memory; rows stay where they are.
 
     Notes
     -----
     Privacy: identifiers are not kept; messages name what is wrong and never a value or a number of rows.
     """
-    owner, ignored = type(model).__name__, ignores_invalid(model)
-    weights = None if sample_weight is None else _weights(sample_weight, n_rows, owner, ignored)
+    owner, ignored, n_rows = type(model).__name__, ignores_invalid(model), X.shape[0]
+    weights = None if sample_weight is None else _weights(sample_weight, X, owner, ignored)
     if groups is None:
         records = Records.of(model, n_rows, False, weights is not None)
         return Ballot(records, weights)
-    tags, missing = person_tags(_identifiers(groups, n_rows, owner))
+    tags, missing = _tags(groups, X, owner)
     if missing.any() and not ignored:
         raise ValueError(
             f"The 'groups' given to {owner}.fit must name a person in every row. Got missing identifiers instead. "
@@ -180,39 +181,52 @@ def read_ballot(model: Model, n_rows: int, sample_weight: object, groups: object
     return Ballot(rule, shares if weights is None else shares * weights, tags)
 
 
-def _column(values: object, n_rows: int, name: str, owner: str) -> npt.NDArray[Any]:
+def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
     """Return one value per row, or raise."""
+    problem = (
+        f"The '{name}' given to {owner}.fit must be one-dimensional, with one value for each row of X, and with the "
+        "partitions of X if both are Dask collections. Got another shape instead."
+    )
     if type(values).__module__.split(".")[0] == "dask":
-        raise TypeError(
-            f"The '{name}' given to {owner}.fit must be in memory where X is. Got a Dask collection instead. Use "
-            f"{name}.compute()."
-        )
+        if isinstance(X, np.ndarray):
+            raise TypeError(
+                f"The '{name}' given to {owner}.fit must be in memory where X is. Got a Dask collection instead. Use "
+                f"{name}.compute()."
+            )
+        values = np.concatenate(X.column(values, np.asarray, problem))
     column = np.asarray(values)
     if column.ndim == 0 and name == "sample_weight":
-        column = np.full(n_rows, column)
+        column = np.full(X.shape[0], column)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
-    if column.shape != (n_rows,):
-        raise ValueError(
-            f"The '{name}' given to {owner}.fit must be one-dimensional, with one value for each row of X. Got another "
-            "shape instead."
-        )
+    if column.shape != (X.shape[0],):
+        raise ValueError(problem)
     return column
 
 
-def _identifiers(groups: object, n_rows: int, owner: str) -> npt.NDArray[Any]:
-    column = _column(groups, n_rows, "groups", owner)
-    if column.dtype.kind not in "biufUSOmM":
+def _tags(groups: Any, X: Any, owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    """Return the tags of all rows' people, and which rows name nobody."""
+    if isinstance(X, np.ndarray) or type(groups).__module__.split(".")[0] != "dask":
+        return _identified(_column(groups, X, "groups", owner), owner)
+    problem = (
+        f"The 'groups' given to {owner}.fit must have the partitions of X. Got others instead."
+    )
+    parts = X.column(groups, partial(_identified, owner=owner), problem)
+    return np.concatenate([tags for tags, _ in parts]), np.concatenate([none for _, none in parts])
+
+
+def _identified(column: npt.NDArray[Any], owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    if column.ndim != 1 or column.dtype.kind not in "biufUSOmM":
         raise TypeError(
             f"The 'groups' given to {owner}.fit must be numbers or text. Got another type instead."
         )
-    return column
+    return person_tags(column)
 
 
-def _weights(sample_weight: object, n_rows: int, owner: str, ignored: bool) -> Array:
+def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
     """Return weights between 0 and 1; where invalid rows are ignored, others are clipped and missing ones are 0."""
     problem = f"The 'sample_weight' given to {owner}.fit must be numbers between 0 and 1."
-    column = _column(sample_weight, n_rows, "sample_weight", owner)
+    column = _column(sample_weight, X, "sample_weight", owner)
     try:
         weights = column.astype(np.float64)
     except (TypeError, ValueError):

@@ -254,7 +254,7 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, votes: Votes | N
 
         return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale, votes=votes)
     function = target if callable(target) else None
-    return cast("DaskTable", X).rows(row_map, function, shift, scale)
+    return cast("DaskTable", X).rows(row_map, function, shift, scale, votes)
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:

@@ -18,6 +18,7 @@ from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.summation_order import accumulate
+from dpconvex.engine.votes import Votes
 
 __all__ = ["Call", "Change", "Mapping", "Source", "add_up", "quiet", "run_here", "run_source"]
 
@@ -62,6 +63,8 @@ class Source:
         Changes of weights that are applied anew in every pass.
     notes : dict
         What passes in this process found out about the rows, by row map and order in memory.
+    votes : Votes or None
+        What the rows count for, in the memory of this process.
     """
 
     rows: int
@@ -74,6 +77,7 @@ class Source:
     weights: SpilledArray | None = None
     pending: tuple[Change, ...] = ()
     notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
+    votes: Votes | None = None
 
     @property
     def spilled(self) -> bool:
@@ -98,7 +102,7 @@ class Source:
             assert self.recipe is not None
             rows = mapping.source_rows(self.recipe.compute(), self.mark, self.pending, cores)
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
-        return rows
+        return rows if self.votes is None else rows.with_votes(self.votes)
 
     def note(self, rows: MemoryRows) -> None:
         """Remember what a pass found out, unless that is a number per row."""
