@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,8 +138,7 @@ def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> N
     """
     persons = len(pair.first) == 3
     first, second = (
-        (_people if persons else _records)(*data)  # type: ignore[operator]
-        for data in (pair.first, pair.second)
+        _people(*data) if persons else _records(*data) for data in (pair.first, pair.second)
     )
     gone, come = list((first - second).elements()), list((second - first).elements())
     most = 1 if persons else rows_per_person
@@ -155,7 +155,7 @@ def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> N
         )
 
 
-def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[object]:
+def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
     """Return the people of a data set, each by all its rows."""
     names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
     return Counter(
@@ -163,6 +163,6 @@ def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[object]:
     )
 
 
-def _records(X: ArrayLike, y: ArrayLike) -> Counter[tuple[bytes, bytes]]:
+def _records(X: ArrayLike, y: ArrayLike) -> Counter[Any]:
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
     return Counter((row.tobytes(), target.tobytes()) for row, target in zip(X, y, strict=True))

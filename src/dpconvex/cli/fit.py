@@ -24,7 +24,7 @@ from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import check_file, read_training_file, table_format
+from dpconvex.inputs.files import check_file, read_column, read_training_file, table_format
 from dpconvex.inputs.release_file import ReleaseFacts, read_release
 from dpconvex.inputs.schema import BoundsFile, read_bounds
 
@@ -90,6 +90,12 @@ def fit(
             rich_help_panel=ENGINE,
         ),
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that names people: what is promised is promised to each with all rows."
+        ),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
@@ -101,6 +107,10 @@ def fit(
     table_format(data)
     if engine not in ("memory", "dask"):
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
+    if person is not None and engine != "memory":
+        raise InputError(
+            "--person goes with --engine memory. In Python, fit takes groups with Dask."
+        )
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
     inputs = {"data": data, "bounds file": feature_bounds, "ledger": ledger}
@@ -132,7 +142,8 @@ def fit(
         with progress(f"Reading {data.name}"):
             X, y = read_training_file(data, columns, labels, kind, ignored, least)
         with progress("Fitting"):
-            fitted = model.fit(X, y.to_numpy())
+            people = None if person is None else read_column(data, person, ignored)
+            fitted = model.fit(X, y.to_numpy(), groups=people)
     save_model(fitted, out, columns=columns)
     if report is not None:
         from dpconvex.words import write_report

@@ -120,7 +120,7 @@ def joined_votes(parts: Sequence[Votes]) -> Votes | None:
     """Return the votes of consecutive stretches of one table; None for none."""
     if not parts:
         return None
-    tags = None if parts[0].tags is None else np.concatenate([part.tags for part in parts])  # type: ignore[misc]
+    tags = None if parts[0].tags is None else np.concatenate([part.tags for part in parts])
     return Votes(np.concatenate([part.shares for part in parts]), parts[0].records, tags)
 
 

@@ -26,7 +26,7 @@ class Model(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name."""
 
-    def fit(self, X: object, y: object) -> Fitted:
+    def fit(self, X: object, y: object, **more: Any) -> Fitted:
         """Fit privately."""
 
     def certify(self, n_samples: int, n_features: int, **more: int) -> Certificate:

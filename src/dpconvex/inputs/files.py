@@ -74,6 +74,16 @@ def read_training_file(
     return _encode(table, columns, ignored), target
 
 
+def read_column(path: Path, name: str, ignored: bool = False) -> np.ndarray:
+    """Return one column of a table as text, None where it is missing: identifiers of people, row by row."""
+    import polars as pl
+
+    table = _read(path, [name], 0, every_line=ignored)
+    with without_values(path):
+        text = table[name].cast(pl.String, strict=False).str.strip_chars()
+        return np.array([value or None for value in text.to_list()], dtype=object)
+
+
 def refuse_empty_records(content: bytes | mmap.mmap) -> None:
     """Raise if a line below the header of a CSV file holds separators alone.
 
