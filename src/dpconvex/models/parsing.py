@@ -31,6 +31,8 @@ FORMAT = "dpconvex-model-1"
 NOT_SAVED = ("ledger", "random_state", "verbose")
 # Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
 # is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
+# Parameters that estimators did not have when the format was made.
+LATER = {"rows_per_person", "person_weight", "class_weight"}
 OMITTABLE = ("kernel", "mechanism")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": str,
@@ -162,19 +164,25 @@ def _rebuild_estimator(data: Content) -> Fitted:
             f"The model file's 'omitted' may name {sorted(OMITTABLE)} only: whatever else is missing, nothing can be "
             "checked."
         )
-    if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
+    # Older files do not name what they could not have set.
+    later = LATER & allowed - set(omitted)
+    if set(parameters) | set(omitted) | later != allowed or set(parameters) & set(omitted):
         raise ModelFileError(
             f"The model file's 'parameters' and 'omitted' must name the parameters of "
             f"{data['estimator']}, each once."
         )
     try:
-        values = {
-            name: rebuild(value) if isinstance(value, dict) else value
-            for name, value in parameters.items()
-        }
+        values = {name: _rebuilt(name, value) for name, value in parameters.items()}
         return kind(**values)
     except _REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' are malformed.") from error
+
+
+def _rebuilt(name: str, value: object) -> object:
+    """Return a parameter as an estimator takes it; weights of classes stand as pairs, since labels may be numbers."""
+    if name == "class_weight" and isinstance(value, list):
+        return {label: weight for label, weight in value}
+    return rebuild(value) if isinstance(value, dict) else value
 
 
 def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
