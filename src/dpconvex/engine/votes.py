@@ -31,6 +31,7 @@ Places = npt.NDArray[np.int64]
 
 _FINEST = 40  # bits of the grid of votes where records are few
 _DIGITS = 52  # of a sum of votes that is exact
+_STRETCH = 1 << 20  # rows whose votes are looked up at a time
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,17 @@ def joined_votes(parts: Sequence[Votes]) -> Votes | None:
     """Return the votes of consecutive stretches of one table; None for none."""
     if not parts:
         return None
-    tags = None if parts[0].tags is None else np.concatenate([part.tags for part in parts])
-    return Votes(np.concatenate([part.shares for part in parts]), parts[0].records, tags)
+    tags = None if parts[0].tags is None else _joined([part.tags for part in parts])
+    return Votes(_joined([part.shares for part in parts]), parts[0].records, tags)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return arrays one after the other: the one that all of them are stretches of, if they are."""
+    whole = parts[0].base
+    size = sum(part.size for part in parts)
+    if whole is not None and whole.size == size and all(part.base is whole for part in parts):
+        return whole
+    return np.concatenate(parts)
 
 
 def round_votes(shares: Array, most_records: int) -> Array:
@@ -130,7 +140,9 @@ def round_votes(shares: Array, most_records: int) -> Array:
     A count that is a sum of such numbers has no rounding error, whatever the order of addition.
     """
     bits = min(_FINEST, _DIGITS - math.ceil(math.log2(max(2, most_records))))
-    return np.asarray(np.ldexp(np.floor(np.ldexp(shares, bits)), -bits))
+    rounded = np.ldexp(shares, bits)
+    np.floor(rounded, out=rounded)
+    return np.asarray(np.ldexp(rounded, -bits, out=rounded))
 
 
 def share_votes(tags: Tags, missing: npt.NDArray[np.bool_]) -> tuple[int, Array]:
@@ -138,9 +150,17 @@ def share_votes(tags: Tags, missing: npt.NDArray[np.bool_]) -> tuple[int, Array]
 
     Rows that name nobody have no vote and count for nobody.
     """
-    found, places, rows = np.unique(tags[~missing], return_inverse=True, return_counts=True)
+    ordered = np.sort(tags[~missing] if missing.any() else tags)
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: ordered.size])
+    found, votes = ordered[starts], 1.0 / np.diff(np.append(starts, ordered.size))
+    del ordered
     shares = np.zeros(tags.size)
-    shares[~missing] = (1.0 / rows)[places]
+    for start in range(
+        0, tags.size if found.size else 0, _STRETCH
+    ):  # little memory beside the result
+        part = slice(start, start + _STRETCH)
+        places = np.minimum(np.searchsorted(found, tags[part]), found.size - 1)
+        shares[part] = np.where(missing[part], 0.0, votes[places])
     return found.size, shares
 
 
