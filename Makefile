@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test slow bench lint docs clean
+.PHONY: run test slow bench lint docs dist lowest papers clean
 
 run: $(READY)
 	$(BIN)/dpconvex demo
@@ -23,13 +24,33 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-docs: $(READY)
-	$(BIN)/python docs/build.py
+docs: .venv/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs site
+	@echo "The site is in site/index.html"
+
+# Sdists and wheels, installed and used in an environment of their own.
+dist: $(READY)
+	$(BIN)/python tools/check_dist.py
+
+# The tests with the oldest versions that pyproject.toml allows; TESTS=tests/privacy for a part of them.
+lowest:
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) tools/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python $(INSTALL) -c .venv-lowest/constraints.txt -e ".[dask,plots,studio,test]" -e ./reproduction
+	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/pytest -n auto $(TESTS)
+
+# The papers' own numbers of repeats where an hour suffices for all, fewer of the rest; goes on where it was stopped.
+papers: $(READY)
+	nohup nice -n 19 $(BIN)/dpconvex reproduce all --within 60 --out docs/reproduction > papers.log 2>&1 &
 
 clean:
-	rm -rf .venv build dist site
+	rm -rf .venv .venv-lowest build dist site reproduction/build docs/gallery docs/reference/api
 
 $(READY): pyproject.toml reproduction/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dask,dev,plots,studio]" -e ./reproduction
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dask,dev,plots,studio,test]" -e ./reproduction
+	touch $@
+
+.venv/.docs: $(READY)
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[docs]"
 	touch $@

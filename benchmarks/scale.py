@@ -1,133 +1,140 @@
-"""Private quantile fits on Parquet files larger than memory: time, memory, and linearity in n.
+"""How time and memory grow: rows, columns, passes, estimators, worker processes and files larger than memory.
 
-The largest number of rows is ``DPCONVEX_BENCH_ROWS`` (50 million by default, less where the disk is
-small). Every measurement runs in a process of its own, after a first small fit that imports and
-compiles. The fit is by objective perturbation, whose passes over the data are few; the times of a
-pass are those of its gradient.
+Rivals without privacy are timed on the same tables in the same run, in turns. Slopes are those of log seconds in log
+size, by least squares. ``DPCONVEX_BENCH_SCALE`` names the parts to run, separated by commas, all by default: rows,
+columns, passes, memory, cluster, files.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks import Measurement
+from benchmarks import Measurement, _scale_cluster, _scale_files, _scale_memory
+from benchmarks.default_speed import labels_of, scikit_learn, smoothed_quantile, table
+from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Logistic
+from dpconvex.objectives import EmpiricalObjective
 
-COLUMNS, FILE_ROWS, GROUP_ROWS = 20, 500_000, 250_000
-GIGABYTE = 1e9
+ROWS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
+COLUMNS = (10, 30, 100, 200, 400, 1000)
+WIDE = 200  # columns from which on growth has a bar
+Fit = Callable[[], object]
 
 
-def largest() -> int:
-    wanted = int(float(os.environ.get("DPCONVEX_BENCH_ROWS", 5e7)))
-    free = shutil.disk_usage(tempfile.gettempdir()).free
-    # The files, as much again for the spill, and as much again left free.
-    return min(wanted, int(free / (3 * 4 * (COLUMNS + 1))))
+def logistic(n: int, d: int) -> tuple[Fit, Fit]:
+    """Return our fit and scikit-learn's on the same rows."""
+    X, signal, bounds = table(n, d, False)
+    y = labels_of(signal)
+    model = DPLogisticRegression(feature_bounds=bounds, random_state=0)
+    return lambda: model.fit(X, y), lambda: scikit_learn(X, y)
 
 
-def generate(folder: Path, first: int, last: int) -> None:
-    """Write rows `first` to `last` of a linear model as Parquet files of float32."""
-    import polars as pl
+def quantile(n: int, d: int) -> tuple[Fit, Fit]:
+    """Return our fit and that of the smoothed loss by L-BFGS on the same rows."""
+    X, signal, bounds = table(n, d, False)
+    y = signal + np.random.default_rng(2).normal(size=n)
+    model = DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-10, 10), random_state=0)
+    return lambda: model.fit(X, y), lambda: smoothed_quantile(X, y, 0.5, 0.1)
 
-    for start in range(first, last, FILE_ROWS):
-        rng = np.random.default_rng(start)
-        rows = min(FILE_ROWS, last - start)
-        X = rng.standard_normal((rows, COLUMNS), dtype=np.float32)
-        y = X @ np.linspace(-1, 1, COLUMNS, dtype=np.float32)
-        y += rng.standard_normal(rows, dtype=np.float32)
-        table = pl.DataFrame(X, schema=[f"x{j}" for j in range(COLUMNS)])
-        table.with_columns(pl.Series("y", y)).write_parquet(
-            folder / f"{start:010d}.parquet", row_group_size=GROUP_ROWS, compression="snappy"
+
+KINDS = {"logistic / scikit-learn": logistic, "quantile / L-BFGS": quantile}
+
+
+def seconds(fits: tuple[Fit, Fit]) -> list[float]:
+    """Return the shortest of up to three times of each fit; they take turns, for at most ten seconds."""
+    found: list[list[float]] = []
+    begin = time.perf_counter()
+    while len(found) < 3 and (not found or time.perf_counter() - begin < 10):
+        row = []
+        for fit in fits:
+            start = time.perf_counter()
+            fit()
+            row.append(time.perf_counter() - start)
+        found.append(row)
+    return np.min(found, axis=0).tolist()
+
+
+def slopes(sizes: list[int], times: list[list[float]]) -> tuple[float, float]:
+    """Return the slopes of log seconds in log size, ours and the rival's."""
+    ours, rival = np.polyfit(np.log(sizes), np.log(times), 1)[0]
+    return float(ours), float(rival)
+
+
+def growth(
+    what: str, sizes: tuple[int, ...], shape: Callable[[int], tuple[int, int]], least: int
+) -> Iterator[tuple[str, float, float, str]]:
+    """Yield the name of a comparison, the two slopes from size `least` on, and all times."""
+    for name, make in KINDS.items():
+        seconds(make(*shape(least)))  # imports and compiles
+        times = [seconds(make(*shape(size))) for size in sizes]
+        used = [i for i, size in enumerate(sizes) if size >= least]
+        ours, rival = slopes([sizes[i] for i in used], [times[i] for i in used])
+        pairs = (f"{size:,}: {a:.2f}/{b:.2f}" for size, (a, b) in zip(sizes, times, strict=True))
+        yield f"{name}, slope in {what} from {least:,}", ours, rival, "; ".join(pairs)
+
+
+def rows() -> Iterator[Measurement]:
+    """Growth in the number of rows, at 20 columns."""
+    # Below 100,000 rows the parts that do not depend on them are most of the time.
+    for name, ours, rival, detail in growth("rows", ROWS, lambda n: (n, 20), 100_000):
+        yield Measurement(name, ours, 1.05, detail=f"rival {rival:.2f}; seconds {detail}")
+
+
+def columns() -> Iterator[Measurement]:
+    """Growth in the number of columns, at 20,000 rows."""
+    for name, ours, rival, detail in growth("columns", COLUMNS, lambda d: (20_000, d), WIDE):
+        yield Measurement(
+            f"{name}, beyond the rival's",
+            ours - rival,
+            1.2,
+            detail=f"{ours:.2f} - {rival:.2f}; seconds {detail}",
         )
 
 
-def measured(folder: Path, mode: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks._scale_worker", str(folder), mode]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return json.loads(done.stdout.strip().splitlines()[-1])
+def passes() -> Iterator[Measurement]:
+    """What passes of the descent cost in units of X.sum()."""
+    for n, d in ((1_000_000, 20), (40_000, 500)):
+        X, signal, bounds = table(n, d, False)
+        y = np.where(labels_of(signal), 1.0, -1.0)
+        data = MemoryRows(X, y, RowMap.from_bounds(d, bounds))
+        objective = EmpiricalObjective(data, Logistic(), 1e-4)
+        theta = np.linspace(-1, 1, d + 1) / d
+        calls: dict[str, Fit] = {
+            "gradient": lambda o=objective, t=theta: o.gradient(t),
+            "margins": lambda r=data, t=theta: r.predicted(t),
+            "mapped rows": lambda r=data: r.sum(lambda block, y, w: (float(w[0]),)),
+            "second moments": lambda r=data: r.sum(lambda block, y, w: (block.T @ block,)),
+        }
+        for name, call in calls.items():
+            call()
+            ours, sweep = seconds((call, X.sum))
+            yield Measurement(
+                f"pass for {name} / X.sum(), n={n:.0e} d={d}",
+                ours / sweep,
+                detail=f"{ours * 1e3:.1f} ms / {sweep * 1e3:.1f} ms",
+            )
+
+
+PARTS: dict[str, Callable[[], Iterator[Any]]] = {
+    "rows": rows,
+    "columns": columns,
+    "passes": passes,
+    "memory": _scale_memory.run,
+    "cluster": _scale_cluster.run,
+    "files": _scale_files.run,
+}
 
 
 def run() -> Iterator[Measurement]:
-    most = largest()
-    sizes = [n for n in (10_000, 100_000, 1_000_000, 10_000_000) if n < most] + [most]
-    in_memory = max([n for n in sizes if n <= 10_000_000])
-    with tempfile.TemporaryDirectory() as name:
-        folder, written = Path(name), 0
-        fits, memory = {}, {}
-        for n in sizes:
-            generate(folder, written, n)
-            written = n
-            found = fits[n] = measured(folder, "spill")
-            yield Measurement(
-                f"seconds of a fit from Parquet, n={n:.0e}",
-                found["fit"],
-                detail=f"pass {found['pass'] / n * 1e9:.2f} ns per row, "
-                f"peak {found['peak'] / GIGABYTE:.2f} GB; a first small fit, which imports, "
-                f"{found['first']:.1f} s",
-            )
-            if n == in_memory:
-                memory = measured(folder, "memory")
-                same = np.abs(np.subtract(memory["coef"], found["coef"])).max()
-                yield Measurement(
-                    f"coefficients against in memory, n={n:.0e}, relative",
-                    float(same / np.abs(memory["coef"]).max()),
-                    1e-8,
-                )
-        source = measured(folder, "parquet")
-    per_row = memory["pass"] / memory["rows"]
-    for label, found, bar in (("from Parquet", source, 10.0), ("after the spill", fits[most], 3.0)):
-        yield Measurement(
-            f"time per row and pass {label} / in memory, n={most:.0e}",
-            found["pass"] / found["rows"] / per_row,
-            bar,
-            detail=f"{found['pass'] / found['rows'] * 1e9:.2f} ns / {per_row * 1e9:.2f} ns",
-        )
-    for label, found in (("without spill", source), ("with spill", fits[most])):
-        yield Measurement(
-            f"peak resident memory {label}, n={most:.0e}, GB", found["peak"] / GIGABYTE, 3.0
-        )
-    used = [n for n in sizes if n >= 100_000]
-    if len(used) > 1:
-        for what in ("fit", "pass"):
-            slope = np.polyfit(np.log(used), np.log([fits[n][what] for n in used]), 1)[0]
-            bars: list[tuple[float | None, bool]] = [(1.1, True), (0.9, False)]
-            for bar, at_most in bars if what == "fit" else bars[:1]:
-                yield Measurement(
-                    f"slope of log seconds of a {what} in log n, from 1e5",
-                    float(slope),
-                    bar,
-                    at_most,
-                )
-    plot({n: found["fit"] for n, found in fits.items()})
-
-
-def plot(seconds: dict[int, float]) -> None:
-    """Draw the seconds of a fit against the number of rows into the folder of results."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    from benchmarks import RESULTS
-
-    RESULTS.mkdir(exist_ok=True)
-    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
-    axes.loglog(list(seconds), list(seconds.values()), "o-", label="private fit from Parquet")
-    last = max(seconds)
-    axes.loglog(
-        [last / 500, last], [seconds[last] / 500, seconds[last]], ":", color="grey", label="linear"
-    )
-    axes.set(xlabel="rows", ylabel="seconds", title=f"{COLUMNS} columns, quantile regression")
-    axes.legend()
-    figure.savefig(RESULTS / "scale.png", dpi=150)
-    plt.close(figure)
+    """Run the parts that were asked for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for part in os.environ.get("DPCONVEX_BENCH_SCALE", ",".join(PARTS)).split(","):
+            yield from PARTS[part]()

@@ -1,19 +1,15 @@
-"""Where which mechanism is predicted to win, over rows, columns and budget.
-
-Drawn by :func:`dpconvex.defaults.plan` from public facts alone, without data. With delta above 0 noisy gradient descent
-wins wherever the data can pay for it: its error is that of one noisy gradient, with no penalty. ``mechanism="auto"``
-takes it for every such budget, because where it is not predicted to win little is lost: it keeps to a constant there.
-Gaussian DP leaves descent and output perturbation; pure epsilon, not drawn, has objective and output perturbation.
-
-Run ``python examples/plot_mechanism_map.py --out out``; it writes ``mechanism_map.png``.
 """
+Where which mechanism wins
+==========================
 
-import argparse
-from pathlib import Path
+The mechanism with the smallest predicted risk over rows, columns and budget, for the 0.7 quantile. Computed by
+:func:`dpconvex.defaults.plan` from public facts alone, without data.
 
-import matplotlib
-
-matplotlib.use("Agg")
+With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that of one noisy
+gradient, with no penalty. ``mechanism="auto"`` takes it for every such budget, because where it is not predicted to win
+little is lost: it keeps to a constant there. Gaussian DP leaves descent and output perturbation; pure epsilon, not
+drawn, has objective and output perturbation.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,6 +19,7 @@ from matplotlib.patches import Patch
 from dpconvex.defaults import plan
 from dpconvex.privacy import ApproxDP, GaussianDP
 
+POINTS = 8
 COLUMNS = (1, 5, 20, 100)
 MECHANISMS = {"gradient": "tab:blue", "objective": "tab:orange", "output": "tab:green"}
 
@@ -39,38 +36,19 @@ def choices(columns, sizes, budgets, kind):
     return chosen
 
 
-def draw(points):
-    sizes, budgets = np.geomspace(30, 1e6, points), np.geomspace(0.05, 20, points)
-    figure, panels = plt.subplots(2, len(COLUMNS), figsize=(13, 6.2), sharex=True, sharey=True)
-    colours = ListedColormap(list(MECHANISMS.values()))
-    for kind, row in zip(("epsilon", "mu"), panels, strict=True):
-        for axes, columns in zip(row, COLUMNS, strict=True):
-            chosen = choices(columns, sizes, budgets, kind)
-            axes.pcolormesh(
-                sizes, budgets, chosen, cmap=colours, vmin=-0.5, vmax=len(MECHANISMS) - 0.5
-            )
-            axes.set(xscale="log", yscale="log")
-        row[0].set_ylabel("epsilon (delta = 1e-6)" if kind == "epsilon" else "mu")
-    for top, bottom, columns in zip(*panels, COLUMNS, strict=True):
-        top.set_title("1 column" if columns == 1 else f"{columns} columns")
-        bottom.set_xlabel("rows")
-    handles = [Patch(color=colour, label=name) for name, colour in MECHANISMS.items()]
-    figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False)
-    figure.suptitle("Mechanism with the smallest predicted risk, quantile 0.7")
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
-    return figure
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    parser.add_argument("--points", type=int, default=10, help="grid points per axis")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "mechanism_map.png"
-    draw(arguments.points).savefig(path, dpi=120)
-    print(path)
-
-
-if __name__ == "__main__":
-    main()
+sizes, budgets = np.geomspace(30, 1e6, POINTS), np.geomspace(0.05, 20, POINTS)
+figure, panels = plt.subplots(2, len(COLUMNS), figsize=(13, 6.2), sharex=True, sharey=True)
+colours = ListedColormap(list(MECHANISMS.values()))
+for kind, row in zip(("epsilon", "mu"), panels, strict=True):
+    for axes, columns in zip(row, COLUMNS, strict=True):
+        chosen = choices(columns, sizes, budgets, kind)
+        axes.pcolormesh(sizes, budgets, chosen, cmap=colours, vmin=-0.5, vmax=len(MECHANISMS) - 0.5)
+        axes.set(xscale="log", yscale="log")
+    row[0].set_ylabel("epsilon (delta = 1e-6)" if kind == "epsilon" else "mu")
+for top, bottom, columns in zip(*panels, COLUMNS, strict=True):
+    top.set_title("1 column" if columns == 1 else f"{columns} columns")
+    bottom.set_xlabel("rows")
+handles = [Patch(color=colour, label=name) for name, colour in MECHANISMS.items()]
+figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False)
+figure.tight_layout(rect=(0, 0.05, 1, 1))
+plt.show()

@@ -1,22 +1,15 @@
-"""Smoothing a kinked loss: bandwidths, kernels, and convolution against the Moreau envelope.
+"""
+Smoothing a loss with a kink
+============================
 
-Draws four panels for the pinball loss of quantile 0.7 and one loss with more pieces:
+Four panels for the pinball loss of quantile 0.7 and one loss with more pieces:
 
 1. the same kernel with smaller and smaller bandwidth: the curve comes down onto the loss;
 2. one bandwidth, five kernels: lighter tails stay closer;
 3. convolution lies above the loss and touches it far from the kink, the Moreau envelope lies below
    it everywhere; both have the same largest curvature here;
 4. a piecewise-linear loss with four pieces.
-
-Run ``python examples/plot_smoothing.py --out out``; it writes ``smoothing.png``.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -65,29 +58,16 @@ def draw_pieces(axes, u):
     axes.set_title("More pieces (Gaussian kernel)")
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Draw smoothed losses.")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-
-    figure, panels = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
-    panels_and_reach = zip(
-        panels.flat,
-        (draw_bandwidths, draw_kernels, draw_moreau, draw_pieces),
-        (3.0, 3.0, 3.0, 4.0),
-        strict=True,
-    )
-    for axes, draw, reach in panels_and_reach:
-        draw(axes, np.linspace(-reach, reach, 1201))
-        axes.set_xlabel("u")
-        axes.legend(frameon=False, fontsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    target = out / "smoothing.png"
-    figure.savefig(target, dpi=150)
-    plt.close(figure)
-    print(f"Wrote {target}")
-
-
-if __name__ == "__main__":
-    main()
+figure, panels = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
+panels_and_reach = zip(
+    panels.flat,
+    (draw_bandwidths, draw_kernels, draw_moreau, draw_pieces),
+    (3.0, 3.0, 3.0, 4.0),
+    strict=True,
+)
+for axes, draw, reach in panels_and_reach:
+    draw(axes, np.linspace(-reach, reach, 1201))
+    axes.set_xlabel("u")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+plt.show()

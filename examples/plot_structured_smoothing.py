@@ -1,23 +1,18 @@
-"""Smoothing losses of a residual vector: gaps near and far from kinks, convolution against Moreau envelopes.
+r"""
+Smoothing losses of a vector
+============================
 
-Draws eight panels:
+Smoothing losses of a residual vector: gaps near and far from kinks, convolution against Moreau envelopes.
 
-1. the gap of the convolved absolute value against its uniform bound: away from the kink nothing is left;
-2. the gap against the bandwidth at a few distances: exponentially small, while the uniform bound is linear;
-3. the same for the l1 norm in the plane, at points with none, one and two coordinates away from 0;
-4. and 5. convolution and the Moreau envelope of the absolute value at equal curvature: values and gaps;
-6. to 8. a pinball loss, a piecewise-linear loss and a bowl, convolved and by the envelope with potential
-   ``b sqrt(1 + x^2)``, which approximates from above too, but nowhere closely.
+Eight panels, row by row:
 
-Run ``python examples/plot_structured_smoothing.py --out out``; it writes ``structured_smoothing.png``.
+- the gap of the convolved absolute value against its uniform bound: away from the kink nothing is left;
+- the gap against the bandwidth at a few distances: exponentially small, while the uniform bound is linear;
+- the same for the l1 norm in the plane, at points with none, one and two coordinates away from 0;
+- two panels: convolution and the Moreau envelope of the absolute value at equal curvature, values and gaps;
+- three panels: a pinball loss, a piecewise-linear loss and a bowl, convolved and by the envelope with potential
+  :math:`b \sqrt{1 + x^2}`, which approximates from above too, but nowhere closely.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -113,29 +108,16 @@ def draw_special(axes, loss, title, level=None):
     axes.set_xlabel("u")
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Draw smoothed structured losses.")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-
-    figure, panels = plt.subplots(2, 4, figsize=(16, 7.5), layout="constrained")
-    draw_gap(panels[0, 0])
-    draw_bandwidths(panels[0, 1])
-    draw_plane(panels[0, 2])
-    draw_envelopes(panels[0, 3], panels[1, 0])
-    draw_special(panels[1, 1], PiecewiseLinear([[0.7], [-0.3]]), "Pinball, quantile 0.7")
-    pieces = PiecewiseLinear([[-1.0], [-0.2], [0.5], [1.2]], [-1.0, 0.0, 0.0, -1.0])
-    draw_special(panels[1, 2], pieces, "Four pieces")
-    draw_special(panels[1, 3], Bowl(1), "Bowl of level 1", level=1.0)
-    for axes in panels.flat:
-        axes.legend(frameon=False, fontsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
-    target = out / "structured_smoothing.png"
-    figure.savefig(target, dpi=120)
-    plt.close(figure)
-    print(f"Wrote {target}")
-
-
-if __name__ == "__main__":
-    main()
+figure, panels = plt.subplots(2, 4, figsize=(16, 7.5), layout="constrained")
+draw_gap(panels[0, 0])
+draw_bandwidths(panels[0, 1])
+draw_plane(panels[0, 2])
+draw_envelopes(panels[0, 3], panels[1, 0])
+draw_special(panels[1, 1], PiecewiseLinear([[0.7], [-0.3]]), "Pinball, quantile 0.7")
+pieces = PiecewiseLinear([[-1.0], [-0.2], [0.5], [1.2]], [-1.0, 0.0, 0.0, -1.0])
+draw_special(panels[1, 2], pieces, "Four pieces")
+draw_special(panels[1, 3], Bowl(1), "Bowl of level 1", level=1.0)
+for axes in panels.flat:
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+plt.show()

@@ -1,21 +1,16 @@
-"""Tilted empirical risk on census incomes: the worst-served group's loss against the tilt, private and not.
+"""
+Attending to the worst-served group
+===================================
+
+Tilted empirical risk on census incomes: the worst-served group's loss against the tilt, private and not.
 
 Groups are sex times income. Income is predicted without sex, race, origin and family role; a plain fit is worst for
 women who earn more than 50,000, whom it takes for the others. The larger the tilt, the more the fit attends to records
 with large losses, whoever they are: the largest mean loss of a group falls, and the mean loss over everybody rises.
 Privacy puts a price on the tilt: one record can weigh more, so more noise is needed. A tilt is no cure-all: for groups
-of sex times race, tried first, the worst loss fell only from 0.476 to 0.474 without privacy, and rose with it.
-
-Run ``python examples/plot_tilted_fairness.py --out out``; it needs the data set ``adult`` in the folder named by
-``DPCONVEX_DATA``, and writes ``tilted_fairness.png``.
+of sex times race, tried first, the worst loss fell only from 0.476 to 0.474 without privacy, and rose
+with it. Needs the data set ``adult`` in the folder named by ``DPCONVEX_DATA``.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,9 +19,9 @@ from dpconvex import DPTiltedClassifier
 from dpconvex.losses import Logistic
 from dpconvex_reproduction.datasets import load_adult
 
-TILTS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+TILTS = (0.0, 0.5, 1.0, 2.0)
 EPSILONS = (1.0, 4.0)
-REPEATS = 8
+REPEATS = 4
 BLUE, RED, GREY = "#1b6ca8", "#c8553d", "0.35"
 
 
@@ -60,34 +55,19 @@ def measure(tilt, epsilon, data, seed):
     return losses_by_group(model, X_test, y_test, groups)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"))
-    parser.add_argument("--quick", action="store_true", help="fewer points and repeats")
-    options = parser.parse_args()
-    folder, tilts = options.out, TILTS[::3] if options.quick else TILTS
-    folder.mkdir(parents=True, exist_ok=True)
-    data = load()
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
-    for epsilon, colour in ((None, GREY), *zip(EPSILONS, (RED, BLUE), strict=True)):
-        repeats = 1 if epsilon is None or options.quick else REPEATS
-        results = np.array(
-            [[measure(tilt, epsilon, data, seed) for seed in range(repeats)] for tilt in tilts]
-        )
-        label = "not private" if epsilon is None else f"epsilon = {epsilon:g}"
-        for axes, values in zip(panels, np.moveaxis(results, 2, 0), strict=True):
-            axes.plot(tilts, values.mean(axis=1), "o-", color=colour, label=label, markersize=4)
-            low, high = np.percentile(values, [10, 90], axis=1)
-            axes.fill_between(tilts, low, high, color=colour, alpha=0.15, linewidth=0)
-        print(label, np.round(results.mean(axis=1), 4).tolist())
-    for axes, title in zip(panels, ("everybody", "worst-served group"), strict=True):
-        axes.set(title=f"Mean loss, {title}", xlabel="tilt")
-        axes.grid(alpha=0.25)
-    panels[0].set_ylabel("test logistic loss")
-    panels[0].legend()
-    figure.savefig(folder / "tilted_fairness.png", dpi=150)
-    print(folder / "tilted_fairness.png")
-
-
-if __name__ == "__main__":
-    main()
+data = load()
+figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
+for epsilon, colour in ((None, GREY), *zip(EPSILONS, (RED, BLUE), strict=True)):
+    seeds = range(1 if epsilon is None else REPEATS)
+    results = np.array([[measure(tilt, epsilon, data, seed) for seed in seeds] for tilt in TILTS])
+    label = "not private" if epsilon is None else f"epsilon = {epsilon:g}"
+    for axes, values in zip(panels, np.moveaxis(results, 2, 0), strict=True):
+        axes.plot(TILTS, values.mean(axis=1), "o-", color=colour, label=label, markersize=4)
+        low, high = np.percentile(values, [10, 90], axis=1)
+        axes.fill_between(TILTS, low, high, color=colour, alpha=0.15, linewidth=0)
+for axes, title in zip(panels, ("everybody", "worst-served group"), strict=True):
+    axes.set(title=f"Mean loss, {title}", xlabel="tilt")
+    axes.grid(alpha=0.25)
+panels[0].set_ylabel("test logistic loss")
+panels[0].legend()
+plt.show()

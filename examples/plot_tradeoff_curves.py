@@ -1,19 +1,12 @@
-"""What Gaussian DP promises: trade-off curves, and the (epsilon, delta) pairs they contain.
+r"""
+What Gaussian DP promises
+=========================
 
 An adversary who wants to tell two neighbouring data sets apart makes errors of two types. Left: under mu-Gaussian DP
-the type II error is at least ``Phi(Phi^-1(1 - alpha) - mu)`` at type I error ``alpha``; the diagonal is perfect
-privacy. Middle: one curve holds a whole family of (epsilon, delta) statements, each a pair of straight lines below it.
-Right: epsilon of a mu-Gaussian-DP release at several delta.
-
-Run ``python examples/plot_tradeoff_curves.py --out out``; it writes ``tradeoff_curves.png``.
+the type II error is at least :math:`\Phi(\Phi^{-1}(1 - \alpha) - \mu)` at type I error :math:`\alpha`; the diagonal is
+perfect privacy. Middle: one curve holds a whole family of (epsilon, delta) statements, each a pair of straight lines
+below it. Right: epsilon of a mu-Gaussian-DP release at several delta.
 """
-
-import argparse
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,28 +43,12 @@ def draw_conversion(axes):
     axes.set(title="Conversion", xlabel="mu", ylabel="epsilon")
 
 
-def draw():
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2))
-    alpha = np.linspace(0, 1, 401)
-    draw_curves(left, alpha)
-    draw_family(middle, alpha)
-    draw_conversion(right)
-    for axes in (left, middle, right):
-        axes.legend(frameon=False)
-        axes.grid(alpha=0.25)
-    figure.tight_layout()
-    return figure
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / "tradeoff_curves.png"
-    draw().savefig(path, dpi=120)
-    print(path)
-
-
-if __name__ == "__main__":
-    main()
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+alpha = np.linspace(0, 1, 401)
+draw_curves(left, alpha)
+draw_family(middle, alpha)
+draw_conversion(right)
+for axes in (left, middle, right):
+    axes.legend(frameon=False)
+    axes.grid(alpha=0.25)
+plt.show()

@@ -1,13 +1,14 @@
 """The runner resumes, survives failing cells and runs each study once; pages say what was found."""
 
 import os
+import re
 from dataclasses import replace
 
 import pytest
 
 from dpconvex_reproduction.exhibit import Check, Exhibit, Study, select, summarise
 from dpconvex_reproduction.pages import Outcome, write_exhibit, write_index
-from dpconvex_reproduction.runner import run_studies
+from dpconvex_reproduction.runner import Results, Work, affordable, run_studies
 
 
 def cells(quick):
@@ -57,7 +58,7 @@ def test_a_failing_cell_is_reported_and_tried_again(tmp_path, monkeypatch):
     failed = run_studies([STUDY], tmp_path, jobs=1)
     assert len(failed.failures["toy/means"]) == 2
     assert len(failed.rows["toy/means"]) == 6
-    outcome = write_exhibit(exhibit(), failed, tmp_path, quick=False)
+    outcome = write_exhibit(exhibit(), failed, tmp_path)
     assert outcome.verdict == "matches in part"
     assert "2 cells failed" in (tmp_path / "toy/figure-1.md").read_text()
     monkeypatch.delenv("FAIL_THE_LAST_SEED")
@@ -77,7 +78,7 @@ def test_a_killed_run_leaves_a_readable_store(tmp_path):
 def test_missing_data_are_named_on_the_page(tmp_path, monkeypatch):
     monkeypatch.delenv("DPCONVEX_DATA", raising=False)
     results = run_studies([NEEDS_DATA], tmp_path, quick=True)
-    outcome = write_exhibit(exhibit(NEEDS_DATA), results, tmp_path, quick=True)
+    outcome = write_exhibit(exhibit(NEEDS_DATA), results, tmp_path)
     assert outcome.verdict == "not run"
     assert "DPCONVEX_DATA" in (tmp_path / "toy/figure-1.md").read_text()
 
@@ -91,7 +92,7 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
         finish(figure, axes)
 
     results = run_studies([STUDY], tmp_path / "runs", quick=True, jobs=1)
-    outcome = write_exhibit(exhibit(draw=draw), results, tmp_path, quick=True)
+    outcome = write_exhibit(exhibit(draw=draw), results, tmp_path)
     page = (tmp_path / "toy/figure-1.md").read_text()
     assert "Risk falls with n" in page
     assert "a pipe \\| in a text" in page
@@ -99,14 +100,49 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     assert (tmp_path / "toy/figure-1.png").stat().st_size > 1000
     lines = (tmp_path / "toy/figure-1.csv").read_text().splitlines()
     assert lines[0] == "n,algorithm,variant,risk,std,error,repeats"
-    index = write_index([outcome], tmp_path, True).read_text()
-    line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | fewer |"
+    index = write_index([outcome], tmp_path).read_text()
+    line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | 50% | 1 s of one core |"
     assert line in index
     # A later run of something else keeps what stands there.
-    other = Outcome(replace(outcome.exhibit, paper="other"), "matches", outcome.checks)
-    index = write_index([other], tmp_path, False).read_text()
+    other = Outcome(
+        replace(outcome.exhibit, paper="other"), "matches", outcome.checks, Work(8, 8, 600.0, 600.0)
+    )
+    index = write_index([other], tmp_path).read_text()
     assert line in index
-    assert "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all |" in index
+    other = "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all | 10 minutes of one core |"
+    assert other in index
+
+
+def test_studies_that_are_affordable_are_run_in_full(tmp_path):
+    cheap, dear = replace(STUDY, name="toy/cheap"), replace(STUDY, name="toy/dear")
+    quick = run_studies([cheap, dear], tmp_path, quick=True, jobs=1)
+    assert {name: (work.done, work.full) for name, work in quick.work.items()} == {
+        "toy/cheap": (4, 8),
+        "toy/dear": (4, 8),
+    }
+    work = {"toy/cheap": Work(4, 8, 5.0, 10.0), "toy/dear": Work(4, 8, 50.0, 100.0)}
+    assert affordable(work, 109.0) == {"toy/cheap"}
+    assert affordable(work, 110.0) == set(work)
+    # What is done counts: the aim is the same after an interruption.
+    assert affordable({**work, "toy/cheap": Work(8, 8, 10.0, 10.0)}, 109.0) == {"toy/cheap"}
+    # What never ended in a row cannot be judged.
+    assert affordable({"toy/failed": Work(0, 8, 0.0, 0.0)}, 1.0) == set()
+    results = run_studies([cheap, dear], tmp_path, quick=True, jobs=1, full={"toy/cheap"})
+    assert [results.work[study.name].done for study in (cheap, dear)] == [8, 4]
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        (Work(4, 8, 100.0, 240.0), "4 of 8 cells in 2 minutes of one core.*about 4 minutes of"),
+        (Work(1, 1, 3.0, 3.0), "^A full run: 1 cell, 3 s of one core.$"),
+    ],
+)
+def test_pages_say_what_a_full_run_takes(work, words, tmp_path):
+    rows = [{"n": 10, "algorithm": "mean", "variant": "paper", "risk": 0.1}]
+    results = Results({STUDY.name: rows}, {}, {}, {STUDY.name: work})
+    write_exhibit(exhibit(), results, tmp_path)
+    assert re.search(words, (tmp_path / "toy/figure-1.md").read_text(), re.M)
 
 
 def test_means_leave_out_what_failed():

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         load_model,
         save_model,
     )
+    from dpconvex.pipelines import check_pipeline
+    from dpconvex.privacy import PrivacyWarning
 
 __all__ = [
     "DPAUCClassifier",
@@ -33,20 +35,26 @@ __all__ = [
     "DPTiltedClassifier",
     "DPTiltedRegressor",
     "ModelFileError",
+    "PrivacyWarning",
     "__version__",
+    "check_pipeline",
     "load_model",
     "save_model",
 ]
+# Names that are no estimator's.
+_ROOMS = {"PrivacyWarning": "dpconvex.privacy", "check_pipeline": "dpconvex.pipelines"}
 
 
 def __getattr__(name: str) -> object:
     """Load the estimators, and scikit-learn with them, when one of their names is asked for."""
     if name.startswith("__"):
         raise AttributeError(f"module 'dpconvex' has no attribute {name!r}")
-    import dpconvex.estimators as estimators
+    from importlib import import_module
 
+    estimators = import_module("dpconvex.estimators")
     if name in __all__:
-        globals()[name] = getattr(estimators, name)
+        home = import_module(_ROOMS[name]) if name in _ROOMS else estimators
+        globals()[name] = getattr(home, name)
     if name not in globals():  # among them the rooms that the estimators use
         raise AttributeError(f"module 'dpconvex' has no attribute {name!r}")
     return globals()[name]

@@ -12,12 +12,14 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.estimators.release import charge
+from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import resolve_bounds, resolve_guarantee
 from dpconvex.inputs.tables import read_features
 from dpconvex.privacy.certificates.preprocessing import (
@@ -30,7 +32,13 @@ from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
-__all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler"]
+__all__ = [
+    "DPMoments",
+    "DPQuantileBounds",
+    "PreprocessingCertificate",
+    "PublicScaler",
+    "PublicTable",
+]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +66,11 @@ class _Transformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _rows(self, X: object, reset: bool) -> Array:
         if not reset:
             check_is_fitted(self)
+        if issparse(X):  # centred, it would have no zeros
+            raise TypeError(
+                f"The X given to {type(self).__name__} must be a dense array or dataframe. Sparse data was passed, but "
+                "dense data is required. Give the estimator feature_bounds instead, or use X.toarray()."
+            )
         return np.asarray(read_features(self, X, reset), dtype=np.float64)
 
 

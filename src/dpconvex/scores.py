@@ -65,7 +65,7 @@ class _SumOverRows:
 
         Where rows have people behind them, a person's score is the mean of its rows', rounded down to a step.
         """
-        if not len(X):
+        if not len(y):
             return 0
         low, high = self.bounds.low, self.bounds.high
         with silent():
@@ -223,7 +223,7 @@ class AUCScore:
         self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None
     ) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
-        if not len(X):
+        if not len(y):
             return 0
         sensitivity = self.bounds.sensitivity(neighbors)
         with silent():

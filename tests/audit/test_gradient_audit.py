@@ -1,22 +1,21 @@
 """Audits of noisy gradient descent as it runs: the claim holds, half the noise and forgotten composition are caught.
 
-Every audit is wrong about a correct claim with probability at most 1e-6. At mu = 1 a few thousand runs tell half the
-noise from the whole.
+Every audit is wrong about a correct claim with probability at most 1e-6. At mu = 1, and at (1, 0.1), a thousand runs
+told half the noise from the whole for 60 of 60 seeds; 750 did for 58. There are 2000.
 """
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from releases import releases_of, with_noise
 
 from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource
+from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
-MU, RUNS = 1.0, 4_000
+MU, RUNS = 1.0, 2_000
 
 
 def problem(loss, neighbors="replace_one", geometry="given", claim=None, steps=2):
@@ -40,25 +39,9 @@ def problem(loss, neighbors="replace_one", geometry="given", claim=None, steps=2
     return mechanism, certificate, objectives
 
 
-def with_noise(certificate, factor):
-    """A certificate that announces more or less noise than it should."""
-    noise = {
-        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
-    }
-    return replace(certificate, noise=noise)
-
-
 def attack(mechanism, certificate, objectives, claim, runs=RUNS):
-    def sampler(objective):
-        def sample(count, rng):
-            noise = NoiseSource(rng)
-            return np.array(
-                [mechanism.release(objective, certificate, noise) for _ in range(count)]
-            )
-
-        return sample
-
-    return audit(sampler(objectives[0]), sampler(objectives[1]), claim, runs=runs, rng=0)
+    first, second = (releases_of(mechanism, objective, certificate) for objective in objectives)
+    return audit(first, second, claim, runs=runs, rng=0)
 
 
 @pytest.mark.parametrize(

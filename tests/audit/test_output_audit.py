@@ -7,13 +7,14 @@ import math
 
 import numpy as np
 import pytest
+from releases import releases_of
 
 from dpconvex.audit import GaussianRelease, LaplaceRelease, audit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource, PureDP
+from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, PureDP
 
 ALPHA, LOSS = 0.5, Huber(0.1)
 
@@ -69,18 +70,8 @@ def test_whole_release_survives():
     objectives, _, bounds = neighbours()
     claim, mechanism = GaussianDP(0.5), OutputPerturbation(solver="L-BFGS-B", radius=2.0)
     certificate = mechanism.certify(bounds, claim, seeded=True)
-
-    def sampler(objective):
-        def sample(count, rng):
-            noise = NoiseSource(rng)
-            return np.array(
-                [mechanism.release(objective, certificate, noise) for _ in range(count)]
-            )
-
-        return sample
-
-    result = audit(sampler(objectives[0]), sampler(objectives[1]), claim, runs=1000, rng=0)
-    assert result.passed
+    first, second = (releases_of(mechanism, objective, certificate) for objective in objectives)
+    assert audit(first, second, claim, runs=1000, rng=0).passed
 
 
 def test_a_certified_gap_is_paid_for():

@@ -7,10 +7,11 @@ part of its budget on what the coefficients hardly show, so a twentieth is tried
 down to half the noise, take 1e5 runs and are left to the audits of the calibrated scalar mechanisms.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from releases import releases_of, with_noise
 from sklearn.base import clone
 
 from dpconvex import DPQuantileRegressor
@@ -46,14 +47,6 @@ def estimator(**settings):
     return DPQuantileRegressor(0.5, **{**defaults, **settings})
 
 
-def quieter(certificate, factor):
-    """Return the certificate with all noise scaled, which its claim no longer covers."""
-    noise = {
-        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
-    }
-    return replace(certificate, noise=noise)
-
-
 def sampler(model, data, factor):
     """Return a sampler of the coefficients that a fit releases; the plan is made once."""
     table, target = data
@@ -61,12 +54,7 @@ def sampler(model, data, factor):
     bounds = plan.certificate.bounds
     rows = MemoryRows(table, target, plan.row_map, plan.target_shift, plan.target_scale, threads=1)
     objective = EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
-    certificate = quieter(plan.certificate, factor)
-
-    def sample(count, rng):
-        return np.array([plan.mechanism.release(objective, certificate, rng) for _ in range(count)])
-
-    return sample
+    return releases_of(plan.mechanism, objective, with_noise(plan.certificate, factor))
 
 
 def verdict(pair, factor, runs=RUNS, **settings):
@@ -103,7 +91,7 @@ class Quiet(ObjectivePerturbation):
     """Objective perturbation that certifies honestly and then adds too little noise."""
 
     def release(self, objective, certificate, *arguments):
-        return super().release(objective, quieter(certificate, LESS[self.name]), *arguments)
+        return super().release(objective, with_noise(certificate, LESS[self.name]), *arguments)
 
 
 def test_the_estimator_itself():

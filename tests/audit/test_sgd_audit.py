@@ -4,10 +4,9 @@ Few records and few steps, where one record matters most. A correct claim is ref
 attack.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from releases import releases_of, with_noise
 
 from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
@@ -34,38 +33,28 @@ def pair(neighbors, n=2):
 
 def attack(mechanism, claim, neighbors="replace_one", factor=1.0, runs=5000, n=2):
     bounds = LinearBounds(n, 1, LOSS, 1.0, 1.0, fit_intercept=False, neighbors=neighbors)
-    certificate = mechanism.certify(bounds, claim, seeded=True)
-    noise = {
-        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
-    }
-    certificate = replace(certificate, noise=noise)
-
-    def sampler(objective):
-        def sample(count, rng):
-            return np.array(
-                [mechanism.release(objective, certificate, rng)[0] for _ in range(count)]
-            )
-
-        return sample
-
-    first, second = pair(neighbors, n)
-    return audit(sampler(first), sampler(second), claim, runs=runs, rng=0)
+    certificate = with_noise(mechanism.certify(bounds, claim, seeded=True), factor)
+    first, second = (
+        releases_of(mechanism, objective, certificate) for objective in pair(neighbors, n)
+    )
+    return audit(first, second, claim, runs=runs, rng=0)
 
 
 # The last iterate is the sum of all gradients and of all noise: the slopes do not depend on the coefficients here.
+# 1000 runs catch a quarter of the noise for six of six seeds if batches have a fixed size, not if they are Poisson's.
 SGD = [
-    (NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), "replace_one", 0.25),
-    (NoisySGD(steps=4, batch_size=2, step_size=0.1, average=0.0), "replace_one", 0.25),
-    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "replace_one", 0.25),
-    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "add_or_remove_one", 0.25),
+    (NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), "replace_one", 2000),
+    (NoisySGD(steps=4, batch_size=2, step_size=0.1, average=0.0), "replace_one", 2000),
+    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "replace_one", 5000),
+    (NoisySGD(steps=3, batch_size=1, step_size=0.1, average=0.0, sampling="poisson"), "add_or_remove_one", 5000),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mechanism", "neighbors", "caught"), SGD)
-def test_sgd(mechanism, neighbors, caught):
+@pytest.mark.parametrize(("mechanism", "neighbors", "runs"), SGD)
+def test_sgd(mechanism, neighbors, runs):
     claim = ApproxDP(1.0, 1e-2)
-    assert attack(mechanism, claim, neighbors).passed
-    assert not attack(mechanism, claim, neighbors, factor=caught).passed
+    assert attack(mechanism, claim, neighbors, runs=runs).passed
+    assert not attack(mechanism, claim, neighbors, factor=0.25, runs=runs).passed
 
 
 def test_accounting_poisson_for_whole_batches_would_be_caught():

@@ -120,8 +120,13 @@ def test_seeded_models_are_called_what_they_are(folder):
 
 def test_bounds_init_shows_names_and_types_only(folder):
     text = folder.run("bounds", "init", "sales.csv", "--target", "demand").stdout
-    assert tomllib.loads(text) == {"features": {}, "target": {}, "categories": {}}
-    for line in ("# temperature = [low, high]", "# demand = [low, high]", '# city = ["a", "b"]'):
+    tables = ("features", "flags", "categories", "dates", "target")
+    assert tomllib.loads(text) == {table: {} for table in tables}
+    for line in (
+        '# temperature = {bounds = [low, high], missing = "indicator"}',
+        "# demand = [low, high]",
+        '# city = {values = ["a", "b"], other = true}',
+    ):
         assert line in text.splitlines()
     values = {
         word
@@ -145,8 +150,8 @@ def test_bounds_init_on_parquet_reads_the_schema(folder):
     table = pl.DataFrame({"a": [1, 2], "ok": [True, False], "name of it": ["u", "v"]})
     table.write_parquet(folder / "t.parquet")
     text = folder.run("bounds", "init", "t.parquet").stdout
-    assert "# ok = [low, high]" in text
-    assert '# "name of it" = ["a", "b"]' in text
+    assert '[flags]\n# ok = {missing = "indicator"}' in text
+    assert '# "name of it" = {values = ["a", "b"], other = true}' in text
 
 
 def test_ledger_is_charged_and_refuses_with_its_own_exit_code(folder):

@@ -12,9 +12,13 @@ pytest.importorskip("dask.dataframe")
 from dpconvex.inputs import dask_files as partitions
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import read_training_file
-from dpconvex.inputs.schema import read_bounds
+from dpconvex.inputs.schema_parsing import parse_schema, read_schema
 
 MEMORY = 1 << 30
+
+
+def table_of(**features):
+    return parse_schema({"features": features})
 
 
 @pytest.fixture
@@ -33,9 +37,9 @@ def pieces(folder, monkeypatch):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("labels", [False, True])
 def test_pieces_are_the_table(pieces, ending, labels):
-    columns = read_bounds(pieces.path / "bounds.toml").columns(None)
+    columns = read_schema(pieces.path / "bounds.toml")
     if labels:
-        columns = type(columns)(("temperature",), {}, "city")
+        columns = table_of(temperature=[-20, 40]).for_target("city")
     files = partitions.matching_files(pieces.path / f"part*.{ending}")
     plan = partitions.plan_pieces(files, columns, MEMORY, 2)
     assert len(plan.pieces) > 4
@@ -49,7 +53,7 @@ def test_pieces_are_the_table(pieces, ending, labels):
 def test_labels_are_whole_only_if_all_pieces_are(tmp_path):
     for number, labels in enumerate((["1", "2"], ["1", "x"])):
         pl.DataFrame({"a": [0.0, 1.0], "t": labels}).write_parquet(tmp_path / f"{number}.parquet")
-    columns = partitions.Columns(("a",), {}, "t")
+    columns = table_of(a=[0, 1]).for_target("t")
     for pattern, expected in (("*.parquet", ["1", "2", "1", "x"]), ("0.parquet", [1, 2])):
         files = partitions.matching_files(tmp_path / pattern)
         plan = partitions.plan_pieces(files, columns, MEMORY, 1)
@@ -99,7 +103,7 @@ def test_memory_limit_bounds_pieces_and_threads(tmp_path):
     pl.DataFrame({"a": np.zeros(rows), "t": np.zeros(rows)}).write_parquet(
         tmp_path / "t.parquet", row_group_size=rows
     )
-    columns = partitions.Columns(("a",), {}, "t")
+    columns = table_of(a=[0, 1]).for_target("t")
     needed = 8 * 2 * partitions.COPIES * rows
     files = [tmp_path / "t.parquet"]
     assert partitions.plan_pieces(files, columns, 16 * needed, 4).threads == 4

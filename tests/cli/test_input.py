@@ -6,7 +6,7 @@ import pytest
 
 from dpconvex.cli import errors
 from dpconvex.inputs.files import read_training_file
-from dpconvex.models.file import Columns
+from dpconvex.inputs.schema_parsing import parse_schema
 
 SECRET = "SECRETVALUE"
 NUMBER = "7777123"
@@ -53,7 +53,7 @@ def test_bounds_files(folder, text, part):
 def test_target_must_agree_with_the_bounds_file(folder):
     result = folder.fit("--target", "day")
     assert result.exit_code == 2
-    assert "[target] in the bounds file names 'demand'" in result.stderr
+    assert "[target] in the schema names 'demand'" in result.stderr
 
 
 def test_target_without_a_range_warns(folder):
@@ -82,7 +82,8 @@ ROW = "1,2.0,3.0,paris,50\n"
         HEADER + f"1,2.0,3.0,paris,50,{NUMBER}\n",
         HEADER + f'1,2.0,"{NUMBER},{SECRET}\n' + ROW,
         HEADER.replace("day", "price") + ROW,
-        HEADER.replace(",", ";") + f"1;2;3;{SECRET};{NUMBER}\n",
+        HEADER.replace(",", ";") + f"1;2;3;paris;{SECRET}\n",
+        HEADER.replace(",", "/") + f"1/2/3/{SECRET}/{NUMBER}\n",
         f"{NUMBER},2.0,3.0,{SECRET},50\n" + ROW,
         HEADER.replace("day", '"da\ny"') + ROW,
     ],
@@ -116,7 +117,7 @@ def test_blank_lines_an_index_and_spaces_are_harmless(folder):
 
 
 def test_labels_are_whole_numbers_or_text(folder):
-    columns = Columns(("price",), {}, "label")
+    columns = parse_schema({"features": {"price": [0, 10]}}).for_target("label")
     for words, found in [
         (["1", "-1", " 1"], [1, -1, 1]),
         (["yes", "no ", "1"], ["yes", "no", "1"]),
@@ -134,13 +135,16 @@ def test_labels_are_whole_numbers_or_text(folder):
     assert NUMBER not in str(caught.value)
 
 
-def test_other_encodings_are_refused(folder):
+def test_encodings_are_marked_or_said_and_never_guessed(folder):
     text = (folder / "sales.csv").read_text().replace("rome", "münchen")
-    for encoding in ("latin-1", "utf-16"):
+    (folder / "sales.csv").write_bytes(text.encode("latin-1"))
+    result = folder.fit()
+    assert result.exit_code == 2
+    assert "--encoding" in result.stderr
+    assert folder.fit("--encoding", "latin-1").exit_code == 0
+    for encoding in ("utf-8-sig", "utf-16"):
         (folder / "sales.csv").write_bytes(text.encode(encoding))
-        assert folder.fit().exit_code == 2
-    (folder / "sales.csv").write_bytes(text.encode("utf-8-sig"))
-    assert folder.fit().exit_code == 0
+        assert folder.fit().exit_code == 0, encoding
 
 
 @pytest.mark.parametrize(

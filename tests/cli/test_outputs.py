@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 
@@ -92,7 +93,11 @@ def test_noise_is_listed_in_the_same_order_by_all_commands(folder):
         folder.run("verify", "model.json"),
     ]
     lists = [
-        [line for line in result.stdout.splitlines() if line.startswith("noise")]
+        [
+            line.strip()
+            for line in result.stdout.splitlines()
+            if re.search(r" for the .*sums?\)", line)
+        ]
         for result in shown
     ]
     assert lists[0] == lists[1] == lists[2]

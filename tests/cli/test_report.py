@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
 from html import unescape
-from pathlib import Path
 
 import numpy as np
 import pytest
+from html_pages import problems
 
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.words import render_report, write_report
 from dpconvex.words.content import attacker, outlook, uncertainty
 
-ROOT = Path(__file__).parents[2]
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}
 REGRESSION = {**BOUNDS, "target_bounds": (0.0, 50.0)}
-
-
-def page_problems(path):
-    spec = importlib.util.spec_from_file_location("check_pages", ROOT / "docs" / "check_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.problems(path, alone=True)
 
 
 def sample(rows=300):
@@ -61,7 +52,7 @@ def words(page):
 def test_every_kind_of_model_has_a_page_that_stands_alone(tmp_path):
     for name, model in models().items():
         path = write_report(model, tmp_path / f"{name}.html")
-        assert page_problems(path) == [], name
+        assert problems(path) == [], name
         text = words(path.read_text())
         for heading in ("What an attacker can learn", "What was released", "The certificate"):
             assert heading in text, name
@@ -153,7 +144,7 @@ def test_names_are_escaped(tmp_path):
     table = pd.DataFrame(X, columns=["<script>alert(1)</script>", "a & b"])
     model = dpconvex.DPQuantileRegressor(**REGRESSION).fit(table, y)
     path = write_report(model, tmp_path / "report.html")
-    assert page_problems(path) == []
+    assert problems(path) == []
     assert "<script>alert(1)</script>" in words(path.read_text())
 
 
@@ -181,7 +172,7 @@ def test_fit_and_report_commands_agree(folder):
     result = folder.run("report", "model.json", "--out", second)
     assert result.exit_code == 0, result.output
     pages = [words(path.read_text()) for path in (first, second)]
-    assert page_problems(first) == page_problems(second) == []
+    assert problems(first) == problems(second) == []
     stamp = r"Written by dpconvex .*? UTC"
     assert re.sub(stamp, "", pages[0]) == re.sub(stamp, "", pages[1])
     assert "city=paris" in pages[0]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine import MemoryRows, RowMap, memory, summation_order
 from dpconvex.engine.summation_order import most_additions
 from dpconvex.engine.threads import single_threaded_blas, worker_pool
 from dpconvex.losses import Logistic
@@ -341,23 +341,46 @@ def test_worker_pool_is_shared():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_read_only_rows_need_no_kernels_of_their_own(dtype, order, tmp_path):
+def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path):
     """Every new type of an array would be compiled for seconds."""
-    from dpconvex.engine.fused import survey_rows
+    from dpconvex.engine.fused import combine_rows, row_margins, survey_rows
+    from dpconvex.engine.mapping import map_stretches
 
-    X = np.array(np.random.default_rng(0).normal(size=(40_000, 3)), dtype=dtype, order=order)
-    np.save(tmp_path / "X.npy", X)
-    frozen = X.copy(order="K")
-    frozen.flags.writeable = False
     theta, row_map = np.ones(4), RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
-    sums, known = [], set()
-    for rows in (X, frozen, np.load(tmp_path / "X.npy", mmap_mode="r")):
-        held = MemoryRows(rows, np.ones(40_000), row_map)
-        held._small = False
-        sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
-        known.add(len(survey_rows.signatures))
-        assert len(known) == 1
-        assert np.shares_memory(held.raw, rows)
-    np.testing.assert_array_equal(sums, [sums[0]] * 3)
-    assert not frozen.flags.writeable
+    given = np.random.default_rng(0).normal(size=(40_000, 3))
+    known, sums = set(), []
+    for order in "CF":
+        X = np.array(given, dtype=dtype, order=order)
+        np.save(tmp_path / "X.npy", X)
+        frozen = X.copy(order="K")
+        frozen.flags.writeable = False
+        for rows in (X, frozen, np.load(tmp_path / "X.npy", mmap_mode="r")):
+            held = MemoryRows(rows, np.ones(40_000), row_map)
+            held._small = False
+            sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
+            held.sum(lambda block, y, w: (w.sum(),))
+            kernels = (combine_rows, map_stretches, row_margins, survey_rows)
+            known.add(tuple(len(kernel.signatures) for kernel in kernels))
+            assert len(known) == 1
+            assert np.shares_memory(held.raw, rows)
+        assert not frozen.flags.writeable
+    np.testing.assert_array_equal(sums[:3], [sums[0]] * 3)
+    np.testing.assert_allclose(sums, [sums[0]] * 6, rtol=1e-12)
+
+
+def test_chosen_rows_are_read_where_they_lie(monkeypatch):
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(900, 4)), rng.normal(size=900)
+    row_map = RowMap.from_bounds(4, (-1.5, 1.5), 1.2)
+    indices = rng.permutation(900)[:500]
+    expected = MemoryRows(X, y, row_map).take(np.sort(indices)).mapped()
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
+    monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1 << 12)
+    chosen = MemoryRows(X, y, row_map).chosen(indices)
+    assert chosen.source.base is X or chosen.source is X
+    for found, wanted in zip(chosen.mapped(), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    theta = np.linspace(-1, 1, 5)
+    (found,) = chosen.combine(theta, lambda y, z, w: (w * (y - z),))
+    rows, targets, weights = expected
+    np.testing.assert_allclose(found, (weights * (targets - rows @ theta)) @ rows, rtol=1e-12)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from partitions import assert_same_fit, in_partitions
 from sklearn.base import clone
 
 dask = pytest.importorskip("dask")
@@ -24,7 +25,6 @@ from dpconvex.solvers import ConvergenceError, Newton, certified_point  # noqa: 
 
 N = 2400
 CHUNKS = (900, 0, 1, 1000, 499)
-EDGES = np.concatenate([[0], np.cumsum(CHUNKS)])
 COUNTS = {"min_positive": 500, "min_negative": 500}
 
 
@@ -39,20 +39,11 @@ def make_table(columns=3, seed=2):
 
 
 def in_chunks(array):
-    """Return a Dask array with empty and uneven partitions."""
-    return da.concatenate(
-        [
-            da.from_delayed(dask.delayed(np.array)(part), part.shape, part.dtype, meta=part[:0])
-            for part in (array[a:b] for a, b in itertools.pairwise(EDGES))
-        ]
-    )
+    return in_partitions(array, CHUNKS)
 
 
 def assert_same(fitted, expected):
-    scale = np.abs(expected.coef_).max()
-    np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=0, atol=1e-8 * scale)
-    np.testing.assert_allclose(fitted.intercept_, expected.intercept_, rtol=1e-8, atol=1e-12)
-    assert fitted.certificate_.to_json() == expected.certificate_.to_json()
+    assert_same_fit(fitted, expected)
     assert set(fitted.released_) == set(expected.released_)
     for name, value in expected.released_.items():
         np.testing.assert_allclose(fitted.released_[name], value, rtol=1e-8, atol=1e-9)

@@ -1,10 +1,10 @@
 """Fits on Dask collections: the coefficients of the in-memory fit, whatever happens to workers."""
 
-import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from partitions import assert_same_fit, in_partitions
 from sklearn.base import clone, is_regressor
 
 dask = pytest.importorskip("dask")
@@ -36,24 +36,7 @@ def make_table(dtype=np.float64):
 
 
 def in_chunks(array):
-    """Return a Dask array with empty and uneven partitions."""
-    edges = np.concatenate([[0], np.cumsum(CHUNKS)])
-    parts = [array[a:b] for a, b in itertools.pairwise(edges)]
-    return da.concatenate(
-        [
-            da.from_delayed(
-                dask.delayed(np.array)(part), shape=part.shape, dtype=part.dtype, meta=part[:0]
-            )
-            for part in parts
-        ]
-    )
-
-
-def assert_same(fitted, expected):
-    scale = np.abs(expected.coef_).max()
-    np.testing.assert_allclose(fitted.coef_, expected.coef_, rtol=0, atol=1e-8 * scale)
-    np.testing.assert_allclose(fitted.intercept_, expected.intercept_, rtol=1e-8, atol=1e-8 * scale)
-    assert fitted.certificate_.to_json() == expected.certificate_.to_json()
+    return in_partitions(array, CHUNKS)
 
 
 @pytest.mark.parametrize("mechanism", ["objective", "output", "gradient"])
@@ -64,7 +47,7 @@ def test_same_coefficients_as_in_memory(mechanism, spill_limit):
     expected = model.fit(X, y)
     again = clone(model)
     with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
-        assert_same(again.fit(in_chunks(X), in_chunks(y)), expected)
+        assert_same_fit(again.fit(in_chunks(X), in_chunks(y)), expected)
 
 
 @pytest.mark.parametrize("spill_limit", [None, 0])
@@ -81,7 +64,7 @@ def test_parts_of_the_rows_are_the_same_in_partitions(estimator, spill_limit, mo
     assert course["looked_at"] < course["stepped_on"] < 1500
     again = clone(model)
     with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
-        assert_same(again.fit(in_chunks(X), in_chunks(y)), expected)
+        assert_same_fit(again.fit(in_chunks(X), in_chunks(y)), expected)
 
 
 def test_long_rows_are_bounded_in_partitions_too():
@@ -90,7 +73,7 @@ def test_long_rows_are_bounded_in_partitions_too():
     for settings in ({"row_norm": 1.0}, {"row_norm": 1.0, "feature_bounds": None}):
         given = {**SETTINGS, **settings, "target_bounds": (-9, 9)}
         expected = DPQuantileRegressor(**given).fit(X, y)
-        assert_same(DPQuantileRegressor(**given).fit(in_chunks(X), in_chunks(y)), expected)
+        assert_same_fit(DPQuantileRegressor(**given).fit(in_chunks(X), in_chunks(y)), expected)
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"], [0, 1]])
@@ -103,7 +86,7 @@ def test_classifiers_read_the_label_set_from_all_partitions(estimator, labels):
     expected = estimator(**SETTINGS).fit(X, named)
     fitted = estimator(**SETTINGS).fit(in_chunks(X), in_chunks(named))
     np.testing.assert_array_equal(fitted.classes_, expected.classes_)
-    assert_same(fitted, expected)
+    assert_same_fit(fitted, expected)
     with pytest.raises(ValueError, match="must all be in its 'classes'"):
         estimator(**SETTINGS, classes=[*labels[1:], labels[1] * 2]).fit(
             in_chunks(X), in_chunks(named)
@@ -181,7 +164,7 @@ def test_other_objectives_are_sums_over_partitions_too(model):
     X, y = make_table()
     target = y / 9 if is_regressor(model) else (y > 0).astype(int)
     expected = clone(model).fit(X, target)
-    assert_same(model.fit(in_chunks(X), in_chunks(target)), expected)
+    assert_same_fit(model.fit(in_chunks(X), in_chunks(target)), expected)
 
 
 def test_record_by_record_mechanisms_are_refused():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from all_fits import ALL, AUCS, CLASSIFICATIONS, REGRESSIONS, training_data
+from partitions import assert_same_fit
 from sklearn.base import clone
 from test_invalid_rows import PRIVATE_NUMBER, spoiled
 
@@ -20,12 +21,6 @@ SUMMED = [
 ]
 
 
-def assert_same(found, expected):
-    scale = np.abs(expected.coef_).max()
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-7 * scale)
-    assert found.certificate_.to_json() == expected.certificate_.to_json()
-
-
 @pytest.mark.parametrize("spill_limit", [None, 0, "5 kB"])  # all, none, some of the partitions
 @pytest.mark.parametrize("name", SUMMED)
 def test_same_coefficients_as_in_memory(name, spill_limit):
@@ -35,7 +30,7 @@ def test_same_coefficients_as_in_memory(name, spill_limit):
     expected = clone(model).fit(X, y)
     with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
         found = model.fit(da.from_array(X, chunks=(7, 2)), da.from_array(y, chunks=7))
-    assert_same(found, expected)
+    assert_same_fit(found, expected, 1e-7)
 
 
 def elsewhere(graph, keys, **_):
@@ -62,7 +57,7 @@ def test_frames_with_objects_and_text(scheduler):
     with dask.config.set({"dataframe.convert-string": False, "scheduler": scheduler}):
         parts = dd.from_pandas(frame, npartitions=3)
         found = model.fit(parts[["a", "b"]], parts["target"])
-    assert_same(found, expected)
+    assert_same_fit(found, expected, 1e-7)
     assert found.feature_names_in_.tolist() == ["a", "b"]
 
 
@@ -76,7 +71,7 @@ def test_no_rows_fit_where_their_number_is_private(name, chunks):
     expected = clone(model).fit(X, y)
     columns = (chunks, 2) if chunks == 7 else (chunks, (2,))
     found = model.fit(da.from_array(X, chunks=columns), da.from_array(y, chunks=(chunks,)))
-    assert_same(found, expected)
+    assert_same_fit(found, expected, 1e-7)
 
 
 @pytest.mark.parametrize("name", SUMMED)

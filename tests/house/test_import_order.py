@@ -21,7 +21,7 @@ ORDER = (
     ("models",),
     ("words",),
     ("estimators",),
-    ("preprocessing", "scores", "datasets"),
+    ("preprocessing", "pipelines", "scores", "datasets"),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),

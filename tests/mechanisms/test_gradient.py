@@ -252,6 +252,22 @@ def test_private_median_brackets_the_median(middle):
     assert noise.calls == SEARCH_STEPS
 
 
+def test_private_median_counts_what_is_strictly_below():
+    """The first of six questions is asked at the geometric middle, where a record may lie exactly."""
+    asked = []
+
+    class Asked(Counted):
+        def add_gaussian(self, value, std):
+            asked.append(float(value[0]))
+            return value
+
+    y = np.array([0.5, 1.0, 1.0, 4.0])
+    rows = MemoryRows(np.zeros((4, 1)), y, RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
+    term = NoiseTerm("gaussian", 1.0, 1.0, 1, "count")
+    private_median(rows, lambda block, y, w: y, 0.25, 4.0, term, 4, Asked(0))
+    assert asked[:2] == [1.0, 3.0]  # below 1, then below 2
+
+
 def test_one_sided_losses_are_planned_and_fitted():
     """A loss without a finite quantile: the plan divides by nothing that can be 0."""
     row_map, bounds = facts(ReLU(), 300, d=2)

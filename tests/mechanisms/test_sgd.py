@@ -294,6 +294,20 @@ def test_own_loss_takes_the_same_steps():
     np.testing.assert_allclose(spread[0], spread[1], rtol=1e-9)
 
 
+@pytest.mark.parametrize("mechanism", [replace(run, steps=200) for run in RUNS])
+@pytest.mark.parametrize("loss", [Huber(0.5), type("Own", (Huber,), {})(0.5)], ids=["", "own"])
+def test_records_that_are_mapped_when_they_are_visited_give_the_same_steps(
+    mechanism, loss, monkeypatch
+):
+    bounds = LinearBounds(400, 2, loss, math.sqrt(2), math.sqrt(2))
+    certificate = mechanism.certify(bounds, ApproxDP(1.0, 1e-2), seeded=True)
+    objective = objective_of(loss=loss)
+    expected = mechanism.release(objective, certificate, 3)
+    monkeypatch.setattr(objective.rows, "_small", False)
+    monkeypatch.setattr(objective.rows, "mapped", None)  # never as a whole
+    np.testing.assert_allclose(mechanism.release(objective, certificate, 3), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("mechanism", ["sgd", NoisySGD(batch_size=8, steps=300)])
 def test_estimator(mechanism):
     rng = np.random.default_rng(1)
@@ -307,7 +321,7 @@ def test_estimator(mechanism):
     model.certificate_.verify()
     assert model.certificate_.mechanism == "sgd"
     assert model.score(X, y) > 0.6
-    assert "per coordinate of the sum" in repr(model.summary())
+    assert "sums over the rows" in repr(model.summary())
 
 
 def test_names():

@@ -21,7 +21,8 @@ from dpconvex import (
     load_model,
     save_model,
 )
-from dpconvex.models.file import Columns, parse_certificate, read_json, read_model
+from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.models.file import parse_certificate, read_json, read_model
 from dpconvex.privacy import CertificateError
 from dpconvex.smoothing import GaussianKernel
 
@@ -98,12 +99,30 @@ def test_feature_names_are_kept_and_checked(path):
     polars = pytest.importorskip("polars")
     table = polars.DataFrame(X, schema=["a", "b", "c"])
     model = DPQuantileRegressor(feature_bounds=(0, 10)).fit(table, Y)
-    save_model(model, path, columns=Columns(("a", "b", "c"), {}, "y"))
+    save_model(model, path)
     loaded = load_model(path)
     assert list(loaded.feature_names_in_) == ["a", "b", "c"]
-    assert read_model(path).columns == Columns(("a", "b", "c"), {}, "y")
     with pytest.raises(ValueError, match="feature names"):
         loaded.predict(table.select("b", "a", "c"))
+    schema = parse_schema({"features": {name: [0, 10] for name in "abc"}})
+    save_model(model, path, schema=schema)
+    assert read_model(path).schema == schema
+    # A schema finds its columns by name.
+    expected = model.predict(table)
+    np.testing.assert_array_equal(load_model(path).predict(table.select("b", "a", "c")), expected)
+
+
+def test_files_that_list_names_of_columns_only_can_still_be_read(path):
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame(X, schema=["a", "b", "job=x"])
+    model = DPQuantileRegressor(feature_bounds=([0, 0, 0], [10, 10, 1])).fit(table, Y)
+    save_model(model, path)
+    content = json.loads(path.read_text())
+    content["columns"] = {"features": ["a", "b"], "categories": {"job": ["x"]}, "target": "y"}
+    path.write_text(json.dumps(content))
+    schema = read_model(path).schema
+    assert schema.names == ["a", "b", "job=x"]
+    assert schema.feature_bounds == ([0, 0, 0], [10, 10, 1])
 
 
 def test_objects_of_the_user_are_omitted_and_the_rest_is_still_checked(path):
@@ -214,6 +233,7 @@ def test_a_certificate_of_another_fit_is_refused(path):
         ("feature_names", ["a"], "do not match"),
         ("feature_names", ["a", "a", "b"], "different strings"),
         ("columns", {"features": ["a"]}, "malformed"),
+        ("columns", {"features": {"a": [0, 1]}, "target": {"y": {}}}, "do not lead to"),
         ("columns", {"features": ["a"], "categories": {}, "target": "y"}, "do not lead to"),
         ("classes", [0, 1], "do not match"),
         ("estimator", "Pipeline", "must be one of"),

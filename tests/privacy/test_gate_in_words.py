@@ -37,8 +37,8 @@ def test_exact_samplers_state_what_is_left():
         mechanism="output", epsilon=5.0, delta=0.0, alpha=1.0, feature_bounds=(-1, 1), target_bounds=(-1, 1)
     ).fit(X, X[:, 0])  # fmt: skip
     for text in texts(model):
-        assert "exact; on public grids, to the last bit but for a probability of 3e-40" in text
-        assert "floating point not covered" not in text
+        assert "exact; no last digit gives a value away, except with probability 3e-40" in text
+        assert "rounding in floating point is not covered" not in text
 
 
 def test_dp_sgd_says_that_floating_point_is_not_covered():
@@ -47,4 +47,4 @@ def test_dp_sgd_says_that_floating_point_is_not_covered():
     ).fit(X, (X[:, 0] > 0).astype(int))
     assert model.certificate_.failure_probability is None
     for text in texts(model):
-        assert "floating-point; floating point not covered" in text
+        assert "floating-point; rounding in floating point is not covered" in text

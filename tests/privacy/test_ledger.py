@@ -165,7 +165,7 @@ def test_a_budget_in_mu_allows_exactly_its_squares(path):
 
 def test_a_budget_in_mu_takes_what_is_pure_or_gaussian(path):
     ledger = Ledger(path, mu=1.0)
-    assert "mu 1 (a Gaussian release of epsilon 4.887 at delta 1e-06)" in str(ledger.remaining())
+    assert "up to epsilon 4.887 at delta 1e-06 (mu 1), or a pure epsilon" in str(ledger.remaining())
     with pytest.raises(BudgetExceeded, match=r"delta without being Gaussian.*'output'"):
         ledger.charge(ApproxDP(0.01, 1e-9))
     ledger.charge(ApproxDP(1.0, 1e-6), mu=0.23)

@@ -12,7 +12,7 @@ import pytest
 import test_gradient_sensitivity as coupled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_auc_sensitivity import _ORDER, LOSSES, PLACES, SLOPES, Replay, Silence
+from test_auc_sensitivity import _ORDER, LOSSES, PLACES, SLOPES, Replay, Silence, distance
 from test_gradient_sensitivity import problems
 
 from dpconvex.engine import MemoryRows, RowMap
@@ -210,7 +210,7 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed, monkeypatch):
     for other in of_three_kinds(X, y):
         mechanism.release(pairs(*other, bounds), certificate, Silence())
         for name, first, now in zip(_ORDER, replay.first, replay.now, strict=True):
-            moved = float(np.linalg.norm(first[0] - now[0]))
+            moved = distance(name, first[0], now[0])
             assert moved <= certificate.noise[name]["sensitivity"] * (1 + 1e-9)
         replay.restart()
 
@@ -229,5 +229,5 @@ def test_counts_of_row_lengths_change_by_at_most_one(monkeypatch):
     for other in of_three_kinds(X, y):
         mechanism.release(pairs(*other, given), certificate, 0)
         for first, now in zip(replay.first, replay.now, strict=True):
-            assert abs(float(first[0] - now[0])) <= 1
+            assert distance("lengths", first[0], now[0]) <= 1
         replay.restart()

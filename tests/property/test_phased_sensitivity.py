@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_records import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,12 +38,8 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
 
 @st.composite
 def cases(draw, losses):
-    loss = draw(st.sampled_from(losses))
-    n, d = draw(st.integers(1, 4)), draw(st.integers(1, 2))
-    value = st.sampled_from([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
-    target = st.sampled_from([-1.0, 1.0]) if loss.kind == "margin" else value
-    X = np.array([[draw(value) for _ in range(d)] for _ in range(n + 1)])
-    y = np.array([draw(target) for _ in range(n + 1)])
+    loss, X, y = draw(drawn_records(losses))
+    n, d = len(X) - 1, X.shape[1]
     alpha = draw(st.sampled_from([0.0, 0.3]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
     row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm)

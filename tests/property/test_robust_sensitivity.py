@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_records import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,11 +43,7 @@ def minimiser(X, y, row_map, certificate):
 
 @st.composite
 def neighbours(draw):
-    loss = draw(st.sampled_from([Logistic(), SMOOTH_HINGE]))
-    n, d = draw(st.integers(1, 4)), draw(st.integers(1, 2))
-    value = st.sampled_from([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0])
-    X = np.array([[draw(value) for _ in range(d)] for _ in range(n + 1)])
-    y = np.array([draw(st.sampled_from([-1.0, 1.0])) for _ in range(n + 1)])
+    loss, X, y = draw(drawn_records([Logistic(), SMOOTH_HINGE]))
     alpha = draw(st.sampled_from([0.05, 0.3, 2.0]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
     norm, radius = draw(st.sampled_from(["l2", "linf"])), draw(st.sampled_from([0.0, 0.1, 1.0]))

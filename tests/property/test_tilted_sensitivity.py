@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from drawn_records import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,13 +44,7 @@ def minimiser(X, y, row_map, certificate):
 
 @st.composite
 def neighbours(draw):
-    loss = draw(st.sampled_from(LOSSES))
-    n, d = draw(st.integers(1, 5)), draw(st.integers(1, 2))
-    # Corners, where sensitivities are attained, and values beyond the bounds, which are clipped.
-    value = st.sampled_from([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
-    target = st.sampled_from([-1.0, 1.0]) if loss.kind == "margin" else value
-    X = np.array([[draw(value) for _ in range(d)] for _ in range(n + 1)])
-    y = np.array([draw(target) for _ in range(n + 1)])
+    loss, X, y = draw(drawn_records(LOSSES, most=5))
     alpha = draw(st.sampled_from([0.02, 0.3, 2.0]))
     tilt = draw(st.sampled_from([0.0, 0.1, 1.0, 8.0, 100.0]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))

@@ -27,12 +27,8 @@ def batches(sampling, n, size, steps, seed=None):
     """The batches of a run, as tuples of records."""
     generator = np.random.default_rng(seed)
     sizes, swaps = loop.draw_batches(generator, sampling, n, size, size / n, steps)
-    permutation, start, drawn = np.arange(n), 0, []
-    for count in sizes:
-        loop.members(permutation, swaps, start, count)
-        start += count
-        drawn.append(tuple(sorted(permutation[:count].tolist())))
-    return drawn
+    chosen = loop.batch_members(np.arange(n), sizes, swaps)
+    return [tuple(sorted(batch.tolist())) for batch in np.split(chosen, np.cumsum(sizes)[:-1])]
 
 
 @pytest.mark.parametrize(("n", "size"), [(6, 1), (6, 2), (6, 4), (6, 6)])

@@ -58,7 +58,7 @@ class Browser:
     def run(self, script: str, *arguments: object) -> object:
         return self._call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def until(self, script: str, seconds: float = 30.0) -> object:
+    def until(self, script: str, seconds: float = 300.0) -> object:
         """Return what a script gives, once that is something: as soon as it is, whatever the machine's speed."""
         end = time.monotonic() + seconds
         while not (found := self.run(f"return {script}")):

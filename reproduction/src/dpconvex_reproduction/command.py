@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,15 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path(
         "reproduced"
     ),
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="Run all repeats of what they take at most so many minutes for, in all, cheapest first; fewer of the "
+            "rest.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False),
@@ -80,7 +90,7 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise InputError("The folder given with --out is a file. Name another one.")
     from dpconvex_reproduction.pages import write_exhibit, write_index
-    from dpconvex_reproduction.runner import Progress, run_studies
+    from dpconvex_reproduction.runner import Progress, affordable, available_cores, run_studies
 
     columns = (
         TextColumn("{task.description}"),
@@ -96,16 +106,20 @@ def reproduce(
                 task, completed=progress.done, total=progress.total, description=progress.study
             )
 
-        results = run_studies(
+        run = functools.partial(
+            run_studies,
             [study for exhibit in chosen for study in exhibit.studies],
             out / "runs",
-            quick=quick,
+            quick=quick or within is not None,
             jobs=jobs,
-            fresh=fresh,
             report=report,
         )
-    outcomes = [write_exhibit(exhibit, results, out, quick) for exhibit in chosen]
-    index = write_index(outcomes, out, quick)
+        results = run(fresh=fresh)
+        if within is not None:  # what the quick cells took says what all of them will
+            seconds = 60 * within * (jobs or available_cores())
+            results = run(full=affordable(results.work, seconds))
+    outcomes = [write_exhibit(exhibit, results, out) for exhibit in chosen]
+    index = write_index(outcomes, out)
     if json_:
         print_json(
             {
@@ -134,7 +148,7 @@ def reproduce(
         console().print(
             f"{failed} cells failed; their pages say how, and the next run tries them again."
         )
-    minutes = sum(results.seconds.values()) / 60
+    minutes = sum(work.seconds for work in results.work.values()) / 60
     console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
 
 

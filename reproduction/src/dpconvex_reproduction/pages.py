@@ -6,13 +6,13 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from dpconvex_reproduction.exhibit import Check, Exhibit, Row
-from dpconvex_reproduction.runner import Results
+from dpconvex_reproduction.runner import Results, Work
 
 __all__ = ["Outcome", "write_exhibit", "write_index"]
 
@@ -24,6 +24,7 @@ class Outcome:
     exhibit: Exhibit
     verdict: str
     checks: tuple[Check, ...] = ()
+    work: Work = field(default_factory=Work)
 
     def share(self, about: str) -> str:
         """Return how many checks hold, e.g. ``"3 of 4"``; empty without checks."""
@@ -66,7 +67,7 @@ def _markdown(rows: Sequence[Row], shown: int | None = None) -> list[str]:
     return lines
 
 
-def write_exhibit(exhibit: Exhibit, results: Results, folder: Path, quick: bool) -> Outcome:
+def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     """Write ``<slug>.csv``, ``<slug>.png`` and ``<slug>.md`` into the paper's folder.
 
     Parameters
@@ -77,8 +78,6 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path, quick: bool)
         Rows of its studies.
     folder : Path
         Root of all pages.
-    quick : bool
-        Whether fewer repeats were run, which the page says.
 
     Returns
     -------
@@ -128,17 +127,42 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path, quick: bool)
     if exhibit.notes:
         lines += ["## How it was run", "", exhibit.notes, ""]
     lines += ["## Numbers", ""]
-    if quick:
-        lines += [
-            "A quick run: fewer repeats than a full one, standard errors beside the means.",
-            "",
-        ]
+    work = sum((results.work[name] for name in names), Work())
+    if exhibit.studies:
+        lines += [_repeats_in_words(work), ""]
     lines += [*_markdown(table, exhibit.shown), ""]
     more = len(table) - exhibit.shown
     rest = f" ({more} more lines there)" if more > 0 else ""
     lines += [f"All of them: [{exhibit.slug}.csv]({exhibit.slug}.csv){rest}.", *_failed(failures)]
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
-    return Outcome(exhibit, verdict, checks)
+    return Outcome(exhibit, verdict, checks, work)
+
+
+def _repeats_in_words(work: Work) -> str:
+    """Return how much of a full run this is, and what all of it would take."""
+    if work.done >= work.full:
+        return f"A full run: {_cells(work.full)}, {_minutes(work.seconds)}."
+    return (
+        f"Fewer repeats than in a full run, {work.done} of {_cells(work.full)} in {_minutes(work.seconds)}, with "
+        f"standard errors beside the means. A full run takes about {_minutes(work.full_seconds)}."
+    )
+
+
+def _share_of_repeats(work: Work) -> str:
+    """Return a word for the index."""
+    if not work.full:
+        return ""
+    return "all" if work.done >= work.full else f"{work.done / work.full:.0%}"
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'s' * (count != 1)}"
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s of one core"
+    return f"{seconds / 60:.0f} minutes of one core"
 
 
 def _failed(failures: Sequence[str]) -> list[str]:
@@ -169,7 +193,7 @@ def _draw(exhibit: Exhibit, rows: list[Row], path: Path) -> None:
     Image.open(drawn).convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool) -> Path:
+def write_index(outcomes: Iterable[Outcome], folder: Path) -> Path:
     """Write ``index.md``: every exhibit with its verdict, those of earlier runs in the same folder too.
 
     Parameters
@@ -178,8 +202,6 @@ def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool) -> Path:
         Of this run.
     folder : Path
         Root of all pages.
-    quick : bool
-        Whether fewer repeats were run.
 
     Returns
     -------
@@ -196,7 +218,8 @@ def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool) -> Path:
             "verdict": outcome.verdict,
             "paper's claims that hold": outcome.share("paper"),
             "ours that hold": outcome.share("dpconvex"),
-            "repeats": "fewer" if quick else "all",
+            "repeats": _share_of_repeats(outcome.work),
+            "a full run": _minutes(outcome.work.full_seconds) if outcome.work.full else "",
         }
     memory.parent.mkdir(parents=True, exist_ok=True)
     memory.write_text(json.dumps(known, indent=2), encoding="utf-8")
@@ -208,7 +231,8 @@ def write_index(outcomes: Iterable[Outcome], folder: Path, quick: bool) -> Path:
         "",
         "Each page has the paper's claim, our numbers for the algorithm as printed (`paper`), soundly calibrated "
         "(`sound`) and our default (`dpconvex`) on the same data and seeds, the privacy each truly has, and a verdict "
-        "computed from the numbers. Written by `dpconvex reproduce`; `--quick` runs fewer repeats. "
+        "computed from the numbers. Written by `dpconvex reproduce`; `--quick` runs fewer repeats, and the last "
+        "columns say which share of them was run and what all of them take. "
         + ", ".join(f"{verdict}: {count}" for verdict, count in sorted(counts.items()))
         + ".",
         "",

@@ -10,17 +10,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from dpconvex_reproduction.datasets.dataset import data_path
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 
-__all__ = ["Progress", "Results", "missing_data", "run_studies"]
+__all__ = ["Progress", "Results", "Work", "affordable", "missing_data", "run_studies"]
 
 # One thread in each worker: the cells themselves are what runs side by side.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -35,6 +35,27 @@ class Progress:
     study: str
 
 
+@dataclass(frozen=True)
+class Work:
+    """What cells have cost, and what those of a full run would.
+
+    Attributes
+    ----------
+    done, full : int
+        Cells that are done, and cells of a full run.
+    seconds, full_seconds : float
+        Their processor seconds; those of a full run if its cells take as long, on average, as those that are done.
+    """
+
+    done: int = 0
+    full: int = 0
+    seconds: float = 0.0
+    full_seconds: float = 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
 @dataclass
 class Results:
     """Rows of the studies that were run.
@@ -47,14 +68,14 @@ class Results:
         Messages of cells that ended in an error, by study.
     skipped : dict
         Why a study was not run, by study.
-    seconds : dict
-        Processor seconds spent on the cells, by study.
+    work : dict
+        Cells done, cells of a full run and processor seconds, by study.
     """
 
     rows: dict[str, list[Row]]
     failures: dict[str, list[str]]
     skipped: dict[str, str]
-    seconds: dict[str, float]
+    work: dict[str, Work]
 
 
 def missing_data(study: Study) -> str | None:
@@ -134,6 +155,7 @@ def run_studies(
     quick: bool = False,
     jobs: int | None = None,
     fresh: bool = False,
+    full: Collection[str] = (),
     report: Callable[[Progress], None] | None = None,
 ) -> Results:
     """Run what is not done yet and return everything.
@@ -150,6 +172,8 @@ def run_studies(
         Processes at a time; all cores by default. Studies that measure time run alone, one cell at a time.
     fresh : bool
         Forget what was finished before.
+    full : collection of str
+        Names of studies that are run with all repeats although the others are quick.
     report : callable, optional
         Called after each cell.
 
@@ -162,7 +186,7 @@ def run_studies(
     distinct = list({study.name: study for study in studies}.values())
     skipped = {s.name: reason for s in distinct if (reason := missing_data(s)) is not None}
     runnable = [study for study in distinct if study.name not in skipped]
-    cells = {study.name: list(study.cells(quick)) for study in runnable}
+    cells = {s.name: list(s.cells(quick and s.name not in full)) for s in runnable}
     stores = {study.name: _Store(folder, study, fresh) for study in runnable}
     failures: dict[str, list[str]] = {}
     waiting = [
@@ -191,13 +215,34 @@ def run_studies(
         if batch:
             _run_batch(batch, workers, end)
     rows: dict[str, list[Row]] = {}
-    seconds: dict[str, float] = {}
+    work: dict[str, Work] = {}
     for study in runnable:
         done = stores[study.name].done
         records = [done[_key(cell)] for cell in cells[study.name] if _key(cell) in done]
         rows[study.name] = [row for record in records for row in record["rows"]]
-        seconds[study.name] = sum(record["seconds"] for record in records)
-    return Results(rows, failures, skipped, seconds)
+        seconds = sum(record["seconds"] for record in records)
+        whole = len(study.cells(False))
+        mean = seconds / max(1, len(records))
+        work[study.name] = Work(len(records), whole, seconds, mean * whole)
+    return Results(rows, failures, skipped, work)
+
+
+def affordable(work: Mapping[str, Work], seconds: float) -> set[str]:
+    """Return the studies, cheapest first, whose full runs take at most so many processor seconds together.
+
+    What is done counts as well, so that a run that goes on after an interruption has the same aim.
+
+    Examples
+    --------
+    >>> sorted(affordable({"a": Work(1, 9, 1.0, 9.0), "b": Work(2, 2, 5.0, 5.0), "c": Work(1, 9, 2.0, 18.0)}, 15.0))
+    ['a', 'b']
+    """
+    chosen, spent = set(), 0.0
+    for name, cost in sorted(work.items(), key=lambda item: item[1].full_seconds):
+        spent += cost.full_seconds
+        if cost.done and spent <= seconds:
+            chosen.add(name)
+    return chosen
 
 
 def available_cores() -> int:

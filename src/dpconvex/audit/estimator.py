@@ -12,8 +12,8 @@ from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
 from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
-from dpconvex.defaults.cost_warning import PrivacyCostWarning
 from dpconvex.inputs.estimator_protocols import Model
+from dpconvex.privacy.certificates.concerns import PrivacyWarning
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def fitted_outputs(estimator: Model, data: tuple[Array, ...], count: int) -> Arr
         if seeded:
             copy.set_params(random_state=None)
         with warnings.catch_warnings():  # what privacy costs is not what an audit is about
-            warnings.simplefilter("ignore", PrivacyCostWarning)
+            warnings.simplefilter("ignore", PrivacyWarning)
             outputs.append(released_numbers(_fitted(copy, data)))
     return np.asarray(outputs, dtype=np.float64)
 

@@ -8,12 +8,24 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, score, studio
-from dpconvex.cli.errors import say_warning
+from dpconvex.cli import (
+    audit,
+    bounds,
+    budget,
+    demo,
+    fit,
+    models,
+    plan,
+    reproduce,
+    score,
+    split,
+    studio,
+)
+from dpconvex.cli.errors import Interrupted, say_warning
 
 app = typer.Typer(
     name="dpconvex",
-    help="Private linear models you may publish. A fit reads public bounds from a file, never from the data.",
+    help="Private linear models you may publish. A fit reads what is public from a schema, never from the data.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",  # flows paragraphs, and shows [target] as it is
@@ -22,6 +34,7 @@ app = typer.Typer(
 fit.register_commands(app)
 models.register_commands(app)
 bounds.register_commands(app)
+split.register_commands(app)
 budget.register_commands(app)
 plan.register_commands(app)
 demo.register_commands(app)
@@ -44,7 +57,10 @@ def main(arguments: list[str] | None = None) -> Any:
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = say_warning
-        app(args=arguments)
+        try:
+            app(args=arguments)
+        except Interrupted:
+            raise KeyboardInterrupt from None
 
 
 __all__ = ["app", "main"]

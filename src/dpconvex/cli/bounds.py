@@ -10,71 +10,104 @@ from typing import Annotated
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption
 from dpconvex.cli.screen import print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_types
+from dpconvex.inputs.schema import FileFormat
+from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding
 
 _HEAD = """\
-# Public bounds for private fits. Write what you know before you see the data: limits of the
-# instrument, of the form, of the law. Bounds taken from the data are not private.
-# Remove the '#' of the columns to use and fill in numbers or categories.
-# A column of a CSV file is listed as numbers if every value of it is one: a single record can
-# change that, and no budget covers it. Do not publish this template.
+# Schema for private fits: what is public about the table. Write what you know before you see the
+# data: limits of the instrument, of the form, of the law. Bounds and categories taken from the data
+# are not private.
+# Remove the '#' of the columns to use and fill in what is known; a column that is not named is not
+# used. missing = "indicator" gives a column more, missing = {value = ...} puts a public value in its
+# place, missing = "row" makes the row invalid (see --invalid-rows).
+# To sort the columns, every value of the file was looked at: a single record can move a column to
+# another table, and no budget covers that. No value is shown. Do not publish this template.
 """
+
+_TABLES = {
+    "features": ("number", '{bounds = [low, high], missing = "indicator"}'),
+    "flags": ("flag", '{missing = "indicator"}'),
+    "categories": ("text", '{values = ["a", "b"], other = true}'),
+    "dates": ("date", '{parts = ["weekday", "month"], missing = "indicator"}'),
+}
+_CODES = (
+    "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
+)
 
 
 def register_commands(app: typer.Typer) -> None:
     """Add the commands of this file."""
-    group = typer.Typer(help="Work with bounds files.", no_args_is_help=True)
+    group = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_args_is_help=True)
     group.command("init")(init)
     app.add_typer(group, name="bounds")
 
 
 @reports_errors
 def init(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write the template; stdout by default.")
     ] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Write a template of a bounds file: names and types of the columns, never values.
+    """Write a template of a schema: names of the columns and what they seem to hold, never values.
 
-    The type of a column of a CSV file depends on every value of it, and is not covered by any budget.
+    What a column seems to hold depends on every value of it, and is not covered by any budget.
     """
     if out is not None and out.exists():
-        raise InputError(f"{str(out)!r} exists already: bounds in it would be lost.")
-    with progress(f"Reading names and types of {data.name}"):
-        types = read_types(data)
-    if target is not None and target not in types:
+        raise InputError(f"{str(out)!r} exists already: what is in it would be lost.")
+    file = FileFormat(
+        None if delimiter is None else check_delimiter(delimiter),
+        None if encoding is None else check_encoding(encoding),
+    )
+    from dpconvex.inputs.column_kinds import read_kinds
+
+    with progress(f"Reading names and kinds of columns of {data.name}"):
+        kinds = read_kinds(data, file)
+    if target is not None and target not in kinds:
         raise InputError(f"The data file has no column {target!r}.")
-    text = _template(types, target)
+    text = template(kinds, target)
     if out is not None:
         out.write_text(text, encoding="utf-8")
     if json_:
-        print_json({"columns": [{"name": name, "type": kind} for name, kind in types.items()]})
+        print_json({"columns": [{"name": name, "type": kind} for name, kind in kinds.items()]})
     elif out is None:
         typer.echo(text, nl=False)
     else:
         typer.echo(f"Written to {out}")
 
 
-def _template(types: dict[str, str], target: str | None) -> str:
-    def lines(kind: str, example: str) -> list[str]:
-        return [
+def template(kinds: dict[str, str], target: str | None) -> str:
+    """Return a schema whose columns are commented out, for people to fill in."""
+    parts = [_HEAD]
+    for table, (kind, example) in _TABLES.items():
+        lines = [
             f"# {_key(name)} = {example}"
-            for name, found in types.items()
+            for name, found in kinds.items()
             if found == kind and name != target
         ]
-
-    parts = [_HEAD, "[features]", *lines("number", "[low, high]"), "", "[target]"]
+        codes = [name for name, found in kinds.items() if found == "code" and name != target]
+        if table == "categories" and codes:
+            values = '{values = ["1", "2"], other = true}'
+            lines += [_CODES, *(f"# {_key(name)} = {values}" for name in codes)]
+        parts += [f"[{table}]", *lines, ""]
+    parts.append("[target]")
     if target is None:
-        parts.append("# column = [low, high]")
-    elif types[target] == "number":
+        parts += ["# column = [low, high]", '# or column = {classes = ["no", "yes"]}']
+    elif kinds[target] == "number":
         parts.append(f"# {_key(target)} = [low, high]")
-    parts += ["", "[categories]", *lines("text", '["a", "b"]')]
+    elif kinds[target] == "date":
+        parts.append(f"# {_key(target)}: dates cannot be learned; make a number of them.")
+    else:
+        parts.append(f'# {_key(target)} = {{classes = ["no", "yes"]}}')
+        if kinds[target] == "code":
+            parts.append(f"# or, if it is an amount, {_key(target)} = [low, high]")
     return "\n".join(parts) + "\n"
 
 

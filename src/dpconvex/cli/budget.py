@@ -112,4 +112,4 @@ def _report(ledger: Ledger, json_: bool) -> None:
     screen = console()
     if entries:
         screen.print(table)
-    screen.print(f"{ledger.dataset}: {remaining}", markup=False)
+    screen.print(f"Budget of '{ledger.dataset}': {remaining}.", markup=False)

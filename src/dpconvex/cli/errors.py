@@ -1,13 +1,14 @@
 """One place that turns what goes wrong into one line and an exit code, without a data value.
 
 Exit codes: 0 done, 1 internal error, 2 wrong options or input, 3 refused by the privacy budget,
-4 a model file or certificate that does not verify.
+4 a model file or certificate that does not verify, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import tomllib
 import traceback
 from collections.abc import Callable
@@ -19,6 +20,10 @@ from dpconvex.inputs.errors import InputError
 
 INTERNAL, INPUT, BUDGET, VERIFICATION = 1, 2, 3, 4
 DEBUG = "DPCONVEX_DEBUG"
+
+
+class Interrupted(BaseException):
+    """The user stopped a command; its own class, because click makes another line and exit code of the usual one."""
 
 
 def explain(error: BaseException) -> tuple[str, int]:
@@ -37,7 +42,7 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, (ModelFileError, CertificateError)):
         return str(error), VERIFICATION
     if isinstance(error, tomllib.TOMLDecodeError):
-        return "The bounds file is not valid TOML.", INPUT
+        return "The schema is not valid TOML.", INPUT
     if isinstance(error, UnicodeError):
         return "The file must be text in UTF-8.", INPUT
     if isinstance(error, OSError):
@@ -71,6 +76,8 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, **options)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
+        except KeyboardInterrupt:
+            raise Interrupted from None
         except (Exception, RecursionError) as error:
             exit_with_error(error)
         except BaseException as error:
@@ -87,8 +94,45 @@ def exit_with_error(error: BaseException) -> None:
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
     message, code = explain(error)
-    typer.echo(f"error: {one_line(message)}", err=True)
+    typer.echo(f"error: {one_line(in_options(message))}", err=True)
     raise typer.Exit(code) from None
+
+
+def in_options(message: str) -> str:
+    """Return a message in the words of the command line: options instead of the parameters of Python."""
+
+    def flag(name: str) -> str:
+        return "--" + name.replace("_", "-")
+
+    message = re.sub(
+        r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?",
+        lambda found: f"The option {flag(found[1])}",
+        message,
+    )
+    message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
+    for kind, words in _GUARANTEES.items():
+        message = re.sub(kind, words, message)
+    # classes=[0, 1], neighbors='add_or_remove_one', delta=0
+    return re.sub(
+        r"\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]+)",
+        lambda found: (
+            f"{flag(found[1])} {_plain(found[2])}" if found[1] in OPTION_NAMES else found[0]
+        ),
+        message,
+    )
+
+
+_GUARANTEES = {
+    r"\bApproxDP\(epsilon=([^,)]+), delta=([^)]+)\)": r"epsilon \1 and delta \2",
+    r"\bPureDP\(epsilon=([^)]+)\)": r"a pure epsilon of \1",
+    r"\bGaussianDP\(mu=([^)]+)\)": r"mu \1",
+}
+# Filled with all options by the file that has them.
+OPTION_NAMES = {"n_samples", "n_features", "n_classes"}
+
+
+def _plain(value: str) -> str:
+    return ",".join(part.strip(" '") for part in value.strip("[]").split(","))
 
 
 def one_line(message: str) -> str:
@@ -99,4 +143,4 @@ def one_line(message: str) -> str:
 
 def say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning as one line, without the line of code that raised it."""
-    typer.echo(f"warning: {one_line(str(message))}", err=True)
+    typer.echo(f"warning: {one_line(in_options(str(message)))}", err=True)

@@ -21,12 +21,13 @@ from dpconvex.cli.options import (
     with_model_options,
 )
 from dpconvex.cli.screen import console, print_json, progress
-from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import check_file, read_column, read_training_file, table_format
+from dpconvex.inputs.files import read_column, read_training_file
+from dpconvex.inputs.opening import check_file, table_format
 from dpconvex.inputs.release_file import ReleaseFacts, read_release
-from dpconvex.inputs.schema import BoundsFile, read_bounds
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding, read_schema
 
 if TYPE_CHECKING:
     from dpconvex.inputs.estimator_protocols import Fitted, Model
@@ -37,7 +38,23 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout."
 ENGINE = "Engine"
 # Other commands' names for the same facts are taken too.
 ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
-BOUNDS_HELP = "TOML file with public bounds and categories; see `dpconvex bounds init`."
+SCHEMA = ("--feature-bounds", "--schema")
+SCHEMA_HELP = (
+    "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
+)
+FILE = "Data file"
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What separates fields; by default seen in the header.", rich_help_panel=FILE
+    ),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE
+    ),
+]
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -50,9 +67,12 @@ def register_commands(app: typer.Typer) -> None:
 def fit(
     settings: Settings,
     data: Annotated[
-        Path, typer.Argument(help="CSV or Parquet file; with --engine dask a pattern of files.")
+        Path,
+        typer.Argument(
+            help="CSV (also .gz or .zip) or Parquet file; with --engine dask a pattern of files."
+        ),
     ],
-    feature_bounds: Annotated[Path, typer.Option(help=BOUNDS_HELP)],
+    feature_bounds: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
     task: TaskOption = "quantile",
     target: Annotated[
@@ -73,6 +93,8 @@ def fit(
         Path | None,
         typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
     ] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
     engine: Annotated[
         str,
         typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE),
@@ -113,16 +135,16 @@ def fit(
         )
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
-    inputs = {"data": data, "bounds file": feature_bounds, "ledger": ledger}
+    inputs = {"data": data, "schema": feature_bounds, "ledger": ledger}
     check_output(out, "model", inputs)
     inputs |= {"model": out, "release file": release}
     if report is not None:
         check_output(report, "report", inputs)
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": report})
-    bounds = read_bounds(feature_bounds)
-    columns = bounds.columns(target)
-    facts = release_facts(release, columns.target)
+    schema = with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
+    assert schema.target is not None
+    facts = release_facts(release, schema.target.name)
     if engine == "memory":
         check_file(data)
     else:
@@ -133,18 +155,18 @@ def fit(
     from dpconvex.words.terminal import certificate_table, coefficient_table, coefficients
 
     account = None if ledger is None else open_ledger(ledger, dataset)
-    model = _build(task, settings, bounds, ledger=account)
+    model = _build(task, settings, schema, ledger=account)
     labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
     ignored, least = ignores_invalid(model), least_rows(model.neighbors)
     if engine == "dask":
-        fitted = _fit_pieces(model, data, columns, labels, kind, ignored, scheduler, memory_limit)
+        fitted = _fit_pieces(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
-            X, y = read_training_file(data, columns, labels, kind, ignored, least)
+            X, y = read_training_file(data, schema, labels, kind, ignored, least)
         with progress("Fitting"):
             people = None if person is None else read_column(data, person, ignored)
             fitted = model.fit(X, y.to_numpy(), groups=people)
-    save_model(fitted, out, columns=columns)
+    save_model(fitted, out, schema=schema)
     if report is not None:
         from dpconvex.words import write_report
 
@@ -161,8 +183,9 @@ def fit(
                 "task": task,
                 "report": None if report is None else str(report),
                 "registry": None if registry is None else str(registry),
-                "feature_names": columns.names,
+                "feature_names": schema.names,
                 **coefficients(fitted),
+                "warnings": list(fitted.certificate_.warnings),
                 "certificate": json.loads(fitted.certificate_.to_json()),
             }
         )
@@ -176,7 +199,7 @@ def fit(
     if registry is not None:
         screen.print(f"Registry entry written to {registry}", markup=False)
     if account is not None:
-        screen.print(f"Ledger: {account.remaining()}", markup=False)
+        screen.print(f"Ledger: {account.remaining()}.", markup=False)
 
 
 @with_model_options
@@ -190,7 +213,7 @@ def certify(
     n_classes: Annotated[
         int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
     ] = None,
-    feature_bounds: Annotated[Path | None, typer.Option(help=BOUNDS_HELP)] = None,
+    feature_bounds: Annotated[Path | None, typer.Option(*SCHEMA, help=SCHEMA_HELP)] = None,
     json_: JsonOption = False,
 ) -> None:
     """Print the certificate of a fit before any data is read.
@@ -202,8 +225,8 @@ def certify(
     if n_features is not None:
         model, width = build(task, settings), n_features
     elif feature_bounds is not None:
-        bounds = read_bounds(feature_bounds)
-        model, width = _build(task, settings, bounds), len(bounds.feature_bounds[0])
+        schema = read_schema(feature_bounds)
+        model, width = _build(task, settings, schema), len(schema.names)
     if n_classes is not None and not TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
@@ -219,7 +242,7 @@ def certify(
 def _fit_pieces(
     model: Model,
     data: Path,
-    columns: Columns,
+    schema: Schema,
     labels: bool,
     kind: str | None,
     ignored: bool,
@@ -242,7 +265,7 @@ def _fit_pieces(
         read_file_partitions,
     )
 
-    plan = plan_pieces(matching_files(data), columns, memory_bytes(memory_limit), available_cores())
+    plan = plan_pieces(matching_files(data), schema, memory_bytes(memory_limit), available_cores())
 
     # The number of rows, which that of parts follows.
     private = model.neighbors == "add_or_remove_one"
@@ -259,21 +282,45 @@ def _fit_pieces(
         progress("Reading") as say,
         watching(report),
     ):
-        return model.fit(*read_file_partitions(plan, columns, labels, kind, ignored))
+        return model.fit(*read_file_partitions(plan, schema, labels, kind, ignored))
 
 
-def _build(task: str, settings: Settings, bounds: BoundsFile, **more: object) -> Model:
-    """Return the estimator for a bounds file."""
-    if not TASKS[task].labels and bounds.target_bounds is None:
+def with_file_options(schema: Schema, delimiter: str | None, encoding: str | None) -> Schema:
+    """Return the schema with what the command line says of the file."""
+    file = schema.file
+    if delimiter is not None:
+        file = replace(file, delimiter=check_delimiter(delimiter))
+    if encoding is not None:
+        file = replace(file, encoding=check_encoding(encoding))
+    return replace(schema, file=file)
+
+
+def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
+    """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
+    labels = find_task(task).labels
+    if not labels and schema.target_bounds is None:
         typer.echo(
-            "warning: the bounds file has no [target] range, so targets are taken to be of order 1.",
+            "warning: the schema has no [target] range, so targets are taken to be of order 1.",
             err=True,
         )
+    if schema.person is not None:
+        raise InputError(
+            "The schema names a person, but this fit protects single rows. Take out [person] if every person has one "
+            "row."
+        )
+    declared = schema.target.classes if schema.target is not None else None
+    if declared is not None and not labels:
+        raise InputError(f"The task {task} learns numbers, but the schema's [target] has classes.")
+    settings = dict(settings)
+    if declared is not None and settings.get("classes") is None:
+        settings["classes"] = list(declared)
+    if settings.get("row_norm") is None:
+        settings["row_norm"] = schema.row_norm
     return build(
         task,
         settings,
-        feature_bounds=bounds.feature_bounds,
-        target_bounds=bounds.target_bounds,
+        feature_bounds=schema.feature_bounds,
+        target_bounds=schema.target_bounds,
         **more,
     )
 

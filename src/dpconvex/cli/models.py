@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from dpconvex.cli.errors import VERIFICATION, reports_errors
-from dpconvex.cli.fit import JsonOption, check_output, release_facts
+from dpconvex.cli.fit import (
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    check_output,
+    release_facts,
+    with_file_options,
+)
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import check_file, read_feature_file, table_format, write_predictions
+from dpconvex.inputs.opening import check_file, table_format, write_table
 
 if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from dpconvex.inputs.estimator_protocols import Classifier, Fitted
     from dpconvex.models.file import ModelFile
     from dpconvex.privacy.certificates.certificate import Certificate
 
@@ -29,34 +40,113 @@ def register_commands(app: typer.Typer) -> None:
 @reports_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.")],
+    data: Annotated[
+        Path,
+        typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns."),
+    ],
     out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Column to write beside the predictions; may be repeated."),
+    ] = None,
+    all_columns: Annotated[
+        bool, typer.Option("--all-columns", help="Write all columns of the data beside them.")
+    ] = False,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")
+    ] = False,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Add the probability of every class.")
+    ] = False,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Predict for every row of a table; the file written has one column, prediction."""
+    """Predict for every row of a table, in its order.
+
+    Missing values follow the rules of the model's schema; a row whose rule is to be invalid has an empty prediction.
+    """
     for path in (data, out):
         table_format(path)
     check_file(data)
     check_output(out, "predictions", {"data": data, "model": model})
+    if keep and all_columns:
+        raise InputError("Give either --id or --all-columns.")
     content = _read(model)
-    import numpy as np
-
-    if content.columns is None:
+    if content.schema is None:
         raise InputError(
             "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
             "Use dpconvex.load_model in Python."
         )
+    import polars as pl
+
+    from dpconvex.inputs.files import read_feature_file
+
+    schema = with_file_options(content.schema, delimiter, encoding)
     with progress(f"Predicting for {data.name}"):
-        rows = read_feature_file(data, content.columns)
-        with np.errstate(all="ignore"):
-            predictions = content.estimator.predict(rows)
-        if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
-            raise InputError("The model's coefficients are so large that predictions overflow.")
-        write_predictions(predictions, out)
+        rows, kept = read_feature_file(data, schema, None if all_columns else keep or [])
+        found = prediction_columns(content.estimator, rows, scores, probabilities)
+        taken = [name for name in found.columns if name in kept.columns]
+        if taken:
+            raise InputError(
+                f"The data have a column {taken[0]!r} already, which predictions are written to. Rename it, or name "
+                "the columns to keep with --id."
+            )
+        write_table(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
+    empty = int(found["prediction"].null_count())
     if json_:
-        print_json({"predictions": str(out), "rows": len(predictions)})
+        print_json({"predictions": str(out), "rows": found.height, "empty": empty})
     else:
-        console().print(f"Written to {out}: {len(predictions):,} predictions", markup=False)
+        more = f", {empty:,} of them empty for want of a value" if empty else ""
+        console().print(f"Written to {out}: {found.height:,} predictions{more}", markup=False)
+
+
+def prediction_columns(
+    estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool
+) -> pl.DataFrame:
+    """Return predictions, and on request scores and probabilities; null where a row is invalid."""
+    import numpy as np
+    import polars as pl
+
+    valid = np.isfinite(rows).all(axis=1)
+    names = [str(name) for name in estimator.feature_names_in_]
+    # A model predicts for at least one row: zeros stand for none.
+    usable = rows[valid] if valid.any() else np.zeros((1, rows.shape[1]))
+    frame = pl.DataFrame(usable, schema=names, orient="row")
+    found: dict[str, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        found["prediction"] = estimator.predict(frame)
+        classifier = cast("Classifier", estimator)
+        if scores:
+            _needs(estimator, "decision_function", "--scores")
+            margins = np.asarray(classifier.decision_function(frame))
+            if margins.ndim == 1:
+                found["score"] = margins
+            else:
+                for label, column in zip(classifier.classes_, margins.T, strict=True):
+                    found[f"score={label}"] = column
+        if probabilities:
+            _needs(estimator, "predict_proba", "--probabilities")
+            shares = classifier.predict_proba(frame)
+            for label, column in zip(classifier.classes_, shares.T, strict=True):
+                found[f"probability={label}"] = column
+    for column in found.values():
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            raise InputError("The model's coefficients are so large that predictions overflow.")
+    places = np.cumsum(valid) - 1
+    picked = pl.Series(np.where(valid, np.maximum(places, 0), 0))
+    mask = pl.Series(valid)
+    return pl.DataFrame(
+        {
+            name: pl.Series(column).gather(picked).zip_with(mask, pl.Series([None] * len(valid)))
+            for name, column in found.items()
+        }
+    )
+
+
+def _needs(estimator: Fitted, method: str, option: str) -> None:
+    if not hasattr(estimator, method):
+        raise InputError(f"This model, a {type(estimator).__name__}, has nothing for {option}.")
 
 
 @reports_errors
@@ -83,7 +173,8 @@ def verify(
         raise
     if json_:
         plain = json.loads(certificate.to_json())
-        print_json({"verified": True, "kind": kind, "certificate": plain})
+        found = {"verified": True, "kind": kind, "warnings": list(certificate.warnings)}
+        print_json({**found, "certificate": plain})
         return
     screen = console()
     screen.print(f"Verified: this {kind} follows from its public facts.", style="bold green")
@@ -117,8 +208,8 @@ def report(
     content = _read(model)
     from dpconvex.words import write_report
 
-    columns = content.columns
-    facts = release_facts(release, None if columns is None else columns.target)
+    target = None if content.schema is None else content.schema.target
+    facts = release_facts(release, None if target is None else target.name)
     write_report(content.estimator, out, release=facts)
     if registry is not None:
         from dpconvex.words.registry import write_registry_entry

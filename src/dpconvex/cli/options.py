@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.errors import OPTION_NAMES, reports_errors
 from dpconvex.inputs.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "coef_bound": (float, "Bound on the norm of the mapped coefficients.", MODEL),
     "fit_intercept": (bool, "Whether to fit an intercept; yes by default.", MODEL),
 }
+
+OPTION_NAMES.update(OPTIONS)
 
 
 def find_task(name: str) -> Task:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import JsonOption
+from dpconvex.cli.fit import SCHEMA, JsonOption
 from dpconvex.cli.options import BUDGET
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.schema_parsing import read_schema
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,12 +38,16 @@ def plan(
         int, _option("Number of rows you have, or expect.", names=("--rows", "--n-samples"))
     ],
     features: Annotated[
-        int,
+        int | None,
         _option(
-            "Number of columns, indicators of categories counted one by one.",
+            "Number of columns, indicators of categories counted one by one; or give a schema.",
             names=("--features", "--n-features"),
         ),
-    ],
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        _option("Schema, which says the columns and how long a row can be.", names=SCHEMA),
+    ] = None,
     task: Annotated[str, _option("quantile (default), newsvendor or logistic.")] = "quantile",
     epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
     delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
@@ -63,6 +68,9 @@ def plan(
     feature_spread: Annotated[
         float | None, _option("Public guess: standard deviation of a column over its bound.")
     ] = None,
+    class_rate: Annotated[
+        float | None, _option("Logistic: public guess of the share of the rarer or any one class.")
+    ] = None,
     row_norm: Annotated[
         float | None, _option("Bound on a row's influence, in mapped units.")
     ] = None,
@@ -73,10 +81,16 @@ def plan(
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
 
-    No file is read. Predictions hold for a population whose columns and residuals are spread as you guess; without
+    No data are read. Predictions hold for a population whose columns and residuals are spread as you guess; without
     guesses, for an average over plausible ones.
     """
-    level = _level(task, quantile, underage_cost, overage_cost)
+    level = _level(task, quantile, underage_cost, overage_cost, class_rate)
+    if (features is None) == (schema is None):
+        raise InputError("Give either --features or --feature-bounds.")
+    if schema is not None:
+        known = read_schema(schema)
+        features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
+    assert features is not None
     if plot is not None:
         _check_picture(plot)
     from dpconvex.defaults import plan as predict_risk
@@ -94,6 +108,7 @@ def plan(
             row_norm=row_norm,
             residual_scale=residual_scale,
             feature_spread=feature_spread,
+            class_rate=class_rate,
             wanted=0.05 if accuracy is None else accuracy,
         )
         if plot is not None:
@@ -109,7 +124,11 @@ def plan(
 
 
 def _level(
-    task: str, quantile: float | None, underage: float | None, overage: float | None
+    task: str,
+    quantile: float | None,
+    underage: float | None,
+    overage: float | None,
+    class_rate: float | None = None,
 ) -> float:
     """Return the quantile level; a newsvendor's follows from its costs."""
     if task not in ("quantile", "newsvendor", "logistic"):
@@ -122,6 +141,7 @@ def _level(
             ("--quantile", quantile, "quantile"),
             ("--underage-cost", underage, "newsvendor"),
             ("--overage-cost", overage, "newsvendor"),
+            ("--class-rate", class_rate, "logistic"),
         )
         if value is not None and task != owner
     ]

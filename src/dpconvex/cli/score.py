@@ -13,7 +13,7 @@ from dpconvex.cli.fit import JsonOption, open_ledger
 from dpconvex.cli.options import BUDGET
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import check_file, read_training_file, table_format
+from dpconvex.inputs.opening import check_file, table_format
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -60,20 +60,21 @@ def score(
     from dpconvex.models.file import read_model
 
     content = read_model(model)
-    columns, estimator = content.columns, content.estimator
-    if columns is None or not columns.target:
+    schema, estimator = content.schema, content.estimator
+    if schema is None or schema.target is None:
         raise InputError(
             "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
             "Use dpconvex.evaluation.private_score in Python."
         )
     from dpconvex.cli.options import label_kind
     from dpconvex.evaluation import private_score
+    from dpconvex.inputs.files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
     labels, kind = classes is not None, None if classes is None else label_kind(classes.tolist())
     with progress(f"Scoring on {data.name}"):
-        X, y = read_training_file(data, columns, labels, kind, True, 1)
+        X, y = read_training_file(data, schema, labels, kind, True, 1)
         found = private_score(
             estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
             residual_bound=residual_bound,

@@ -13,6 +13,12 @@ from dpconvex.defaults.forecast_quantile_descent import lost_to_a_constant
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.concerns import (
+    LargeDeltaWarning,
+    PrivacyWarning,
+    large_delta,
+    unbounded_columns,
+)
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP
 
@@ -23,7 +29,7 @@ _MOST = math.sqrt(0.5)
 _LITTLE = 0.4  # of it may be lost where more rows or budget are said to do
 
 
-class PrivacyCostWarning(UserWarning):
+class PrivacyCostWarning(PrivacyWarning):
     """Noise is expected to hide most of what the columns could tell."""
 
 
@@ -32,20 +38,19 @@ class UnboundedColumnsWarning(PrivacyCostWarning):
 
 
 def warn_of_cost(certificate: Certificate) -> None:
-    """Warn where a fit will keep little more than a private constant, or knows nothing of its columns.
+    """Warn where a fit will keep little more than a private constant, knows nothing of its columns, or promises little.
 
     Parameters
     ----------
     certificate : Certificate
         Of a fit that is about to run; nothing else is looked at.
     """
-    if certificate.parameters.get("feature_bounds", ()) is None:
-        warnings.warn(
-            "Without feature_bounds columns are taken to be of order 1: one of far larger numbers, such as an income, "
-            "makes predictions useless. Give public bounds, feature_bounds=(lows, highs).",
-            UnboundedColumnsWarning,
-            stacklevel=6,
-        )
+    unbounded = unbounded_columns(certificate)
+    if unbounded is not None:
+        warnings.warn(unbounded, UnboundedColumnsWarning, stacklevel=6)
+    generous = large_delta(certificate)
+    if generous is not None:
+        warnings.warn(generous, LargeDeltaWarning, stacklevel=6)
     bounds, guarantee = certificate.bounds, certificate.guarantee
     settings = certificate.parameters.get("gradient", {})
     if certificate.mechanism != "gradient" or settings["geometry"] != "private":
@@ -65,8 +70,8 @@ def warn_of_cost(certificate: Certificate) -> None:
         budget = f"epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g}"
     warnings.warn(
         f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} rows: the fit will "
-        f"stay near a private constant. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; so would fewer "
-        "columns.",
+        f"predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; "
+        "so would fewer columns.",
         PrivacyCostWarning,
         stacklevel=6,
     )

@@ -1,12 +1,14 @@
 r"""Predicted excess risk of penalised, perturbed logistic regression in a reference population, by quadrature.
 
-Features are normal with standard deviation ``spread``, the best margins ``m`` normal with mean 1 (the intercept) and
-variance 2. The penalised minimiser shrinks the intercept by ``a0`` and the coefficients by ``a1``, which solve
+Features are normal with standard deviation ``spread``, the best margins ``m`` normal with mean 1 (the intercept, unless
+a share of labels says otherwise) and variance 2. The penalised minimiser shrinks the intercept to ``a0`` and the
+coefficients by ``a1``, which solve
 
     E[(sigma(m^) - sigma(m))] + alpha a0 = 0,    E[(sigma(m^) - sigma(m)) f] + alpha a1 ||theta||^2 = 0,
 
-``f = m - 1`` and ``m^ = a0 + a1 f``. Noise and sampling then spread ``m^`` by a normal error, and the excess risk is
-the mean Kullback-Leibler divergence between the two predictions: unlike a quadratic it does not blow up with the error.
+``f`` the margin without its mean and ``m^ = a0 + a1 f``. Noise and sampling then spread ``m^`` by a normal error, and
+the excess risk is the mean Kullback-Leibler divergence between the two predictions: unlike a quadratic it does not blow
+up with the error.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = ["CONSTANT_EXCESS", "MARGIN_VARIANCE", "logistic_excess"]
+__all__ = ["CONSTANT_EXCESS", "MARGIN_VARIANCE", "intercept_for", "logistic_excess"]
 
 Array = NDArray[np.float64]
 
@@ -42,6 +44,7 @@ def logistic_excess(
     gradient_std: float = 0.0,
     release_std: float = 0.0,
     reached: float = 1.0,
+    intercept: float = 1.0,
 ) -> float:
     """Return the predicted excess of the mean logistic loss over the best linear model's.
 
@@ -57,6 +60,8 @@ def logistic_excess(
         Standard deviation of the noise per coordinate of the MEAN gradient, and of the released coefficients.
     reached : float
         Share of the gradient noise's effect that the minimiser shows; below 1 for a descent that stops early.
+    intercept : float
+        Mean of the best margins; :func:`intercept_for` finds that of a share of positive labels.
 
     Returns
     -------
@@ -70,29 +75,47 @@ def logistic_excess(
     """
     v = spread**2
     size = MARGIN_VARIANCE / v  # squared norm of the coefficients
-    a0, a1 = _shrink(alpha, size)
+    best = expit(intercept + _FEATURES)
+    a0, a1 = _shrink(alpha, size, intercept)
     predicted = expit(a0 + a1 * _FEATURES)
     curvature = float(_WEIGHTS @ (predicted * (1 - predicted)))
-    slopes = float(_WEIGHTS @ (_BEST * (1 - _BEST) + (predicted - _BEST) ** 2)) / n_samples
+    slopes = float(_WEIGHTS @ (best * (1 - best) + (predicted - best) ** 2)) / n_samples
     error = 0.0
     for moment, count in ((1.0, 1), (v, n_features)):
         response = reached * gradient_std**2 + moment * slopes
         error += count * moment * (response / (curvature * moment + alpha) ** 2 + release_std**2)
     spread_out = a0 + a1 * _FEATURES[:, None] + math.sqrt(error) * _NODES[None, :]
-    divergence = _entropy_gap(_BEST[:, None], spread_out)
+    divergence = _entropy_gap(best[:, None], spread_out)
     return float(_WEIGHTS @ divergence @ _WEIGHTS)
 
 
-def _shrink(alpha: float, size: float) -> tuple[float, float]:
+def intercept_for(share: float) -> float:
+    """Return the mean of the best margins for which this share of labels is positive, by bisection.
+
+    Examples
+    --------
+    >>> round(intercept_for(0.5), 6)
+    0.0
+    """
+    low, high = -40.0, 40.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        below = float(_WEIGHTS @ expit(middle + _FEATURES)) < share
+        low, high = (middle, high) if below else (low, middle)
+    return (low + high) / 2
+
+
+def _shrink(alpha: float, size: float, intercept: float = 1.0) -> tuple[float, float]:
     """Solve for the factors by which the penalty shrinks intercept and coefficients, by damped Newton steps."""
     if alpha == 0:
-        return 1.0, 1.0
+        return intercept, 1.0
     point = np.array([0.5, 0.5])
+    best = expit(intercept + _FEATURES)
     design = np.stack([np.ones_like(_FEATURES), _FEATURES])
     penalty = alpha * np.array([1.0, size])
     for _ in range(100):
         predicted = expit(point @ design)
-        gradient = design @ (_WEIGHTS * (predicted - _BEST)) + penalty * point
+        gradient = design @ (_WEIGHTS * (predicted - best)) + penalty * point
         hessian = (design * (_WEIGHTS * predicted * (1 - predicted))) @ design.T + np.diag(penalty)
         step = np.linalg.solve(hessian, gradient)
         point = point - step / max(1.0, float(np.abs(step).max()))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
 from dpconvex.defaults.forecast_descent import logistic_descent_excess, quantile_descent_excess
-from dpconvex.defaults.forecast_logistic import logistic_excess
+from dpconvex.defaults.forecast_logistic import intercept_for, logistic_excess
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
@@ -54,8 +54,8 @@ __all__ = ["Forecast", "RiskPlan", "plan"]
 TASKS = ("quantile", "logistic")
 MECHANISMS = ("gradient", "objective", "output")
 UNITS = {
-    "quantile": "excess pinball loss relative to the best linear model's",
-    "logistic": "excess logistic loss over the best linear model's, in nats",
+    "quantile": "extra pinball loss, as a share of the best linear model's",
+    "logistic": "extra logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
 _FEWEST, _MOST = 10, 10**9  # rows that are looked for
@@ -171,6 +171,7 @@ def plan(
     row_norm: float | None = None,
     residual_scale: float | None = None,
     feature_spread: float | None = None,
+    class_rate: float | None = None,
     wanted: float | None = None,
 ) -> RiskPlan:
     """Predict the excess risk of every mechanism, and the rows needed for a wanted one. Sees no data.
@@ -195,6 +196,8 @@ def plan(
         Public guess of the residuals' standard deviation, in units of half the target's range.
     feature_spread : float, optional
         Public guess of a column's standard deviation, in units of its bound.
+    class_rate : float, optional
+        Public guess of the share of one of two classes; about two thirds by default.
     wanted : float, optional
         Excess risk to find the number of rows for.
 
@@ -235,10 +238,19 @@ def plan(
             "The 'residual_scale' parameter of plan must be None for the task logistic, which has no residuals. "
             f"Got {residual_scale!r} instead."
         )
+    if class_rate is not None:
+        allowed = "None or a number in (0, 1), at least 1e-4 and below 0.9999"
+        check_number("class_rate", owner, class_rate, allowed, 1e-4, 0.9999)
+        if task != "logistic":
+            raise ValueError(
+                f"The 'class_rate' parameter of plan must be None for the task {task}, which has no classes. "
+                f"Got {class_rate!r} instead."
+            )
     longest = math.sqrt(n_features) if bounded else (row_norm or 1.0)
     influence = row_norm if row_norm is not None else longest
     problem = _Problem(
-        task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread
+        task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread,
+        class_rate,
     )  # fmt: skip
     names = [name for name in MECHANISMS if problem.offers(name)]
     forecasts = sorted(
@@ -264,6 +276,7 @@ class _Problem:
     max_norm: float
     residual_scale: float | None
     feature_spread: float | None
+    class_rate: float | None = None
 
     def offers(self, mechanism: str) -> bool:
         """Whether the mechanism has this kind of guarantee."""
@@ -359,9 +372,11 @@ class _Problem:
         else:
             spreads = np.array([self.feature_spread])
         settings: dict[str, float] = {}
+        if self.class_rate is not None:
+            settings["intercept"] = intercept_for(self.class_rate)
         if mechanism == "gradient":
             steps, noise = self._descent(bounds)
-            settings = {"gradient_std": noise}
+            settings["gradient_std"] = noise
             if steps.course.private:
                 # Features of moment 1 then, so the noise has the same effect whatever their spread.
                 spreads = np.ones(1)
@@ -371,7 +386,7 @@ class _Problem:
         elif mechanism != "none":
             alpha, _ = penalty_for(mechanism, bounds, self.guarantee, {})
             stds = self._noise(mechanism, replace(bounds, alpha=alpha))
-            settings = {"alpha": alpha, "release_std": stds["release"]}
+            settings |= {"alpha": alpha, "release_std": stds["release"]}
             settings["gradient_std"] = stds.get("objective", 0.0) / n
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         found = float(np.exp(np.mean(np.log(risks))))

@@ -1,7 +1,8 @@
 """Compiled kernels that read rows once: margins, slopes and the sum of slopes times rows.
 
 Rows are taken in tiles that stay in the cache between margins and sum. Mapping happens on the fly:
-clipping only in tiles where it changes something, the scale folded into the coefficients.
+clipping only in tiles where it changes something, the scale folded into the coefficients. With `by_columns` rows come
+transposed, so that tables that lie column by column need no kernels of their own.
 Imported lazily by the engines, because importing numba takes half a second.
 """
 
@@ -48,7 +49,7 @@ def survey_rows(
 
     ``factors[i] = min(1, row_norm / ||x_i||)`` with the norm rounded up, if `measure` is set.
     """
-    columns = raw.shape[1]
+    columns = low.size
     # The computed norm has relative error below (columns + 4) ulp; rounding it up keeps the
     # influence bound on the safe side.
     round_up = 1.0 + (columns + 4) * 2.3e-16
@@ -63,7 +64,7 @@ def survey_rows(
             squares[:] = 0.0
             for j in range(columns):
                 below, above, centre, unit = low[j], high[j], shift[j], scale[j]
-                column = raw[:, j][first : first + rows]
+                column = raw[j][first : first + rows]
                 for i in range(rows):
                     value = np.float64(column[i])
                     inside = value if value > below else below
@@ -106,12 +107,12 @@ def row_margins(
 
     With `plain` nothing is beyond its bounds and all shifts are 0.
     """
-    rows, columns = margins.size, raw.shape[1]
+    rows, columns = margins.size, low.size
     if by_columns:
         margins[:] = 0.0
         for j in range(columns):
             below, above, centre, factor = low[j], high[j], shift[j], scaled[j]
-            column = raw[:, j][start : start + rows]
+            column = raw[j][start : start + rows]
             if plain:
                 for i in range(rows):
                     margins[i] += np.float64(column[i]) * factor
@@ -155,11 +156,11 @@ def combine_rows(
     out: Array,
 ) -> None:
     """Add ``sum_i multiples_i (clip(raw_ij) - shift_j)`` over rows from `start` on to ``out_j``."""
-    rows, columns = multiples.size, raw.shape[1]
+    rows, columns = multiples.size, low.size
     if by_columns:
         for j in range(columns):
             below, above, centre = low[j], high[j], shift[j]
-            column = raw[:, j][start : start + rows]
+            column = raw[j][start : start + rows]
             total = 0.0
             if plain:
                 for i in range(rows):
@@ -329,7 +330,7 @@ def sigmoid_gradient(
     `clip` above 0 slopes are limited to ``clip * w_i`` instead of being multiplied by ``w_i``; they are multiplied by
     votes afterwards.
     """
-    columns = raw.shape[1]
+    columns = low.size
     scaled = theta * scale
     arguments = np.empty(tile)
     slopes = np.empty(2 * tile)

@@ -32,14 +32,14 @@ def map_block(
     out: Array,
     weights: Array,
 ) -> None:
-    """Map rows ``start, start + 1, ...`` of `raw` into `out` and their influence into `weights`.
+    """Map rows ``start, start + 1, ...`` of `raw`, transposed if `by_columns`, into `out` and `weights`.
 
     ``out[i, lead:] = (clip(raw[start + i], low, high) - shift) * scale``; with ``lead = 1`` the
     first column is the constant 1. ``weights[i] = min(1, row_norm / ||x_i||)`` with the norm
     rounded up, so that the bound holds in exact arithmetic as well.
     """
     rows = out.shape[0]
-    columns = raw.shape[1]
+    columns = low.size
     # The computed norm has relative error below (columns + 4) ulp; rounding it up keeps the
     # influence bound on the safe side.
     round_up = 1.0 + (columns + 4) * 2.3e-16
@@ -47,8 +47,9 @@ def map_block(
         for i in range(rows):
             weights[i] = 0.0
         for j in range(columns):
+            column = raw[j][start : start + rows]
             for i in range(rows):
-                value = np.float64(raw[start + i, j])
+                value = np.float64(column[i])
                 value = value if value > low[j] else low[j]
                 value = value if value < high[j] else high[j]
                 value = (value - shift[j]) * scale[j]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -86,17 +86,12 @@ class MemoryRows:
         weights: npt.NDArray[np.float64] | None = None,
         votes: Votes | None = None,
     ) -> None:
-        raw = np.asarray(X)
-        if raw.ndim != 2 or raw.shape[1] != row_map.n_features:
+        raw = self._as_raw(X)
+        if len(raw.shape) != 2 or raw.shape[1] != row_map.n_features:
             raise ValueError(
                 f"The 'X' parameter of MemoryRows must have shape (n, {row_map.n_features}). "
                 f"Got shape {raw.shape} instead."
             )
-        if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
-            raw = raw.astype(np.float64)
-        if not raw.dtype.isnative:
-            raw = raw.astype(raw.dtype.newbyteorder("="))
-        raw = writable_view(raw)
         targets = np.clip(np.asarray(y, dtype=np.float64), -LARGEST, LARGEST)
         targets = np.clip((targets - target_shift) * target_scale, -LARGEST, LARGEST)
         void = np.isnan(targets)
@@ -119,7 +114,7 @@ class MemoryRows:
         low = -free if row_map.low is None else np.array(row_map.low)
         high = free if row_map.high is None else np.array(row_map.high)
         self.columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
-        self._by_columns = abs(raw.strides[0]) < abs(raw.strides[1])
+        self._by_columns = isinstance(raw, np.ndarray) and abs(raw.strides[0]) < abs(raw.strides[1])
         self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
@@ -130,6 +125,15 @@ class MemoryRows:
         self._starts: Places | None = None  # of stretches, in a part of the rows
         self._stretch = 0
         self._keeping = threading.Lock()
+
+    def _as_raw(self, X: npt.ArrayLike) -> Raw:
+        """Return rows as kernels take them: float32 or float64, native, of the type of writable arrays."""
+        raw = np.asarray(X)
+        if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
+            raw = raw.astype(np.float64)
+        if not raw.dtype.isnative:
+            raw = raw.astype(raw.dtype.newbyteorder("="))
+        return writable_view(raw)
 
     def __getstate__(self) -> dict[str, object]:
         # A lock cannot be pickled, and mapped rows are cheaper to map again than to send.
@@ -151,6 +155,11 @@ class MemoryRows:
         return self.n_rows if self._votes is None else self._votes.records
 
     @property
+    def voted(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+        return self._votes is not None
+
+    @property
     def people_vote(self) -> bool:
         """Whether several rows may be of one person."""
         return self._votes is not None and self._votes.tags is not None
@@ -169,6 +178,11 @@ class MemoryRows:
     def own_weights(self) -> bool:
         """Whether weights were given that take the place of those of the row map."""
         return self._weights is not None
+
+    @property
+    def small(self) -> bool:
+        """Whether the rows are kept in mapped form: decided by their shape."""
+        return self._small
 
     @property
     def by_columns(self) -> bool:
@@ -195,8 +209,8 @@ class MemoryRows:
 
     @property
     def source(self) -> Raw:
-        """Where the rows lie, at the places that `layout` tells."""
-        return self._raw
+        """Where the rows lie, at the places that `layout` tells; transposed, as kernels take it, if by columns."""
+        return self._raw.T if self._by_columns else self._raw
 
     def layout(self) -> tuple[Places, Places, int]:
         """Return stretches of rows that lie next to each other, as kernels add them up one by one.
@@ -221,8 +235,16 @@ class MemoryRows:
 
     @property
     def targets(self) -> Array:
-        """The mapped targets; 0 for void rows."""
+        """The mapped targets; 0 for void rows. They may be moved to another place."""
         return self._targets
+
+    @targets.setter
+    def targets(self, same: Array) -> None:
+        self._targets = same
+
+    def forget_survey(self) -> None:
+        """Free what `combine` found out about the rows."""
+        self.survey, self._surveys = None, []
 
     @property
     def marked_targets(self) -> Array:
@@ -318,7 +340,9 @@ class MemoryRows:
             return self.sum_votes(voted) if beside else self.sum(part)
         sigmoid = getattr(function, "sigmoid", None)
         if self._starts is not None:
-            if sigmoid is None or self._weights is None or self.row_map.influence == "shorten":
+            # Short stretches cost more calls than they save.
+            known = self._weights is not None and self.row_map.influence != "shorten"
+            if sigmoid is None or not known or self._stretch < 8:
                 return self.sum_votes(voted) if beside else self.sum(part)
             unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
             own = self._given_weights(unknown)
@@ -334,9 +358,12 @@ class MemoryRows:
         if self.survey is None and self._surveys and not weights:
             return self._surveys[0]
         if self.survey is None:
-            self.survey = passes.survey(self, self._keep)
+            self.survey = self._look()
             self._surveys.append(self.survey)
         return self.survey
+
+    def _look(self) -> passes.Survey:
+        return passes.survey(self, self._keep)
 
     def sum_runs(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
         """Add ``run((first, last))``, lists of sums over these blocks, in worker threads."""
@@ -359,25 +386,26 @@ class MemoryRows:
             return []
 
         self.sum_runs(run)
+        return self.with_weights(found)
+
+    def with_weights(self, weights: Array) -> MemoryRows:
+        """Return the same rows with these weights."""
         other = copy.copy(self)
-        other._weights = found
+        other._weights = weights
         return other
 
     def rescaled(self, function: Callable[[Array], Array]) -> MemoryRows:
         """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
-        other = copy.copy(self)
-        other._weights = function(self.weights)
-        return other
+        return self.with_weights(function(self.weights))
 
     def predicted(self, theta: Array) -> MemoryRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
         if self._small or self._starts is not None:
             return self.reweighted(lambda block, w: block @ theta)
-        other = copy.copy(self)
-        other._weights = passes.margins_pass(self, theta, self._survey(weights=False))
+        margins = passes.margins_pass(self, theta, self._survey(weights=False))
         if self._void is not None:  # of features 0, whatever they hold
-            other._weights[self._void] = passes.split_intercept(self, theta)[0]
-        return other
+            margins[self._void] = passes.split_intercept(self, theta)[0]
+        return self.with_weights(margins)
 
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over stretches of targets, weights and votes; the rows themselves are not read.
@@ -426,11 +454,22 @@ class MemoryRows:
         list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
         return count
 
+    def each(
+        self, call: Callable[[MemoryRows], Sums] | Sequence[Callable[[MemoryRows], Sums]]
+    ) -> Iterator[Sums]:
+        """Yield ``call(rows)`` of the one partition that rows in memory are, as other engines do of all of theirs."""
+        yield (call if callable(call) else call[0])(self)
+
     def mapped(self) -> tuple[Array, Array, Array]:
         """Return the whole mapped data (rows, targets, weights times votes) as new arrays."""
-        parts = [tuple(map(np.copy, part)) for part in self._mapped(0, self._blocks)]
-        rows, targets, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return rows, targets, weights if self._votes is None else weights * self._votes.shares
+        rows, weights = np.empty((self.n_rows, self.dim)), np.empty(self.n_rows)
+        start = 0
+        for block, _, w in self._mapped(0, self._blocks):
+            rows[start : start + w.size], weights[start : start + w.size] = block, w
+            start += w.size
+        if self._votes is not None:
+            weights *= self._votes.shares
+        return rows, self._targets.copy(), weights
 
     def with_labels(self) -> MemoryRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.
@@ -502,7 +541,16 @@ class MemoryRows:
             taken = self.take(chosen)
             taken._votes = self._votes.part(chosen, rows)
             return taken
-        starts, size = self.stretches(self.n_rows, rows)
+        return self._in_place(*self.stretches(self.n_rows, rows), rows)
+
+    def chosen(self, indices: npt.NDArray[np.integer]) -> MemoryRows:
+        """Return these rows in the order of the data; they are not copied where they are many."""
+        if self._small or self._starts is not None:
+            return self.take(indices)
+        return self._in_place(np.sort(indices).astype(np.int64), 1, len(indices))
+
+    def _in_place(self, starts: Places, size: int, rows: int) -> MemoryRows:
+        """Return so many rows in stretches of this size."""
         if self._starts is not None:
             raise ValueError("A part of the rows has no parts of its own. Take them of all rows.")
         other = copy.copy(self)
@@ -578,7 +626,7 @@ class MemoryRows:
                 else self._starts[start // self._stretch : -(-stop // self._stretch)]
             )
             map_stretches(
-                self._raw,
+                self.source,
                 place,
                 self._stretch or self.block_rows,
                 low,

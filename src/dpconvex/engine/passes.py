@@ -67,7 +67,7 @@ def _survey_rows(rows: MemoryRows, measure: bool) -> tuple[npt.NDArray[np.bool_]
 
     def run(span: tuple[int, int]) -> None:
         survey_rows(
-            rows.raw,
+            rows.source,
             span[0] * tile,
             min(span[1] * tile, rows.n_rows),
             *rows.columns,
@@ -153,7 +153,7 @@ def combine_blocks(
 
     lead = int(rows.row_map.fit_intercept)
     low, high, shift, scale = rows.columns
-    ones, shares = np.ones(rows.block_rows), rows.shares
+    ones, source, shares = np.ones(rows.block_rows), rows.source, rows.shares
     read = _margin_reader(rows, theta, found)
 
     def parts(span: tuple[int, int]) -> Iterator[Partial]:
@@ -176,7 +176,7 @@ def combine_blocks(
                 multiples = multiples * found.factors[block]
             multiples = np.ascontiguousarray(multiples, dtype=np.float64)
             combine_rows(
-                rows.raw, start, low, high, shift, plain, rows.by_columns, multiples, partial[lead:]
+                source, start, low, high, shift, plain, rows.by_columns, multiples, partial[lead:]
             )
             partial[lead:] *= scale
             yield [partial, *extra]
@@ -204,12 +204,12 @@ def _margin_reader(rows: MemoryRows, theta: Array, found: Survey) -> Callable[[i
 
     low, high, shift, scale = rows.columns
     constant, slopes = split_intercept(rows, theta)
-    scaled, tile = slopes * scale, _tile(rows)
+    scaled, tile, source = slopes * scale, _tile(rows), rows.source
 
     def read(start: int, z: Array) -> bool:
         tiles = slice(start // tile, (start + z.size - 1) // tile + 1)
         plain = bool(found.plain.size and found.plain[tiles].all())
-        row_margins(rows.raw, start, low, high, shift, scaled, plain, rows.by_columns, z)
+        row_margins(source, start, low, high, shift, scaled, plain, rows.by_columns, z)
         if found.factors is not None:
             z *= found.factors[start : start + z.size]
         z += constant

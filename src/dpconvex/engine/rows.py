@@ -283,6 +283,10 @@ class Rows(Protocol):
         """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
 
     @property
+    def voted(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+
+    @property
     def people_vote(self) -> bool:
         """Whether several rows may be of one person."""
 

@@ -14,6 +14,7 @@ from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.engine import RowMap
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
@@ -230,10 +231,10 @@ class DPAUCClassifier(PrivateLinearClassifier):
             return super()._objective(rows, certificate)
         facts = (bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative)
         row_norm = certificate.parameters.get(LONGEST, bounds.row_norm)
-        if isinstance(rows, MemoryRows):
+        if isinstance(rows, MemoryRows) and rows.small and not isinstance(rows, SparseRows):
             return PairwiseObjective(rows, None, *facts, row_norm=row_norm)
-        partitions = cast("DaskRows", rows)
-        return PartitionedPairwiseObjective(partitions, *facts, row_norm=row_norm)
+        large = cast("DaskRows | MemoryRows", rows)
+        return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
 
     def fit(
         self, X: object, y: object, sample_weight: object = None, groups: object = None
@@ -242,7 +243,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; clipped to ``feature_bounds`` and shortened to ``row_norm``. A Dask array or dataframe is read
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)

@@ -123,6 +123,8 @@ class PrivateModel(BaseEstimator):
 
     def _release(self, X: object, y: object, sample_weight: object, groups: object) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
+        if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
+            del self.schema_
         with without_warnings() if ignores_invalid(self) else nullcontext():
             X, targets, (_, *shape) = self._read(X, y)
         # Numbers count where they are public, and no rows at all are as good as one.

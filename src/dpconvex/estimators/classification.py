@@ -175,7 +175,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
         """
         margins = self._linear(X)
@@ -213,7 +213,7 @@ class LogisticProbabilities:
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
 
         Returns

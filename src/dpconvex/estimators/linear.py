@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Self, TypeVar
 
@@ -74,7 +74,7 @@ class PrivateLinearModel(PrivateModel):
     """Shared behaviour of linear models; subclasses say which loss and which defaults (``_plan``)."""
 
     _: KW_ONLY
-    feature_bounds: tuple[ArrayLike, ArrayLike] | None = None
+    feature_bounds: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
     row_norm: float | None = None
     fit_intercept: bool = True
     rows_per_person: int = 1
@@ -149,7 +149,7 @@ class PrivateLinearModel(PrivateModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; clipped to ``feature_bounds`` and bounded in influence. A Dask array or dataframe is read
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
@@ -208,7 +208,7 @@ class PrivateLinearModel(PrivateModel):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
         return tags
 
 
@@ -224,7 +224,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows; used as they are, without clipping.
 
         Returns
@@ -250,7 +250,7 @@ def finite_predictions(
         found = np.asarray(X @ coef + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = (np.asarray(X, dtype=np.float64) * unit) @ (coef * unit) + intercept * unit**2
+            scaled = (X.astype(np.float64) * unit) @ (coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)
@@ -266,7 +266,7 @@ def kept_share_facts(released: Facts) -> list[tuple[str, str]]:
     share = released.get("kept_share")
     if share is None or share > 0.9:
         return []
-    return [("columns", f"{share:.0%} of what was found is kept, the rest could be noise")]
+    return [("columns", f"coefficients are shrunk to {share:.0%}: the rest could be noise")]
 
 
 def _compact(bound: Array) -> object:

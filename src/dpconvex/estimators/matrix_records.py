@@ -8,6 +8,7 @@ from typing import ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -253,6 +254,11 @@ def _read(
     """Return checked float64 data; errors never quote a value."""
     shape = {2: "(n, m)", 3: "(n, m, d)"}[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
+    if issparse(data):
+        raise TypeError(
+            f"{problem} A record is a matrix here, and sparse data was passed. Use "
+            f"{name}.toarray().reshape{shape}, or DPQuantileRegressor for sparse rows."
+        )
     if isinstance(data, np.ma.MaskedArray):
         raise TypeError(
             f"{problem} Got a masked array instead, whose masked values would be used. Use {name}.filled(value) with a "

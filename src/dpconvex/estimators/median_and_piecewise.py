@@ -23,8 +23,9 @@ class DPMedian(StructuredModel):
     Parameters
     ----------
     operator_norm : float, default=1.0
-        Bound on the spectral norm of a record's matrix; longer records are weighted down. A value at or below the usual
-        norm is best: noise is proportional to it. Defaults are made for coefficients of order 1.
+        Bound on the spectral norm of a record's matrix; longer records count with a smaller
+        weight. A value at or below the usual norm is best: noise is proportional to it. Defaults are made for
+        coefficients of order 1.
     alpha, bandwidth : float, optional
         Penalty, and smoothing bandwidth in units of scaled residuals. By default those with the smallest predicted
         risk, from public facts.

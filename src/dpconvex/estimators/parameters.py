@@ -18,25 +18,27 @@ Kind = TypeVar("Kind")
 _SHARED = {
     "epsilon": """
 epsilon, delta : float, optional
-    Budget for (epsilon, delta)-DP; 1.0 and 1e-6 by default, ``delta=0`` asks for pure epsilon-DP.""",
+    Privacy budget: the smaller, the more private and the noisier; 1.0 and 1e-6 by default. Delta is the probability
+    that the promise fails; ``delta=0`` asks for pure epsilon-DP.""",
     "mu": """
 mu : float, optional
-    Budget for Gaussian DP, instead of epsilon and delta, with a mechanism that offers it.""",
+    Privacy budget of Gaussian DP, in place of epsilon and delta, with a mechanism that offers it.""",
     "neighbors": """
 neighbors : {"replace_one", "add_or_remove_one"}
-    What may differ between two data sets that must look alike; a replaced record may change in every part.""",
+    What is hidden: what any one record says (the number of records is public), or also that it is there.""",
     "nominal_samples": """
 nominal_samples : int, optional
     Public guess of the number of records; required with ``add_or_remove_one``, where the true number is private.""",
     "feature_bounds": """
-feature_bounds : pair (low, high), optional
-    Public bounds of the columns, scalars or one value per column; values beyond are clipped. Columns whose bounds
-    contain 0 are divided by ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to
-    be of order 1.""",
+feature_bounds : pair (low, high) or dict of str to (low, high), optional
+    Public bounds of the columns, scalars or one value per column; values beyond are clipped. A dictionary names all
+    columns of a dataframe, which may have them in any order. Columns whose bounds contain 0 are divided by
+    ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to hold
+    numbers from about -1 to 1.""",
     "row_norm": """
 row_norm : float, optional
-    Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). Longer rows
-    are weighted down.""",
+    Length up to which a row counts in full, after its columns were mapped; ``sqrt(n_features)`` by default (1 without
+    feature bounds). A longer row counts with the smaller weight ``row_norm / length``.""",
     "fit_intercept": """
 fit_intercept : bool, default=True
     Whether to fit a (penalised) intercept.""",
@@ -59,7 +61,7 @@ kernel : str or Kernel, default="logistic"
     Smoothing kernel: logistic, gaussian, uniform, epanechnikov or laplacian.""",
     "classes": """
 classes : sequence, optional
-    The label set, if it is not to be read from y; the certificate says which.""",
+    The labels that may occur. By default they are read from y and become public; the certificate says which.""",
     "class_weight": """
 class_weight : dict, optional
     Public weights of labels, 1 where left out; divided by the largest one if that is above 1.""",

@@ -14,18 +14,18 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import (
-    encode_piece,
-    label_column,
+from dpconvex.inputs.files import encode_piece, label_column
+from dpconvex.inputs.opening import (
+    PACKED,
     open_table,
     refuse_empty_records,
     table_format,
     without_values,
 )
+from dpconvex.inputs.schema import Schema
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -45,6 +45,7 @@ class Piece:
     path: str
     first: int
     last: int
+    delimiter: str = ","
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,29 @@ def matching_files(pattern: Path) -> list[Path]:
     return found
 
 
-def plan_pieces(files: list[Path], columns: Columns, memory_limit: int, threads: int) -> Plan:
+def plan_pieces(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> Plan:
     """Cut the files into pieces of which `threads` fit into memory at the same time."""
-    wanted = [*columns.features, *columns.categories, columns.target]
-    width = len(columns.names) + 1
+    wanted = _wanted(schema)
+    width = len(schema.names) + 1
     room = max(memory_limit - BASE, memory_limit // 4)
     pieces: list[Piece] = []
     largest = 1
     for path in files:
-        _, names = open_table(path)
-        absent = [name for name in wanted if name not in names]
+        if path.suffix.lower() in PACKED:
+            raise InputError(
+                f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
+            )
+        opened = open_table(path, schema.file)
+        if opened.content is not None:
+            raise InputError(
+                f"The file {path.name!r} must be in UTF-8: --engine dask reads pieces of it."
+            )
+        absent = [name for name in wanted if name not in opened.names]
         if absent:
             raise InputError(f"A data file has no column {absent[0]!r}.")
         if table_format(path) == "csv":
             size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
-            pieces += _csv_pieces(path, size)
+            pieces += _csv_pieces(path, size, opened.delimiter)
             continue
         rows = max(1, min(MOST_ROWS, room // (8 * width * COPIES * threads)))
         found, longest = _parquet_pieces(path, rows)
@@ -113,7 +122,7 @@ def _parquet_pieces(path: Path, rows: int) -> tuple[list[Piece], int]:
     return [*pieces, Piece(str(path), first, len(lengths))], longest
 
 
-def _csv_pieces(path: Path, size: int) -> list[Piece]:
+def _csv_pieces(path: Path, size: int, delimiter: str = ",") -> list[Piece]:
     """Return stretches of about `size` bytes that end with a line."""
     pieces = []
     with path.open("rb") as file:
@@ -123,9 +132,9 @@ def _csv_pieces(path: Path, size: int) -> list[Piece]:
             file.seek(min(start + size, end))
             file.readline()
             stop = min(file.tell(), end)
-            pieces.append(Piece(str(path), start, stop))
+            pieces.append(Piece(str(path), start, stop, delimiter))
             start = stop
-    return pieces or [Piece(str(path), start, start)]
+    return pieces or [Piece(str(path), start, start, delimiter)]
 
 
 def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
@@ -148,24 +157,32 @@ def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> pl
                 "A field of a CSV file holds a line break, which --engine dask cannot read. Use Parquet."
             )
         content = header.rstrip(b"\r\n") + b"\n" + content
-        read = pl.read_csv(io.BytesIO(content), infer_schema=False)
+        options: dict[str, Any] = {"infer_schema": False, "separator": piece.delimiter}
+        if every_line:
+            options |= {"encoding": "utf8-lossy", "truncate_ragged_lines": True}
+        read = pl.read_csv(io.BytesIO(content), **options)
         if not every_line:
-            refuse_empty_records(content)
+            refuse_empty_records(content, piece.delimiter)
             read = read.filter(pl.any_horizontal(pl.all().is_not_null()))
         return read.select(wanted)
 
 
-# Not `columns`: Dask would take it for its own way of asking for some of them.
+def _wanted(schema: Schema) -> list[str]:
+    """Return the table's columns that a fit reads."""
+    assert schema.target is not None
+    return list(dict.fromkeys([*schema.inputs, schema.target.name]))
+
+
 def load_piece(
-    piece: Piece, layout: Columns, labels: str | None, ignored: bool = False
+    piece: Piece, schema: Schema, labels: str | None, ignored: bool = False
 ) -> pd.DataFrame:
     """Return a piece as a pandas table of encoded features and the target."""
     import pandas as pd
 
-    wanted = [*layout.features, *layout.categories, layout.target]
-    table = _read_piece(piece, wanted, every_line=ignored)
-    features, target = encode_piece(table, layout, labels, ignored)
-    frame = pd.DataFrame(features, columns=layout.names)
+    table = _read_piece(piece, _wanted(schema), every_line=ignored)
+    typed = table_format(Path(piece.path)) == "parquet"
+    features, target = encode_piece(table, schema, labels, ignored, typed)
+    frame = pd.DataFrame(features, columns=schema.names)
     frame[TARGET] = target
     return frame
 
@@ -181,7 +198,7 @@ def _whole_labels(piece: Piece, target: str) -> bool:
 
 def read_file_partitions(
     plan: Plan,
-    columns: Columns,
+    schema: Schema,
     labels: bool = False,
     kind: str | None = None,
     ignored: bool = False,
@@ -198,18 +215,19 @@ def read_file_partitions(
 
     if labels and kind is None:
         look = dask.delayed(_whole_labels, pure=False)
-        whole = dask.compute(*[look(piece, columns.target) for piece in plan.pieces])
+        assert schema.target is not None
+        whole = dask.compute(*[look(piece, schema.target.name) for piece in plan.pieces])
         kind = "whole" if all(whole) else "text"
-    meta = pd.DataFrame(np.empty((0, len(columns.names))), columns=columns.names)
+    meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
     dtype: type = np.int64 if kind == "whole" and not ignored else object if kind else float
     meta[TARGET] = np.empty(0, dtype=dtype)
     frame = dd.from_map(
-        functools.partial(load_piece, layout=columns, labels=kind, ignored=ignored),
+        functools.partial(load_piece, schema=schema, labels=kind, ignored=ignored),
         list(plan.pieces),
         meta=meta,
         enforce_metadata=False,  # float32 stays float32
     )
-    return frame[columns.names], frame[TARGET]
+    return frame[schema.names], frame[TARGET]
 
 
 @contextlib.contextmanager

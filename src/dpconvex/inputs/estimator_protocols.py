@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.inputs.schema import Schema
 from dpconvex.privacy.certificates.certificate import Certificate
 
 __all__ = ["Classifier", "Fitted", "Label", "Model"]
@@ -42,6 +43,7 @@ class Fitted(Model, Protocol):
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]  # of a fit on named columns
     released_: dict[str, Any]
+    schema_: Schema  # of a model that reads tables as they come
 
     def predict(self, X: object) -> NDArray[Any]:
         """Return predictions."""

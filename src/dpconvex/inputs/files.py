@@ -1,55 +1,38 @@
-"""Reading CSV and Parquet: declared columns to numbers, without a data value in any message.
-
-Every CSV column is read as text and turned into numbers here, because error messages of readers
-quote what they could not read. Column names are shown only if the user wrote them: the first line
-of a file without a header is data.
-"""
+"""Features and target of a file, by a schema, without a data value in any message."""
 
 from __future__ import annotations
 
-import contextlib
-import mmap
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.opening import (
+    csv_content,
+    open_table,
+    refuse_empty_records,
+    table_format,
+    without_values,
+)
+from dpconvex.inputs.schema import Date, FileFormat, Flag, Number, Schema
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-CSV, PARQUET = (".csv",), (".parquet", ".pq")
-LONGEST_NAME = 1000
-_EMPTY_RECORD = re.compile(rb"\n,+\r?(?:\n|\Z)")
 
-
-def table_format(path: Path) -> str:
-    """Return "csv" or "parquet" from the file's name."""
-    suffix = path.suffix.lower()
-    if suffix in CSV:
-        return "csv"
-    if suffix in PARQUET:
-        return "parquet"
-    raise InputError(f"The file {path.name!r} must end with .csv or .parquet.")
-
-
-def check_file(path: Path) -> None:
-    """Raise if there is no such file."""
-    if not path.is_file():
-        raise InputError(f"The data file {str(path)!r} is not a file.")
-
-
-def read_feature_file(path: Path, columns: Columns) -> pl.DataFrame:
-    """Return the features of a table, one float column per name in ``columns.names``."""
-    return _encode(_read(path, [*columns.features, *columns.categories]), columns)
+def read_feature_file(
+    path: Path, schema: Schema, kept: list[str] | None = None
+) -> tuple[np.ndarray, pl.DataFrame]:
+    """Return the features of a table as an array, and further columns as they are (all of them for None)."""
+    opened = open_table(path, schema.file)
+    wanted = opened.names if kept is None else kept
+    table = opened.read(path, list(dict.fromkeys([*schema.inputs, *wanted])), least=1)
+    return encode_table(table, schema, typed=table_format(path) == "parquet"), table.select(wanted)
 
 
 def read_training_file(
     path: Path,
-    columns: Columns,
+    schema: Schema,
     labels: bool = False,
     kind: str | None = None,
     ignored: bool = False,
@@ -59,19 +42,21 @@ def read_training_file(
 
     With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
     """
-    wanted = [*columns.features, *columns.categories, columns.target]
-    table = _read(path, wanted, least, every_line=ignored)
+    import polars as pl
+
+    assert schema.target is not None
+    name = schema.target.name
+    opened = open_table(path, schema.file, every_line=ignored)
+    table = opened.read(path, list(dict.fromkeys([*schema.inputs, name])), least)
     if not ignored and table_format(path) == "csv":
-        with without_values(path), path.open("rb") as file:
-            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            with content:
-                refuse_empty_records(content)
-    name = columns.target
+        with without_values(path), csv_content(path, opened) as content:
+            refuse_empty_records(content, opened.delimiter)
     if labels:
         target = label_column(table, name, kind, ignored)
     else:
-        target = _numbers(table, name, ignored)
-    return _encode(table, columns, ignored), target
+        target = _target_numbers(table, name, schema.file, ignored)
+    rows = encode_table(table, schema, table_format(path) == "parquet", refused=not ignored)
+    return pl.DataFrame(rows, schema=schema.names, orient="row"), target
 
 
 def read_column(path: Path, name: str, ignored: bool = False) -> np.ndarray:
@@ -84,168 +69,113 @@ def read_column(path: Path, name: str, ignored: bool = False) -> np.ndarray:
         return np.array([value or None for value in text.to_list()], dtype=object)
 
 
-def refuse_empty_records(content: bytes | mmap.mmap) -> None:
-    """Raise if a line below the header of a CSV file holds separators alone.
+def encode_table(
+    table: pl.DataFrame, schema: Schema, typed: bool = False, refused: bool = False
+) -> np.ndarray:
+    """Return the rows of ``X``.
 
-    A blank line is no record. One of separators is, and must not be dropped: the number of rows is public.
+    Parameters
+    ----------
+    table : DataFrame
+        With the schema's columns.
+    schema : Schema
+        What they become.
+    typed : bool
+        Whether the file itself says what its columns hold; a column of a wrong type is then refused.
+    refused : bool
+        Whether rows that a missing value makes invalid are refused; else they hold NaN.
     """
-    if _EMPTY_RECORD.search(content):
+    import numpy as np
+
+    from dpconvex.inputs.cells import cells_of
+    from dpconvex.inputs.encoding import encode, invalid_columns, to_array
+
+    if typed:
+        _check_types(table, schema)
+    with without_values(None):
+        cells = {name: cells_of(table[name]) for name in schema.inputs}
+        rows = to_array(encode(schema, cells))
+    if refused and np.isnan(rows).any():
+        name = invalid_columns(schema, cells)[0]
+        column = next(column for column in schema.columns if column.name == name)
+        what = {Number: "finite numbers", Flag: "its two words", Date: "dates of its format"}
         raise InputError(
-            "The data file has a row in which every field is empty. Remove it or fill it in, or use "
+            f"The column {name!r} must hold {what.get(type(column), 'a value in every row')} only. It has missing "
+            'values or others: give it a rule in the schema, like missing = "indicator", or use '
             "--invalid-rows ignore."
         )
+    return rows
+
+
+def _check_types(table: pl.DataFrame, schema: Schema) -> None:
+    """Raise if a column's declared type cannot hold what the schema says."""
+    import polars as pl
+
+    for column in schema.columns:
+        kind = table.schema[column.name]
+        text = kind in (pl.String, pl.Categorical, pl.Enum)
+        if isinstance(column, Number) and not (text or _is_number(kind)):
+            raise InputError(f"The column {column.name!r} must hold numbers.")
+        if isinstance(column, Date) and not (text or kind.is_temporal() or kind.is_integer()):
+            raise InputError(f"The column {column.name!r} must hold dates.")
 
 
 def encode_piece(
-    table: pl.DataFrame, columns: Columns, labels: str | None, ignored: bool = False
+    table: pl.DataFrame,
+    schema: Schema,
+    labels: str | None,
+    ignored: bool = False,
+    typed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features and target of a piece of a table as arrays, float32 where all numbers are.
 
     ``labels`` is None for a target of numbers, "whole" for labels that are whole numbers, or "text".
     """
+    import numpy as np
     import polars as pl
 
-    single = not columns.categories and all(
-        table.schema[name] == pl.Float32 for name in columns.features
+    assert schema.target is not None
+    single = not schema.interactions and all(
+        isinstance(column, Number)
+        and (column.transform, column.knots, column.missing.rule) == ("clip", (), "row")
+        and table.schema[column.name] == pl.Float32
+        for column in schema.columns
     )
-    encoded = _encode(table, columns, ignored)
-    if single:  # nothing is lost on the way back, and half of the memory is saved
-        encoded = encoded.cast(pl.Float32)
-    features = encoded.to_numpy(order="c")
+    features = encode_table(table, schema, typed, refused=not ignored)
+    if (
+        single
+    ):  # what lies within the bounds loses nothing on the way back, and half of the memory is saved
+        features = features.astype(np.float32)
+    name = schema.target.name
     if labels is None:
-        return features, _numbers(table, columns.target, ignored).to_numpy()
-    target = label_column(table, columns.target, labels, ignored).to_numpy()
+        return features, _target_numbers(table, name, schema.file, ignored).to_numpy()
+    target = label_column(table, name, labels, ignored).to_numpy()
     return features, target.astype(object) if labels == "text" or ignored else target
 
 
-def read_types(path: Path) -> dict[str, str]:
-    """Return the columns' names and types ("number" or "text"), and nothing else."""
-    import polars as pl
-
-    lazy, names = open_table(path)
-    with without_values(path):
-        if table_format(path) == "parquet":
-            schema = lazy.collect_schema()
-            return {name: "number" if _is_number(schema[name]) else "text" for name in names}
-        table = lazy.select(names).collect()
-    types = {}
-    for name in names:
-        column = table[name]
-        lost = column.str.strip_chars().cast(pl.Float64, strict=False).null_count()
-        types[name] = "number" if lost == column.null_count() else "text"
-    return types
-
-
-def write_predictions(predictions: np.ndarray, path: Path) -> None:
-    """Write one column, ``prediction``, in the order of the rows."""
-    import polars as pl
-
-    table = pl.DataFrame({"prediction": predictions})
-    if table_format(path) == "csv":
-        table.write_csv(path)
-    else:
-        table.write_parquet(path)
-
-
-def open_table(path: Path, every_line: bool = False) -> tuple[pl.LazyFrame, list[str]]:
-    """Return the table and the names of its columns that can be used.
-
-    With ``every_line`` lines of a CSV file that hold nothing are rows as well.
-    """
-    import polars as pl
-
-    kind = table_format(path)
-    check_file(path)
-    path = path.resolve()
-    with without_values(path):
-        if kind == "parquet":
-            lazy = pl.scan_parquet(path, glob=False)
-            return lazy, lazy.collect_schema().names()
-        options: dict[str, bool] = {"infer_schema": False, "glob": False}
-        header = pl.scan_csv(path, has_header=False, n_rows=1, **options).collect()
-        lazy = pl.scan_csv(path, **options)
-        if not every_line:
-            lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
-        found = lazy.collect_schema().names()
-    names = [name or "" for name in header.row(0)] if header.height else []
-    _check_header(names)
-    # An index column has no name; it cannot be asked for.
-    return lazy, [name for name, shown in zip(found, names, strict=False) if shown.strip()]
-
-
-def _check_header(names: list[str]) -> None:
-    problem = "The first line of the CSV file must hold the names of the columns"
-    if any(sign in name for name in names for sign in ";|\t"):
-        raise InputError(f"{problem}, separated by commas.")
-    if any(_looks_like_number(name) for name in names):
-        raise InputError(f"{problem}, but it holds a number. Add a header.")
-    for name in names:
-        if len(name) > LONGEST_NAME or not name.isprintable() or "\ufffd" in name:
-            raise InputError(f"{problem}, as text in UTF-8 that can be printed.")
-    named = [name for name in names if name]
-    if len(set(named)) < len(named):
-        raise InputError(f"{problem}, each once, but a name is repeated.")
-
-
-def _looks_like_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return text.strip().lower() not in ("nan", "inf", "infinity")
-
-
-def _read(path: Path, wanted: list[str], least: int = 1, every_line: bool = False) -> pl.DataFrame:
-    """Return the wanted columns; missing ones are named, because the user named them."""
-    lazy, names = open_table(path, every_line)
-    absent = [name for name in wanted if name not in names]
-    if absent:
-        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-        raise InputError(f"The data file has no column {absent[0]!r}{more}.")
-    with without_values(path):
-        table = lazy.select(wanted).collect()
-    if table.height < least:
-        raise InputError("The data file has no rows.")
-    return table
-
-
-def _encode(table: pl.DataFrame, columns: Columns, ignored: bool = False) -> pl.DataFrame:
-    import polars as pl
-
-    encoded = [_numbers(table, name, ignored) for name in columns.features]
-    for name, items in columns.categories.items():
-        with without_values(None):
-            text = table[name].cast(pl.String).str.strip_chars()
-            encoded += [
-                (text == item).fill_null(False).cast(pl.Float64).alias(f"{name}={item}")
-                for item in items
-            ]
-    return pl.DataFrame(encoded)
-
-
-def _numbers(table: pl.DataFrame, name: str, ignored: bool = False) -> pl.Series:
-    """Return a column as finite floats, or raise an error that names the column only.
+def _target_numbers(
+    table: pl.DataFrame, name: str, file: FileFormat, ignored: bool = False
+) -> pl.Series:
+    """Return a target as finite floats, or raise an error that names the column only.
 
     With ``ignored`` everything else is NaN.
     """
+    import numpy as np
     import polars as pl
+
+    from dpconvex.inputs.cells import cells_of
 
     column = table[name]
     if column.dtype != pl.String and not _is_number(column.dtype):
         raise InputError(f"The column {name!r} must hold numbers.")
     with without_values(None):
-        if column.dtype == pl.String:
-            column = column.str.strip_chars()
-        numbers = column.cast(pl.Float64, strict=False).alias(name)
-        if ignored:
-            return numbers.fill_null(float("nan"))
-        usable = numbers.null_count() == 0 and bool(numbers.is_finite().all())
-    if not usable:
+        numbers = cells_of(column).as_numbers(file.decimal)
+    if not ignored and np.isnan(numbers).any():
         raise InputError(
             f"The column {name!r} must hold finite numbers only. It has missing values, text or "
-            "infinite numbers: fill them in, or declare the column in [categories]."
+            "infinite numbers: use a task that fits labels, or --invalid-rows ignore."
         )
-    return numbers
+    return pl.Series(name, numbers)
 
 
 def label_column(
@@ -317,25 +247,3 @@ def _is_number(dtype: pl.DataType) -> bool:
     import polars as pl
 
     return bool(dtype.is_numeric() or dtype == pl.Boolean)
-
-
-@contextlib.contextmanager
-def without_values(path: Path | None) -> Iterator[None]:
-    """Replace a reader's error, which may quote data, by one that does not."""
-    import polars as pl
-
-    what = "The data" if path is None else f"The file {path.name!r}"
-    try:
-        yield
-    except InputError:
-        raise
-    except (pl.exceptions.PolarsError, UnicodeError, ValueError, OverflowError):
-        raise InputError(
-            f"{what} cannot be read: it is empty, damaged, not in UTF-8, or has rows of different "
-            "lengths."
-        ) from None
-    except BaseException as error:
-        # A panic of polars' compiled code is a BaseException of its own module.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise InputError(f"{what} cannot be read: it is damaged.") from None

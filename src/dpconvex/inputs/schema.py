@@ -1,164 +1,363 @@
-"""The bounds file: public ranges and categories of columns, in TOML, checked strictly.
+"""What is public about a table: its columns, and the columns of numbers that they become.
 
-``[features]`` and ``[target]`` hold ``column = [low, high]``; ``[categories]`` holds
-``column = ["a", "b"]``. The file says which columns are used, in which order: numbers first, then
-one indicator per category. A value that is no declared category gives zeros in all indicators.
+A schema is written before the data are seen and never changes. Every cell by itself becomes numbers, whatever it
+holds, so that nothing but the model's own noise depends on other records. Reading a schema is in
+:mod:`dpconvex.inputs.schema_parsing`, applying it in :mod:`dpconvex.inputs.encoding`.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
-import os
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from dpconvex.inputs.columns import Columns
 from dpconvex.inputs.errors import InputError
 
-LARGEST_FILE = 4 * 2**20
-_TABLES = ("features", "target", "categories")
+__all__ = [
+    "Block",
+    "Category",
+    "Column",
+    "Date",
+    "FileFormat",
+    "Flag",
+    "Interaction",
+    "Missing",
+    "Number",
+    "Range",
+    "Schema",
+    "Target",
+    "shown_name",
+]
+
 Range = tuple[float, float]
+
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+HOURS = tuple(str(hour) for hour in range(24))
+#: Parts of a date that are indicators, and those that are a point on a circle.
+CALENDAR = {"weekday": WEEKDAYS, "month": MONTHS, "hour": HOURS}
+CYCLES = ("weekday-cycle", "month-cycle", "hour-cycle", "year-cycle")
+PARTS = (*CALENDAR, *CYCLES, "days")
+TRANSFORMS = ("clip", "log1p", "log", "sqrt")
+#: How a missing value is spelled, unless such a word is declared as a category.
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
 
 
 @dataclass(frozen=True)
-class BoundsFile:
-    """The content of a bounds file.
+class Missing:
+    """What a missing value becomes: ``row``, ``indicator``, ``value`` or, for categories, ``other``.
+
+    ``row`` makes the whole row invalid, and ``invalid_rows`` of the estimator says what that means; ``indicator`` gives
+    the column a further one that is 1 where it is missing; ``value`` puts a public constant in its place; ``other``
+    counts it as a category that was not declared.
+    """
+
+    rule: str = "row"
+    value: object = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns of ``X`` that belong together.
 
     Attributes
     ----------
-    features : mapping of str to (low, high)
-        Columns of numbers.
-    target : mapping of str to (low, high)
-        At most one column.
-    categories : mapping of str to tuple of str
-        Columns of text.
+    name : str
+        What interactions call it.
+    names : tuple of str
+        Of its columns.
+    low, high : tuple of float
+        Smallest and largest value of each.
+    square : float
+        Largest squared length once the estimator has mapped the columns to order 1: at most 1 for indicators of which
+        one is 1, whatever their number.
+    length : float
+        Largest length of the columns, each divided by its largest size.
     """
 
-    features: Mapping[str, Range]
-    target: Mapping[str, Range] = field(default_factory=dict)
-    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    name: str
+    names: tuple[str, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    square: float = 1.0
+    length: float = 1.0
 
-    def columns(self, target: str | None) -> Columns:
-        """Return the columns to read; ``target`` must not be among the features."""
-        target = self.target_name(target)
-        if target in self.features or target in self.categories:
-            raise InputError(
-                f"The target {target!r} must not be a feature: take it out of [features] and "
-                "[categories] in the bounds file."
-            )
-        return Columns(tuple(self.features), dict(self.categories), target)
 
-    def target_name(self, target: str | None) -> str:
-        """Return the target's column: the one asked for, which must agree with [target]."""
-        declared = next(iter(self.target), None)
-        if target is None and declared is None:
-            raise InputError("Give --target, or the target's column in [target].")
-        if target is not None and declared is not None and target != declared:
-            raise InputError(
-                f"The target is {target!r}, but [target] in the bounds file names {declared!r}."
+def _indicators(name: str, names: tuple[str, ...], square: float = 1.0) -> Block:
+    return Block(name, names, (0.0,) * len(names), (1.0,) * len(names), square)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers, clipped to public bounds.
+
+    With ``knots`` it becomes hat functions: the column ``age@30`` is 1 at 30 and falls to 0 at the neighbouring knots
+    (the bounds are knots too), so that a model is the straight lines between its coefficients.
+    """
+
+    name: str
+    low: float
+    high: float
+    transform: str = "clip"
+    knots: tuple[float, ...] = ()
+    unit: str = ""
+    missing: Missing = Missing()
+
+    def apply(self, value: float) -> float:
+        """Return the transform of one number within the bounds."""
+        if self.transform == "log1p":
+            return math.log1p(value)
+        if self.transform == "log":
+            return math.log(value)
+        return math.sqrt(value) if self.transform == "sqrt" else value
+
+    @property
+    def ends(self) -> Range:
+        """The bounds after the transform."""
+        return self.apply(self.low), self.apply(self.high)
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """The knots with both bounds, after the transform; none for a straight line."""
+        if not self.knots:
+            return ()
+        return tuple(self.apply(knot) for knot in (self.low, *self.knots, self.high))
+
+    @property
+    def filler(self) -> float:
+        """What stands where a value is missing: 0 once the estimator has mapped the column."""
+        low, high = self.ends
+        return 0.0 if low <= 0 <= high else low / 2 + high / 2
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What it becomes; a transform is part of the name, so that no raw column is taken for it."""
+        extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
+        if self.knots:
+            knots = (self.low, *self.knots, self.high)
+            hats = tuple(f"{self.name}@{_number(knot)}" for knot in knots)
+            return (_indicators(self.name, (*hats, *extra)),)
+        low, high = self.ends
+        reach = max(abs(low), abs(high))
+        length = math.hypot(1, self.filler / reach) if extra and reach > 0 else 1.0
+        ones = tuple(1.0 for _ in extra)
+        lows, highs = (low, *(0.0 for _ in extra)), (high, *ones)
+        shown = self.name if self.transform == "clip" else f"{self.transform}({self.name})"
+        return (Block(self.name, (shown, *extra), lows, highs, 1.0, length),)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A column that is true or false: 1 or 0."""
+
+    name: str
+    true: tuple[str, ...] = ("true", "yes", "y", "t", "1")
+    false: tuple[str, ...] = ("false", "no", "n", "f", "0")
+    missing: Missing = Missing()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What it becomes."""
+        extra = (f"{self.name} is missing",) if self.missing.rule == "indicator" else ()
+        return (_indicators(self.name, (self.name, *extra)),)
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of public categories: one indicator each; what is none of them has zeros, or the bin ``(other)``."""
+
+    name: str
+    values: tuple[str, ...]
+    other: bool = False
+    missing: Missing = Missing("other")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The categories, then the bins of others and of missing ones where there are such."""
+        extra = ("(missing)",) if self.missing.rule == "indicator" else ()
+        return (*self.values, *(("(other)",) if self.other else ()), *extra)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What it becomes."""
+        return (_indicators(self.name, tuple(f"{self.name}={label}" for label in self.labels)),)
+
+
+@dataclass(frozen=True)
+class Date:
+    """A date or time, and the public calendar features it becomes.
+
+    ``weekday``, ``month`` and ``hour`` are indicators; the same with ``-cycle``, and ``year-cycle``, are sine and
+    cosine of the part of the cycle that is over; ``days`` counts from ``since``, at most to ``until``.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    format: str = ""
+    since: datetime.date | None = None
+    until: datetime.date | None = None
+    missing: Missing = Missing()
+
+    @property
+    def length(self) -> float:
+        """Days from ``since`` to ``until``; 0 where they are not declared."""
+        if self.since is None or self.until is None:
+            return 0.0
+        return float((self.until - self.since).days)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What it becomes: one block per part."""
+        found = []
+        for part in self.parts:
+            name = f"{self.name}.{part}"
+            if part in CALENDAR:
+                found.append(_indicators(name, tuple(f"{name}={item}" for item in CALENDAR[part])))
+            elif part in CYCLES:
+                found.append(Block(name, (f"{name} sin", f"{name} cos"), (-1.0, -1.0), (1.0, 1.0)))
+            else:
+                found.append(Block(name, (name,), (0.0,), (self.length,)))
+        if self.missing.rule == "indicator":
+            # No square of its own: where it is 1 all parts are 0.
+            found.append(
+                _indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0)
             )
-        return str(target if target is not None else declared)
+        return tuple(found)
+
+
+Column = Number | Flag | Category | Date
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Products of the columns of two blocks."""
+
+    name: str
+    left: str
+    right: str
+
+    def block(self, left: Block, right: Block) -> Block:
+        """Return what it becomes.
+
+        Where 0 is within all bounds the estimator divides every product by its largest size, which is that of one
+        factor times that of the other: the length of products is then the product of lengths.
+        """
+        names, lows, highs = [], [], []
+        for a, a_low, a_high in zip(left.names, left.low, left.high, strict=True):
+            for b, b_low, b_high in zip(right.names, right.low, right.high, strict=True):
+                corners = (a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high)
+                names.append(f"{a} × {b}")
+                lows.append(min(corners))
+                highs.append(max(corners))
+        square, length = float(len(names)), left.length * right.length
+        if all(low <= 0 <= high for low, high in zip(lows, highs, strict=True)):
+            square = min(square, length**2)
+        return Block(self.name, tuple(names), tuple(lows), tuple(highs), square, length)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The column to learn, with its public range or its public classes."""
+
+    name: str
+    bounds: Range | None = None
+    classes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How a CSV file is written; None where the header and a byte-order mark say it."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+    missing: tuple[str, ...] = MISSING_WORDS
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Public facts about a table.
+
+    Attributes
+    ----------
+    columns : tuple of Number, Flag, Category or Date
+        What is used, in the order of ``X``.
+    interactions : tuple of Interaction
+        After the columns.
+    target : Target, optional
+        What is learned.
+    person : str, optional
+        The column that says whose a row is.
+    ignored : tuple of str
+        Columns that are known and not used.
+    file : FileFormat
+        How CSV files are written.
+    """
+
+    columns: tuple[Column, ...]
+    interactions: tuple[Interaction, ...] = ()
+    target: Target | None = None
+    person: str | None = None
+    ignored: tuple[str, ...] = ()
+    file: FileFormat = field(default_factory=FileFormat)
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the table's columns that features are made of."""
+        return [column.name for column in self.columns]
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """All blocks, in the order of ``X``."""
+        found = {block.name: block for column in self.columns for block in column.blocks}
+        plain = tuple(found.values())
+        return plain + tuple(
+            item.block(found[item.left], found[item.right]) for item in self.interactions
+        )
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns of ``X``."""
+        return [name for block in self.blocks for name in block.names]
 
     @property
     def feature_bounds(self) -> tuple[list[float], list[float]]:
-        """Lowest and highest value of each column of ``X``; indicators are 0 or 1."""
-        indicators = [(0.0, 1.0) for items in self.categories.values() for _ in items]
-        pairs = [*self.features.values(), *indicators]
-        return [low for low, _ in pairs], [high for _, high in pairs]
+        """Lowest and highest value of each column of ``X``."""
+        lows = [low for block in self.blocks for low in block.low]
+        return lows, [high for block in self.blocks for high in block.high]
+
+    @property
+    def row_norm(self) -> float:
+        """Largest length of a row once the estimator has mapped it: ``sqrt`` of the sum of the blocks' squares."""
+        return math.sqrt(math.fsum(block.square for block in self.blocks))
 
     @property
     def target_bounds(self) -> Range | None:
         """Range of the target, if declared."""
-        return next(iter(self.target.values()), None)
+        return None if self.target is None else self.target.bounds
+
+    def for_target(self, name: str | None) -> Schema:
+        """Return the schema with a target: the one asked for, which must agree with the declared one."""
+        declared = None if self.target is None else self.target.name
+        if name is None and declared is None:
+            raise InputError("Give --target, or the target's column in [target].")
+        if name is not None and declared is not None and name != declared:
+            raise InputError(
+                f"The target is {name!r}, but [target] in the schema names {declared!r}."
+            )
+        found = self.target or Target(str(name))
+        if found.name in self.inputs:
+            raise InputError(
+                f"The target {found.name!r} must not be a feature: take it out of the schema's other tables."
+            )
+        return replace(self, target=found)
 
 
-def read_bounds(path: Path) -> BoundsFile:
-    """Read and check a bounds file."""
-    if not path.is_file():
-        raise InputError(f"The bounds file {str(path)!r} is not a file.")
-    if os.path.getsize(path) > LARGEST_FILE:
-        raise InputError(f"The bounds file is larger than {LARGEST_FILE // 2**20} MiB.")
-    raw = path.read_bytes()
-    try:
-        data = tomllib.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise InputError("The bounds file must be text in UTF-8.") from None
-    except RecursionError:
-        raise InputError("The bounds file is nested too deeply.") from None
-    except ValueError as error:
-        # Only the place: should somebody pass the data here, no part of it is shown.
-        place = re.search(r"\(at (line \d+, column \d+|end of document)\)$", str(error))
-        where = f" (at {place.group(1)})" if place else ""
-        raise InputError(f"The bounds file is not valid TOML{where}.") from None
-    return parse_bounds(data)
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def parse_bounds(data: Mapping[str, object]) -> BoundsFile:
-    """Check the content of a bounds file."""
-    unknown = [name for name in data if name not in _TABLES]
-    if unknown:
-        raise InputError(
-            f"The bounds file may have the tables {list(_TABLES)} only. Check {_short(unknown[0])}."
-        )
-    tables: dict[str, dict[str, object]] = {}
-    for name in _TABLES:
-        table = data.get(name, {})
-        if not isinstance(table, dict):
-            raise InputError(f"The bounds file's '{name}' must be a table: write [{name}].")
-        tables[name] = table
-    result = BoundsFile(
-        {name: _range("features", name, value) for name, value in tables["features"].items()},
-        {name: _range("target", name, value) for name, value in tables["target"].items()},
-        {name: _labels(name, value) for name, value in tables["categories"].items()},
-    )
-    if not result.features and not result.categories:
-        raise InputError(
-            "The bounds file must name at least one column in [features] or [categories], "
-            "for instance: temperature = [-20, 40]."
-        )
-    if len(result.target) > 1:
-        raise InputError("The bounds file's [target] must name one column only.")
-    both = sorted(set(result.features) & set(result.categories))
-    if both:
-        raise InputError(f"The column {_short(both[0])} is in [features] and in [categories].")
-    names = Columns(tuple(result.features), result.categories).names
-    if len(set(names)) < len(names):
-        raise InputError("Two columns or categories of the bounds file lead to the same name.")
-    return result
-
-
-def _range(table: str, name: str, value: object) -> Range:
-    problem = (
-        f"In the bounds file, {_short(name)} in [{table}] must be [low, high]: two finite numbers"
-    )
-    if not isinstance(value, list) or len(value) != 2:
-        raise InputError(f"{problem}.")
-    if not all(type(end) in (int, float) for end in value):
-        raise InputError(f"{problem}.")
-    try:
-        low, high = float(value[0]), float(value[1])
-    except OverflowError:
-        raise InputError(f"{problem}.") from None
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"{problem}.")
-    if not (low < high and math.isfinite(high - low)):
-        raise InputError(f"{problem} with low < high.")
-    return low, high
-
-
-def _labels(name: str, value: object) -> tuple[str, ...]:
-    problem = f'In the bounds file, {_short(name)} in [categories] must be a list like ["a", "b"]'
-    if not isinstance(value, list) or not value:
-        raise InputError(f"{problem}.")
-    if not all(isinstance(item, str) and item for item in value):
-        raise InputError(f"{problem}, of non-empty text; write numbers in quotes.")
-    if len(set(value)) < len(value):
-        raise InputError(f"{problem} without repetitions.")
-    return tuple(value)
-
-
-def _short(name: str) -> str:
+def shown_name(name: str) -> str:
+    """Return a name as messages show it."""
     return repr(name if len(name) <= 80 else name[:80] + "...")

@@ -143,6 +143,8 @@ def resolve_bounds(
     if columns is not None:
         shape += f", each a scalar or one value for each of the {columns} columns"
         shape += ": (lows, highs), not one pair per column"
+    if isinstance(bounds, Mapping) and columns is not None and name == "feature_bounds":
+        bounds = _by_name(name, bounds, columns, owner)
     problem = f"The '{name}' parameter of {owner} must be None or {shape}."
     pairs = isinstance(bounds, list) and any(isinstance(item, tuple) for item in bounds)
     if pairs and columns is not None:
@@ -150,13 +152,19 @@ def resolve_bounds(
         raise ValueError(f"{problem} Got a list of tuples instead. Write ([0, 0], [1, 2]).")
     try:
         low, high = (_numbers(bound) for bound in _pair(bounds))
-        if any(bound.ndim and bound.shape != (columns,) for bound in (low, high)):
-            raise ValueError(problem)
-        low, high = (
-            np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high)
-        )
+        wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
+        if not wrong:
+            low, high = (
+                np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high)
+            )
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{problem} Got another shape or type instead.") from error
+    if wrong:
+        counts = f"{low.size} lows and {high.size} highs"
+        raise ValueError(
+            f"{problem} Got {counts} for {1 if columns is None else columns} columns instead. Indicators of categories "
+            "are columns too."
+        )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"{problem} Got a value that is not finite instead.")
     if not (low < high).all():
@@ -170,6 +178,26 @@ def resolve_bounds(
             "Change the units."
         )
     return low, high
+
+
+def _by_name(
+    name: str, bounds: Mapping[object, object], columns: int, owner: str
+) -> tuple[list[object], list[object]]:
+    """Return lows and highs of a dictionary of bounds, in its order."""
+    problem = f"The '{name}' parameter of {owner} must be a dictionary of column: (low, high)"
+    if not all(isinstance(key, str) for key in bounds):
+        raise TypeError(f"{problem}, with names that are text.")
+    if len(bounds) != columns:
+        raise ValueError(
+            f"{problem}, one entry for each of the {columns} columns. Got {len(bounds)} entries instead."
+        )
+    lows, highs = [], []
+    for pair in bounds.values():
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ValueError(f"{problem}. Got another shape or type instead.")
+        lows.append(pair[0])
+        highs.append(pair[1])
+    return lows, highs
 
 
 def _pair(bounds: object) -> Iterable[ArrayLike]:

@@ -1,7 +1,8 @@
-"""Reading tables: numpy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
+"""Reading tables: numpy, scipy, pandas, polars and Dask in; what cannot be read is refused without quoting data."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -14,8 +15,12 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 
 from dpconvex.engine.dask.partitions import Clean, loosen
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import NonZeros, rows_in_memory
 from dpconvex.engine.votes import Votes
+from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.labels import is_missing, missing_labels
+from dpconvex.inputs.public_table import encode_frame
+from dpconvex.inputs.schema import Schema
 from dpconvex.mechanisms.plan import Plan
 
 if TYPE_CHECKING:
@@ -88,8 +93,8 @@ def _check_kind(name: str, array: object, owner: str) -> None:
 
 
 def _check_container(name: str, data: object, owner: str) -> None:
-    """Raise for data whose values would be misread: sparse, masked, or a dictionary of columns."""
-    if issparse(data):
+    """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of columns."""
+    if name != "X" and issparse(data):
         raise TypeError(
             f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
             f"is required. Use {name}.toarray()."
@@ -99,11 +104,16 @@ def _check_container(name: str, data: object, owner: str) -> None:
             f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
             f"values would be used. Use {name}.filled(value) with a public value."
         )
-    if isinstance(data, (Mapping, set, frozenset)):
+    if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
         raise TypeError(
             f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
             "instead. Use pandas.DataFrame for a dictionary of columns."
         )
+
+
+def _canonical(X: Any) -> Any:
+    """Return a sparse matrix as CSR with every entry once: entries that stand for one place may add up to infinity."""
+    return NonZeros.of(X).to_scipy() if issparse(X) else X
 
 
 def _check_table(X: object, owner: str, loose: bool = False) -> None:
@@ -135,6 +145,7 @@ def read_training(
     With ``clean`` no value is wrong: y is float64, NaN where a row is invalid. ``least`` rows must be there.
     """
     owner = type(estimator).__name__
+    X = in_order_of_bounds(estimator, X)
     if is_partitioned(X) or is_partitioned(y):
         return read_partitions(estimator, X, y, clean, least, **options)
     nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
@@ -145,10 +156,17 @@ def read_training(
         _check_kind("y", y, owner)
     try:
         with _validating():
+            X = _canonical(X)
             if clean is not None:
                 return _read_marked(estimator, X, y, clean, least, numeric)
             X, y = validate_data(
-                estimator, X, y, dtype=_FLOATS, ensure_min_samples=least, **options
+                estimator,
+                X,
+                y,
+                dtype=_FLOATS,
+                ensure_min_samples=least,
+                accept_sparse="csr",
+                **options,
             )
     except (ValueError, OverflowError, TypeError):
         problem = _problem(estimator, X, least) or _target_problem(owner, X, y, numeric)
@@ -172,8 +190,8 @@ def _read_marked(
     # Objects stay objects: next to text, numpy would make text of numbers.
     table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     rows = validate_data(
-        estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False
-    )
+        estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False, accept_sparse="csr",
+    )  # fmt: skip
     target = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     column = column_or_1d(target)
     check_consistent_length(rows, column)
@@ -222,6 +240,38 @@ def as_numbers(y: Any) -> Any:
     return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
 
 
+def _is_encoded(X: Any, schema: Schema) -> bool:
+    """Whether X is what the schema's columns become already; numbers and flags may be read twice."""
+    names = None if isinstance(X, (str, os.PathLike)) else column_names(X)
+    if names is None:
+        return not isinstance(X, (str, os.PathLike))
+    return names == schema.names and names != schema.inputs
+
+
+def in_order_of_bounds(estimator: object, X: Any) -> Any:
+    """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a dictionary, or raise."""
+    bounds, owner = getattr(estimator, "feature_bounds", None), type(estimator).__name__
+    if not isinstance(bounds, Mapping):
+        return X
+    wanted = list(bounds)
+    names = column_names(X)
+    if names is None:
+        raise TypeError(
+            f"The X given to {owner} must have named columns, because its 'feature_bounds' parameter is a dictionary. "
+            f"Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
+        )
+    for missing, what in (
+        ([name for name in wanted if name not in names], "X has no such column"),
+        ([name for name in names if name not in bounds], "X has this column without bounds"),
+    ):
+        if missing:
+            raise ValueError(
+                f"The 'feature_bounds' parameter of {owner} must name the columns of X, each once. Check "
+                f"{missing[0]!r}: {what}. Select the columns, or give the bounds of all of them."
+            )
+    return X if names == wanted or isinstance(X, Mapping) else X[wanted]
+
+
 # Mechanisms that visit records one by one, in an order of their own.
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
 
@@ -231,7 +281,7 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, votes: Votes | N
 
     Parameters
     ----------
-    X : array or DaskTable
+    X : array, sparse matrix or DaskTable
         What `read_training` returned.
     target : array, DaskTable or callable
         One target per row, or for Dask the table itself or a function of each partition's target.
@@ -242,28 +292,44 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, votes: Votes | N
     votes : Votes, optional
         What each row counts for; every row is a whole record by default.
     """
-    if not isinstance(X, np.ndarray) and plan.certificate.mechanism in _RECORD_BY_RECORD:
+    here = isinstance(X, np.ndarray) or issparse(X)
+    if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
         raise ValueError(
             f"The mechanism {plan.certificate.mechanism!r} of {owner} visits records one by one and needs them in "
             "memory. Use 'objective', 'output' or 'gradient' with Dask collections, or pass X.compute()."
         )
     row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
     assert row_map is not None, "records that are matrices are not mapped here"
-    if isinstance(X, np.ndarray):
-        from dpconvex.engine import MemoryRows
-
-        return MemoryRows(X, cast(npt.ArrayLike, target), row_map, shift, scale, votes=votes)
+    if here:
+        rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        if votes is None:
+            return rows
+        if isinstance(X, NonZeros):
+            raise ValueError(
+                f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table instead. "
+                "Use X.toarray()."
+            )
+        return rows.with_votes(votes)
     function = target if callable(target) else None
     return cast("DaskTable", X).rows(row_map, function, shift, scale, votes)
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:
-    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come."""
+    """Return X checked against the columns seen in fit, or with ``reset`` noted as those to come.
+
+    A model that carries a schema reads tables as they come.
+    """
     owner = type(estimator).__name__
+    schema = getattr(estimator, "schema_", None)
+    if isinstance(schema, Schema) and not reset and not _is_encoded(X, schema):
+        X = encode_frame(schema, X, owner)
+    X = in_order_of_bounds(estimator, X)
     _check_table(X, owner)
     try:
         with _validating():
-            return validate_data(estimator, X, reset=reset, dtype=_FLOATS)
+            return validate_data(
+                estimator, _canonical(X), reset=reset, dtype=_FLOATS, accept_sparse="csr"
+            )
     except (ValueError, OverflowError, TypeError):
         problem = _problem(estimator, X, 1, reset)
     raise problem or _unreadable(owner)
@@ -329,6 +395,8 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
 
 def _shape(data: object) -> tuple[int, ...] | None:
     """Return the shape of data, or None if it has none."""
+    if issparse(data):
+        return tuple(data.shape)
     try:
         return np.asarray(data).shape
     except (TypeError, ValueError):
@@ -339,7 +407,7 @@ def _fault(name: str, data: object, owner: str) -> Exception | None:
     """Return why data are not finite numbers, or None if they are."""
     numbers = f"The {name} given to {owner} must be numbers"
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
-    plain = np.asarray(data)
+    plain = np.asarray(data.data if issparse(data) else data)
     if plain.dtype.kind == "c":
         return ValueError(
             f"Complex data not supported: the X and y given to {owner} must be real numbers."

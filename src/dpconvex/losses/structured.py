@@ -122,7 +122,7 @@ class L1Norm(VectorLoss):
 
 @dataclass(frozen=True)
 class L1WithLink(VectorLoss):
-    r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link ``h(z . theta)``.
+    r"""``g(u) = ||(u_1, ..., u_m)||_1 + c(u_{m+1})``: an l1 norm of ``A theta`` and a link ``h(<z, theta>)``.
 
     The last row of a record's matrix is ``z``. With ``A`` the same in all records this is an l1-regularised
     generalised linear model; with some rows of a common matrix, a grouped one. Residual links read ``c`` at

@@ -277,7 +277,7 @@ class _Descent:
 
         (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
         slope = self.middle if self.margin else -self.middle
-        exact = slope * (coordinates.matrix @ np.asarray(total))
+        exact = slope * coordinates.of_sum(np.asarray(total))
         std = self.terms["constant part"].scale
         return self.noise.add_gaussian(exact, std) / self.n
 
@@ -299,9 +299,8 @@ class _Descent:
             gradient = self._moving_sum(coordinates, phi, width(step))
             gradient = self.noise.add_gaussian(gradient, std) / self.n
             phi = phi - rate(step) * (gradient + pull(step) * constant)
-            if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
-                penalty = rate(step) * self.alpha * (coordinates.matrix @ coordinates.matrix.T)
-                phi = np.linalg.solve(np.eye(phi.size) + penalty, phi)
+            if self.alpha:
+                phi = coordinates.shrunk(phi, rate(step) * self.alpha)
             phi = phi * min(1.0, radius / max(float(np.linalg.norm(phi)), 1e-300))
             if step >= first_kept:
                 kept += phi
@@ -312,4 +311,4 @@ class _Descent:
         theta = coordinates.to_rows(phi)
         loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
         (total,) = self.rows.combine(theta, WeightedSlope(loss, self.middle))
-        return np.asarray(coordinates.matrix @ np.asarray(total))
+        return coordinates.of_sum(np.asarray(total))

@@ -18,7 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpconvex.engine.accurate_products import MomentSums
+from dpconvex.engine.blocks import by_nonzeros
 from dpconvex.engine.rows import Rows
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
@@ -44,8 +47,8 @@ class Coordinates:
 
     Attributes
     ----------
-    matrix : array of shape (dimension, dimension)
-        Public or released; keeps the constant column.
+    matrix : array of shape (dimension, dimension) or (dimension,)
+        Public or released; keeps the constant column. A vector is the diagonal of a matrix.
     lead : int
         1 with an intercept, 0 without.
     typical : float
@@ -62,6 +65,8 @@ class Coordinates:
     @cached_property
     def stretches(self) -> Array | None:
         """The diagonal of a matrix that only stretches columns; None for others."""
+        if self.matrix.ndim == 1:
+            return self.matrix
         diagonal = np.diagonal(self.matrix).copy()
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
@@ -76,13 +81,46 @@ class Coordinates:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up."""
         return _lengths(self.place(block), self.lead)
 
-    def store_lengths(self, block: Array, w: Array) -> Array:
-        """Return the lengths in place of weights; infinite for rows of weight 0, so that they keep it."""
-        return np.where(w == 0, np.inf, self.lengths(block))
+    @property
+    def store_lengths(self) -> RowLengths:
+        """Lengths in place of weights, as rows are reweighted by them."""
+        return RowLengths(self)
+
+    @property
+    def constant(self) -> float:
+        """h, what the constant column becomes."""
+        return float(self.matrix.flat[0])
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
-        return self.matrix.T @ phi
+        return self.matrix * phi if self.matrix.ndim == 1 else self.matrix.T @ phi
+
+    def of_sum(self, total: Array) -> Array:
+        """Return a sum of multiples of rows in these coordinates."""
+        return self.matrix * total if self.matrix.ndim == 1 else self.matrix @ total
+
+    def shrunk(self, phi: Array, rate: float | Array) -> Array:
+        """Return phi after an implicit step on the penalty of coefficients: stable whatever alpha and the rate."""
+        if self.matrix.ndim == 1:
+            return np.asarray(phi / (1 + rate * self.matrix**2))
+        penalty = rate * (self.matrix @ self.matrix.T)
+        return np.asarray(np.linalg.solve(np.eye(phi.size) + penalty, phi))
+
+
+@dataclass(frozen=True)
+class RowLengths:
+    """Lengths in given coordinates in place of weights; infinite for rows of weight 0, so that they keep it."""
+
+    frame: Coordinates
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the lengths of a block of rows."""
+        return np.where(w == 0, np.inf, self.frame.lengths(block))
+
+    def by_nonzeros(self, rows: SparseRows) -> Array:
+        """Return the lengths of all rows."""
+        stretches = self.frame.stretches
+        return rows.lengths(self.frame.matrix if stretches is None else stretches)
 
 
 def _lengths(placed: Array, lead: int) -> Array:
@@ -154,9 +192,9 @@ def private_coordinates(
     if looked_at is not None:  # which rows depends on their public number alone
         rows, mass = rows.part(looked_at), looked_at * look.filled
     most = STRETCH_LIMIT / max(look.max_norm, 1.0)
-    matrix = np.eye(dimension)
     scales = _column_scales(rows, mass, lead, terms["scales"].scale, noise)
-    matrix[range(lead, dimension), range(lead, dimension)] = np.minimum(1 / scales, most)
+    stretches = np.concatenate([np.ones(lead), np.minimum(1 / scales, most)])
+    matrix = np.diag(stretches) if "moments" in terms else stretches
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
     def length_at(measured: Rows, level: float, guess: float, most: float) -> float:
@@ -169,11 +207,23 @@ def private_coordinates(
             mass,
             noise,
         )
-        constant = float(current.matrix[0, 0]) if lead else 1.0
+        constant = current.constant if lead else 1.0
         return min(max(2.0**octave, constant), most)
 
     usual = math.sqrt(1 + dimension - lead)  # of white rows
 
+    if (
+        "moments" not in terms
+    ):  # too many columns for a matrix: one length for all, in units of a typical one
+        measured = rows.reweighted(current.store_lengths)
+        found = length_at(measured, 0.5, math.sqrt(usual), usual)
+        typical = math.sqrt(max(found**2 - 1, 1.0))
+        matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
+        moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
+        current = Coordinates(
+            matrix, lead, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments
+        )
+        return current, everyone.reweighted(current.store_lengths)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
@@ -234,14 +284,15 @@ def _column_scales(rows: Rows, mass: float, lead: int, std: float, noise: NoiseS
     """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
     columns = rows.dim - lead
 
-    def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
+    @by_nonzeros(lambda rows: (rows.octave_counts(OCTAVES).ravel(),))
+    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         from dpconvex.engine.mapping import count_octaves
 
         counts = np.zeros((columns, OCTAVES))
-        count_octaves(block, v, lead, counts)
+        count_octaves(block, np.ones(len(block)) if v is None else v, lead, counts)
         return (counts.ravel(),)
 
-    (counts,) = rows.sum_votes(part)
+    (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
     # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
     # flag would be stretched beyond all others.
@@ -257,14 +308,23 @@ def _column_scales(rows: Rows, mass: float, lead: int, std: float, noise: NoiseS
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
 
-    def part(block: Array, y: Array, w: Array, v: Array) -> tuple[Array]:
+    @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
+    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = _lengths(shortened, frame.lead)
-        shortened *= (np.minimum(1 / radius, 1 / lengths) * np.sqrt(v))[:, None]
+        factors = np.minimum(1 / radius, 1 / lengths)
+        shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = measured.sum_votes(part)
+    (sums,) = measured.sum_votes(part) if measured.voted else measured.sum(part)
+    if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
+        matrix = frame.matrix if frame.stretches is None else frame.stretches
+        found = sums.mapped(matrix, measured.n_rows)
+        if sums.void:  # rows of zeros, whatever they hold
+            zeros = np.eye(1, measured.dim) * frame.lead
+            found += sums.void * part(zeros, zeros[0], zeros[0])[0]
+        return found
     return np.asarray(sums)
 
 

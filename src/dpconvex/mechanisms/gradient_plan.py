@@ -31,6 +31,8 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
+MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
+_LENGTH = 0.01  # share of the one length that is asked for beyond
 _LABELS = 0.02  # share of a count of positive labels in a ranking
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
@@ -103,6 +105,8 @@ class Course:
         Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
     ranking : bool
         Whether only the order of margins matters, so that neither their size nor an intercept is paid for.
+    diagonal : bool
+        Whether coordinates only stretch columns, which are too many for a matrix of moments.
     """
 
     private: bool
@@ -115,9 +119,10 @@ class Course:
     few: float = 0.0
     reach: float = 1.1
     ranking: bool = False
+    diagonal: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("private", "ranking"):
+        for name in ("private", "ranking", "diagonal"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
         for rows in (self.looked_at, self.stepped_on):
@@ -193,7 +198,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY * (1 - 0.8 * few)
-    phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
+    diagonal = bounds.n_features > MOST_WHITENED
+    if diagonal:
+        geometry = _LENGTH
+        phases = _diagonal_phases(bounds, geometry)
+    else:
+        phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     left = 1.0 - geometry - _SCALES
     if bounds.weighted_rows:
         phases["mass"] = Phase(1, _MASS, bounds.count_sensitivity(), 1)
@@ -212,7 +222,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         phases |= plan(bounds, left, few, clip, settings["steps"])
     reach = 1.1 * math.sqrt(1 + records / 2000)
     parts = _parts(bounds, mu)
-    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking)
+    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal)
     return GradientPlan(phases, course)
 
 
@@ -249,6 +259,15 @@ def _geometry_phases(
         "lengths": Phase(3 * LENGTH_STEPS, lengths * share, bounds.count_sensitivity(), 1),
         "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
         "finer moments": Phase(1, second * share, moments, numbers),
+    }
+
+
+def _diagonal_phases(bounds: LinearBounds, share: float) -> dict[str, Phase]:
+    """Plan scales and one length: moments of so many columns would be mostly noise, and a matrix too large."""
+    scales = bounds.histogram_sensitivity(bounds.n_features)
+    return {
+        "scales": Phase(1, _SCALES, scales, OCTAVES * bounds.n_features),
+        "lengths": Phase(LENGTH_STEPS, share, bounds.count_sensitivity(), 1),
     }
 
 
@@ -327,11 +346,11 @@ def release_facts(
         facts: dict[str, tuple[float, int, int | None]] = {"gradients": (moving, size, None)}
         return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
+    whitened = {} if course.diagonal else {"moments": moments, "finer moments": moments}
     facts = {
         "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
-        "lengths": (count, 1, 3 * LENGTH_STEPS),
-        "moments": moments,
-        "finer moments": moments,
+        "lengths": (count, 1, LENGTH_STEPS if course.diagonal else 3 * LENGTH_STEPS),
+        **whitened,
         "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
     }
     if bounds.weighted_rows:

@@ -328,7 +328,7 @@ class PrivateDescent:
         if not steps:
             constant = np.zeros(self.frame.matrix.shape[0])
             if lead and not self.plan.ranking:
-                constant[0] = float(logit(share)) / self.frame.matrix[0, 0]
+                constant[0] = float(logit(share)) / self.frame.constant
             self.released["kept_share"] = 0.0
             return constant
         progress = margin_descent_progress(steps, records)
@@ -336,7 +336,7 @@ class PrivateDescent:
         progress /= math.sqrt(1 + wander / _MARGIN_SLOWED)
         start = np.zeros(self.frame.matrix.shape[0])
         if lead:
-            start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.matrix[0, 0]
+            start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.constant
         rates = progress / steps * decaying_rates(steps)
         phi = self._descend(rows, start, "gradients", ClippedSlope(loss), rates)
         if self.plan.ranking:  # 0 is then the threshold for classes of equal weight
@@ -422,13 +422,12 @@ class PrivateDescent:
         sizes, filled = self._rows_of_steps(phase), self.mass / self.n
         early = rows if sizes[0] == self.n else rows.part(int(sizes[0]))
         phi, kept = start.copy(), np.zeros_like(start)
-        penalty = self.alpha * (frame.matrix @ frame.matrix.T)
         for step, rate in enumerate(rates):
             exact = gradient_sum(early if sizes[step] < self.n else rows, frame, phi, slope)
             gradient = self.noise.add_gaussian(exact, std) * frame.typical / (sizes[step] * filled)
             phi = phi - rate * gradient
-            if self.alpha:  # an implicit step on the penalty: stable whatever alpha and the rate
-                phi = np.linalg.solve(np.eye(phi.size) + rate * penalty, phi)
+            if self.alpha:
+                phi = frame.shrunk(phi, rate * self.alpha)
             if step >= first_kept:
                 kept += phi
         return kept / (rates.size - first_kept)
@@ -465,7 +464,7 @@ def expected_wander(plan: GradientPlan, bounds: LinearBounds, mu: float) -> floa
 def gradient_sum(rows: Rows, frame: Coordinates, phi: Array, slope: RowFunction) -> Array:
     """Return the sum of the records' gradients at ``phi``, in units of a typical row."""
     (total,) = rows.combine(frame.to_rows(phi), slope)
-    return np.asarray(frame.matrix @ np.asarray(total)) / frame.typical
+    return frame.of_sum(np.asarray(total)) / frame.typical
 
 
 def _target_of(y: Array, w: Array) -> Array:

@@ -145,12 +145,9 @@ class PhasedERM(Phased):
         if not math.isfinite(loss.smoothness):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)
-        problem = EmpiricalObjective(
-            cast(MemoryRows, objective.rows).take_records(chosen),
-            loss,
-            local.alpha,
-            linear=-anchor * start,
-        )
+        rows = cast(MemoryRows, objective.rows)  # those of other engines are refused before
+        held = rows.take_records(chosen) if rows.people_vote else rows.chosen(chosen)
+        problem = EmpiricalObjective(held, loss, local.alpha, linear=-anchor * start)
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
         return default_solver(start.size).solve(problem, start, tolerance).point

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
+from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.phased import (
     UNIT,
@@ -156,17 +157,22 @@ class PhasedSGD(Phased):
         from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
         from dpconvex.mechanisms.stochastic_slopes import compile_slope
 
-        held = cast(MemoryRows, objective.rows).one_row_each(chosen, generator)
-        rows, targets, weights = held.mapped()
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)
         compiled = compile_slope(objective.loss)
-        if compiled is not None:
-            order = np.arange(len(targets))
-            run_one_sgd_pass(order, rows, targets, weights, compiled, theta, total, step, alpha)
-        else:  # a loss of the user's own: the same steps, not compiled
-            for row, target, weight in zip(rows, targets, weights, strict=True):
+        few = block_rows(
+            start.size
+        )  # at a time: mapped rows may have far more numbers than given ones
+        for first in range(0, chosen.size, few):
+            part = cast(MemoryRows, objective.rows)
+            records = part.one_row_each(chosen[first : first + few], generator).mapped()
+            if compiled is not None:
+                order = np.arange(len(records[1]))
+                run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)
+                continue
+            for row, target, weight in zip(*records, strict=True):
+                # A loss of the user's own: the same steps, not compiled.
                 slope = float(objective.loss.gradient(target, row @ theta))
                 theta = theta - step * (weight * slope * row + alpha * theta)
                 total += theta
-        return total / len(targets)
+        return total / chosen.size

@@ -9,6 +9,7 @@ batches are drawn is one field of the certificate's parameters, which the accoun
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Places
+from dpconvex.engine.sparse import SparseRows
+from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -285,13 +289,16 @@ class _Run:
         self.rate = self.size / certificate.bounds.n_samples
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         # Records are visited one by one: rows of other engines are refused before.
-        self.held = cast(MemoryRows, objective.rows)
-        self.everyone = np.arange(self.held.n_records)
-        self.rows, self.targets, self.weights = self.held.mapped()
+        self.rows = cast(MemoryRows, objective.rows)
+        self.n_rows = self.rows.n_records
+        self.sparse = isinstance(self.rows, SparseRows)
+        # Small tables are mapped once, of large and sparse ones only the records that the next steps visit.
+        whole = self.rows.small and not self.sparse and not self.rows.people_vote
+        self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
-        self.theta = np.zeros(self.rows.shape[1])
-        self.permutation = np.arange(self.everyone.size)
+        self.theta = np.zeros(self.rows.dim)
+        self.permutation = np.arange(self.n_rows)
 
     def run(self) -> Array:
         kept = min(self.steps, max(1, round(self.settings["average"] * self.steps)))
@@ -304,47 +311,60 @@ class _Run:
     def _take(self, steps: int, total: Array) -> None:
         """Take steps in chunks of about as many sampled records."""
         single = self.sampling == "fixed" and self.size == 1 and self.compiled is not None
-        chunk = max(1, _CHUNK // self.size)
+        copied = self.mapped is None and not single
+        chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
             if (
-                self.held.people_vote
+                self.rows.people_vote
             ):  # of people, a random row each, drawn anew every so many steps
-                drawn = self.held.one_row_each(self.everyone, self.generator)
-                self.rows, self.targets, self.weights = drawn.mapped()
+                everyone = np.arange(self.n_rows)
+                self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
             self._single(count, total) if single else self._batches(count, total)
             steps -= count
 
     def _single(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
 
-        chosen = self.generator.integers(0, self.everyone.size, size=steps)
-        run_single_sgd_steps(
-            self.generator, chosen, self.rows, self.targets, self.weights, self.compiled,
-            self.theta, total, self.settings["step_size"], self.alpha, self.std,
-        )  # fmt: skip
+        chosen = self.generator.integers(0, self.n_rows, size=steps)
+        for visited, records in self._visited(chosen, block_rows(self.theta.size)):
+            run_single_sgd_steps(
+                self.generator, visited, *records, self.compiled,
+                self.theta, total, self.settings["step_size"], self.alpha, self.std,
+            )  # fmt: skip
+
+    def _visited(
+        self, chosen: Places, few: int
+    ) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
+        """Yield positions of records, and rows, targets and weights to find them in; of rows that are copied few."""
+        if self.mapped is not None:
+            yield chosen, self.mapped
+            return
+        for start in range(0, chosen.size, few):
+            records = self.rows.take(chosen[start : start + few]).mapped()
+            yield np.arange(len(records[1])), records
 
     def _batches(self, steps: int, total: Array) -> None:
-        from dpconvex.mechanisms.stochastic_loop import draw_batches, members, run_sgd_batches
+        from dpconvex.mechanisms.stochastic_loop import batch_members, draw_batches, run_sgd_batches
 
         sizes, swaps = draw_batches(
-            self.generator, self.sampling, self.everyone.size, self.size, self.rate, steps
+            self.generator, self.sampling, self.n_rows, self.size, self.rate, steps
         )
-        if self.compiled is not None:
+        chosen, few = batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
+        if self.compiled is not None and not self.sparse and chosen.size:
+            ((visited, records),) = self._visited(chosen, chosen.size)
             run_sgd_batches(
-                self.generator, sizes, swaps, self.permutation, self.rows, self.targets,
-                self.weights, self.compiled, self.theta, total, self.settings["step_size"],
-                self.alpha, self.std, float(self.size),
+                self.generator, sizes, visited, *records, self.compiled, self.theta,
+                total, self.settings["step_size"], self.alpha, self.std, float(self.size),
             )  # fmt: skip
             return
-        start = 0
-        for size in sizes:  # a loss of the user's own: the same steps, not compiled
-            members(self.permutation, swaps, start, size)
-            start += size
-            batch = self.permutation[:size]
-            slopes = self.loss.gradient(self.targets[batch], self.rows[batch] @ self.theta)
-            gradient = (self.weights[batch] * slopes) @ self.rows[batch]
-            gradient += self.std * self.generator.standard_normal(self.theta.size)
+        # Sparse rows, or a loss of the user's own: the same steps, not compiled.
+        for batch in np.split(chosen, np.cumsum(sizes)[:-1]):
+            gradient = self.std * self.generator.standard_normal(self.theta.size)
+            for visited, (rows, targets, weights) in self._visited(batch, few):
+                block = rows[visited]
+                slopes = self.loss.gradient(targets[visited], block @ self.theta)
+                gradient += (weights[visited] * slopes) @ block
             self.theta -= self.settings["step_size"] * (
                 gradient / self.size + self.alpha * self.theta
             )

@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.stochastic_slopes import CompiledSlope, compiled_slope
 
-__all__ = ["draw_batches", "run_one_sgd_pass", "run_sgd_batches", "run_single_sgd_steps"]
+__all__ = [
+    "batch_members",
+    "draw_batches",
+    "run_one_sgd_pass",
+    "run_sgd_batches",
+    "run_single_sgd_steps",
+]
 
 Array = NDArray[np.float64]
 
@@ -49,11 +55,17 @@ def draw_batches(
 
 
 @numba.njit(cache=True)
-def members(permutation: Places, swaps: Places, start: int, size: int) -> None:
-    """Move a batch to the front of the permutation."""
-    for j in range(size):
-        k = swaps[start + j]
-        permutation[j], permutation[k] = permutation[k], permutation[j]
+def batch_members(permutation: Places, sizes: Places, swaps: Places) -> Places:
+    """Return the members of all batches, one after the other; the permutation is swapped in place."""
+    found = np.empty_like(swaps)
+    start = 0
+    for t in range(sizes.size):
+        for j in range(sizes[t]):
+            k = swaps[start + j]
+            permutation[j], permutation[k] = permutation[k], permutation[j]
+            found[start + j] = permutation[j]
+        start += sizes[t]
+    return found
 
 
 @numba.njit(cache=True, fastmath=_FAST)
@@ -84,27 +96,25 @@ def run_single_sgd_steps(
 
 @numba.njit(cache=True, fastmath=_FAST)
 def run_sgd_batches(
-    generator: np.random.Generator, sizes: Places, swaps: Places, permutation: Places,
-    rows: Array, targets: Array, weights: Array,
+    generator: np.random.Generator, sizes: Places, chosen: Places, rows: Array, targets: Array, weights: Array,
     loss: CompiledSlope, theta: Array, total: Array, rate: float, alpha: float, std: float, divisor: float,
 ) -> None:  # fmt: skip
-    """Take one step per batch, in place: gradients are summed, noise added, and the sum divided by `divisor`."""
+    """Take one step per batch of chosen records, in place: gradients are summed, noise added, the sum is divided."""
     dim = theta.size
     gradient = np.empty(dim)
     start = 0
     for t in range(sizes.size):
-        members(permutation, swaps, start, sizes[t])
-        start += sizes[t]
         for j in range(dim):
             gradient[j] = std * generator.standard_normal()
-        for k in range(sizes[t]):
-            i = permutation[k]
+        for k in range(start, start + sizes[t]):
+            i = chosen[k]
             margin = 0.0
             for j in range(dim):
                 margin += rows[i, j] * theta[j]
             multiple = weights[i] * compiled_slope(loss, targets[i], margin)
             for j in range(dim):
                 gradient[j] += multiple * rows[i, j]
+        start += sizes[t]
         for j in range(dim):
             value = theta[j] - rate * (gradient[j] / divisor + alpha * theta[j])
             theta[j] = value

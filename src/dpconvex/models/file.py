@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
+from dpconvex.inputs.public_table import PublicTable
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_parsing import schema_to_dict
 from dpconvex.models.parsing import (
     FORMAT,
     NOT_SAVED,
-    Columns,
     ModelFile,
     ModelFileError,
-    columns_to_dict,
     known_estimators,
     parse_certificate,
     parse_model,
@@ -31,7 +32,6 @@ from dpconvex.privacy.description import describe
 from dpconvex.version import __version__
 
 __all__ = [
-    "Columns",
     "ModelFile",
     "ModelFileError",
     "load_model",
@@ -48,18 +48,18 @@ _MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**12}
 
 
 def save_model(
-    estimator: Fitted, path: str | os.PathLike[str], *, columns: Columns | None = None
+    estimator: Any, path: str | os.PathLike[str], *, schema: PublicTable | Schema | None = None
 ) -> None:
     """Write a fitted estimator to a JSON file.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted; its ledger and random_state are not saved.
+        Fitted; its ledger and random_state are not saved. Or a pipeline of a :class:`PublicTable` and an estimator.
     path : str or path-like
         Replaced at once when the file is complete, so a crash leaves no half of it.
-    columns : Columns, optional
-        How tables are read for this model.
+    schema : PublicTable or Schema, optional
+        How tables are read for this model; by default that of the pipeline, or the one the model was loaded with.
 
     Notes
     -----
@@ -76,6 +76,7 @@ def save_model(
     >>> bool(np.all(load_model(path).coef_ == model.coef_))
     True
     """
+    estimator, schema = _taken_apart(estimator, schema)
     name = type(estimator).__name__
     if known_estimators().get(name) is not type(estimator):
         raise ModelFileError(
@@ -98,7 +99,7 @@ def save_model(
             parameters.pop(key, None)
             omitted.append(key)
     try:
-        content = _content(estimator, parameters, omitted, columns)
+        content = _content(estimator, parameters, omitted, schema)
         text = json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ModelFileError(
@@ -124,8 +125,18 @@ def save_model(
             os.unlink(draft)
 
 
+def _taken_apart(model: Any, table: PublicTable | Schema | None) -> tuple[Any, Schema | None]:
+    """Return the estimator and how it reads tables."""
+    steps = [step for _, step in getattr(model, "steps", [])]
+    if len(steps) == 2 and isinstance(steps[0], PublicTable) and table is None:
+        table, model = steps
+    if isinstance(table, PublicTable):
+        table = table._parsed()
+    return model, getattr(model, "schema_", None) if table is None else table
+
+
 def _content(
-    estimator: Fitted, parameters: dict[str, object], omitted: list[str], columns: Columns | None
+    estimator: Fitted, parameters: dict[str, object], omitted: list[str], schema: Schema | None
 ) -> dict[str, object]:
     """Return what a model's file holds, as plain data."""
     names = getattr(estimator, "feature_names_in_", None)
@@ -138,7 +149,7 @@ def _content(
         "omitted": omitted,
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(item) for item in names],
-        "columns": None if columns is None else columns_to_dict(columns),
+        "columns": None if schema is None else schema_to_dict(schema),
         "coef": _plain(np.asarray(estimator.coef_)),
         "intercept": _plain(np.asarray(estimator.intercept_)),
         "classes": None if classes is None else _plain(np.asarray(classes)),

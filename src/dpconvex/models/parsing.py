@@ -13,16 +13,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from dpconvex.inputs.columns import Columns
+from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
 from dpconvex.inputs.people import Records
+from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild
 from dpconvex.privacy.noise import SAMPLERS
 
-__all__ = ["FORMAT", "Columns", "ModelFile", "ModelFileError", "parse_certificate", "parse_model"]
+__all__ = ["FORMAT", "ModelFile", "ModelFileError", "parse_certificate", "parse_model"]
 
 Content = Mapping[str, Any]  # of a file: JSON
 
@@ -86,7 +88,7 @@ class ModelFile:
     """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
 
     estimator: Fitted
-    columns: Columns | None = None
+    schema: Schema | None = None
 
 
 def parse_model(data: Content) -> ModelFile:
@@ -119,8 +121,14 @@ def _parse(data: Content) -> ModelFile:
         raise ModelFileError(f"The model's certificate is not valid. {error}") from error
     model = _rebuild_estimator(data)
     _check_certificate(model, certificate, data)
+    named = data["parameters"].get("feature_bounds")
+    if isinstance(named, dict) and list(named) != data["feature_names"]:
+        raise ModelFileError("The model file's 'feature_bounds' do not name its 'feature_names'.")
     _set_fitted(model, certificate, data)
-    return ModelFile(model, _columns_from_dict(data))
+    schema = _schema_from_dict(data)
+    if schema is not None:
+        model.schema_ = schema
+    return ModelFile(model, schema)
 
 
 def _check_fields(data: Content) -> None:
@@ -328,31 +336,28 @@ def _finite_array(name: str, value: object) -> np.ndarray:
     return array
 
 
-def columns_to_dict(columns: Columns) -> dict[str, object]:
-    return {
-        "features": list(columns.features),
-        "categories": {name: list(items) for name, items in columns.categories.items()},
-        "target": columns.target,
-    }
-
-
-def _columns_from_dict(data: Content) -> Columns | None:
+def _schema_from_dict(data: Content) -> Schema | None:
+    """Return the schema by which the model reads tables; it must lead to the model's columns."""
     plain = data["columns"]
     if plain is None:
         return None
-    if set(plain) != {"features", "categories", "target"} or not isinstance(plain["target"], str):
-        raise ModelFileError("The model file's 'columns' are malformed.")
-    categories = plain["categories"]
-    if not isinstance(categories, dict):
-        raise ModelFileError("The model file's 'categories' are malformed.")
-    _check_names("columns", plain["features"])
-    for items in categories.values():
-        _check_names("categories", items)
-    columns = Columns(
-        tuple(plain["features"]),
-        {name: tuple(items) for name, items in categories.items()},
-        plain["target"],
-    )
-    if columns.names != data["feature_names"]:
+    try:
+        schema = parse_schema(_with_bounds(plain, data["parameters"].get("feature_bounds")))
+    except (InputError, *_REBUILDING) as error:
+        raise ModelFileError("The model file's 'columns' are malformed.") from error
+    if schema.names != data["feature_names"]:
         raise ModelFileError("The model file's 'columns' do not lead to its 'feature_names'.")
-    return columns
+    return schema
+
+
+def _with_bounds(plain: Content, bounds: Any) -> Content:
+    """Return the tables of a schema; a file that lists names of features only has their bounds elsewhere."""
+    if not isinstance(plain.get("features"), list):
+        return plain
+    _check_names("columns", plain["features"])
+    ends = [side if isinstance(side, list) else [side] * len(plain["features"]) for side in bounds]
+    return {
+        "features": dict(zip(plain["features"], map(list, zip(*ends, strict=True)), strict=False)),
+        "categories": plain["categories"],
+        "target": {plain["target"]: {}},
+    }

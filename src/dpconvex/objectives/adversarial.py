@@ -8,6 +8,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import moved_gram, takes_sparse
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
@@ -139,11 +140,12 @@ class AdversarialObjective(OverRows):
         taken, slope, bend = self._adversary(theta)
         loss = self.loss
 
+        @takes_sparse
         def part(block: Array, y: Array, w: Array) -> Sums:
             z = block @ theta - y * taken
             curvature = np.maximum(w * loss.curvature(y, z), 0.0)
-            moved = (block - y[:, None] * slope) * np.sqrt(curvature)[:, None]
-            return moved.T @ moved, float((w * loss.gradient(y, z)) @ y)
+            moved = moved_gram(block, curvature, -y, slope)
+            return moved, float((w * loss.gradient(y, z)) @ y)
 
         second, pull = self.rows.sum(part)
         return self._hessian((second - pull * bend) / self.divisor)

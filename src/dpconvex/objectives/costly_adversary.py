@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import moved_gram, takes_sparse
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
@@ -105,14 +106,15 @@ class CostlyAdversaryObjective(OverRows):
         theta = np.asarray(theta, dtype=np.float64)
         moved, k = self._moved(theta)
 
+        @takes_sparse
         def part(block: Array, y: Array, w: Array) -> Sums:
             u = self._worst_margin(y * (block @ theta), k)
             slopes = self.loss.gradient(1.0, u)
             curvature = np.maximum(self.loss.curvature(1.0, u), 0.0)
             factors = w * curvature / (1 - curvature * k)
-            pushed = block * y[:, None] + (2 / self.cost * slopes)[:, None] * moved
-            half = pushed * np.sqrt(factors)[:, None]
-            return half.T @ half, float(w @ slopes**2)
+            # Rows y x + (2 / cost) slope theta, up to the sign of y.
+            pushed = moved_gram(block, factors, 2 / self.cost * slopes * y, moved)
+            return pushed, float(w @ slopes**2)
 
         second, squares = self.rows.sum(part)
         diagonal = np.full(self.dim, squares / self.cost)

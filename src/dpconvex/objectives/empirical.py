@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
@@ -110,14 +111,16 @@ class EmpiricalObjective(WithLinear, OverRows):
 
     def margin_size(self, theta: Array) -> float:
         """Mean of ``|y| + |z|``: the scale on which the data term of F varies."""
-        (total,) = self.rows.sum(lambda block, y, w: (np.abs(block @ theta).sum(),))
+        part = takes_sparse(lambda block, y, w: (np.abs(block @ theta).sum(),))
+        (total,) = self.rows.sum(part)
         return self.rows.mean_target_size + float(total) / max(1, self.n_rows)
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        (total,) = self.rows.sum(lambda block, y, w: (w @ loss.value(y, block @ theta),))
+        part = takes_sparse(lambda block, y, w: (w @ loss.value(y, block @ theta),))
+        (total,) = self.rows.sum(part)
         return self._value(total / self.divisor, theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
@@ -142,7 +145,8 @@ class EmpiricalObjective(WithLinear, OverRows):
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        (total,) = self.rows.sum(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
+        part = takes_sparse(lambda block, y, w: (_outer(loss, block, y, w, block @ theta),))
+        (total,) = self.rows.sum(part)
         return self._hessian(total / self.divisor)
 
     def hessian_diagonal(self, theta: npt.ArrayLike) -> Array:
@@ -268,9 +272,7 @@ class EmpiricalObjective(WithLinear, OverRows):
 
 
 def _outer(loss: Loss, block: Array, y: Array, w: Array, z: Array) -> Array:
-    curvature = np.maximum(w * loss.curvature(y, z), 0.0)
-    half = block * np.sqrt(curvature)[:, None]
-    return np.asarray(half.T @ half)
+    return weighted_gram(block, np.maximum(w * loss.curvature(y, z), 0.0))
 
 
 def slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:

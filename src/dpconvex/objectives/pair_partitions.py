@@ -1,4 +1,6 @@
-"""The pairwise objective of rows in partitions: tables of scores add, rows never leave their partition.
+"""The pairwise objective of rows in partitions or in memory: tables of scores add, rows stay where they are.
+
+Rows are mapped block by block in every pass, by several threads, and never copied as a whole.
 
 Every evaluation is two passes. The first collects the scores of each class, for logistic losses as moments per unit
 interval of scores, which add over partitions; the second combines the rows of each partition with the slopes at their
@@ -30,15 +32,15 @@ __all__ = ["PartitionedPairwiseObjective"]
 
 Array = npt.NDArray[np.float64]
 
-_SAMPLE = 1 << 17  # records whose Hessian stands for that of all
+_SAMPLE = 1 << 15  # records whose Hessian stands for that of all
 
 
 class PartitionedPairwiseObjective(PairwiseObjective):
-    """`PairwiseObjective` of rows in partitions, with the same sums up to rounding.
+    """`PairwiseObjective` of rows that are not copied, with the same sums up to rounding.
 
     Parameters
     ----------
-    rows : DaskRows
+    rows : DaskRows or MemoryRows
         Bounded rows without constant column; targets above 0 are positive, below 0 negative, and void rows have 0.
     loss, alpha, min_positive, min_negative, linear, row_norm
         As for `PairwiseObjective`.
@@ -57,7 +59,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def __init__(
         self,
-        rows: DaskRows,
+        rows: DaskRows | MemoryRows,
         loss: PairLoss,
         alpha: float,
         min_positive: int = 1,
@@ -144,8 +146,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                     return 0.0
                 coefficients = behind.sums_at(ahead.floors, "value", mirrored=True)
                 return float(self._scale * np.einsum("ck,ck->", coefficients, ahead.moments))
-        scores = self._gather(w)
-        return self._total(*(np.concatenate(side) for side in scores))
+        return self._total(*self._gather(w))
 
     def _data_gradient(self, w: Array) -> Array:
         if self.loss.pieces is None:
@@ -163,8 +164,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 )
                 (total,) = self.rows.sum(_Combine(_Changed(self._changes), w, *tables))
                 return np.asarray(total)
-        scores = self._gather(w)
-        s, t = (np.concatenate(side) for side in scores)
+        s, t = self._gather(w)
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
@@ -179,10 +179,12 @@ class PartitionedPairwiseObjective(PairwiseObjective):
     def _data_both(self, w: Array) -> tuple[float, Array]:
         return self._data_value(w), self._data_gradient(w)
 
-    def _gather(self, w: Array) -> tuple[list[Array], list[Array]]:
-        """Return the scores of both classes, a list of partitions each."""
+    def _gather(self, w: Array) -> tuple[Array, Array]:
+        """Return the scores of both classes, partition after partition."""
         parts = list(self.rows.each(_Scores(_Changed(self._changes), w)))
-        return [part[0] for part in parts], [part[1] for part in parts]
+        if len(parts) == 1:
+            return parts[0][0], parts[0][1]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     @property
     def _additions(self) -> int:
@@ -205,13 +207,6 @@ def _count(rows: MemoryRows) -> tuple[int, int]:
     return int(np.count_nonzero(rows.targets > 0)), int(np.count_nonzero(rows.targets < 0))
 
 
-def _classes(rows: MemoryRows, changed: _Changed) -> tuple[Array, Array]:
-    """Return the rows of both classes of a partition."""
-    mapped, y, _ = rows.mapped()
-    mapped = changed(mapped)
-    return mapped[y > 0], mapped[y < 0]
-
-
 @dataclass(frozen=True)
 class _Pick:
     """Some rows of each class, by their position in it."""
@@ -221,10 +216,14 @@ class _Pick:
     behind: npt.NDArray[np.int64]
 
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
-        if not (self.ahead.size or self.behind.size):
-            return np.empty((0, rows.dim)), np.empty((0, rows.dim))
-        ahead, behind = _classes(rows, self.changed)
-        return ahead[self.ahead], behind[self.behind]
+        sides = (rows.targets > 0, self.ahead), (rows.targets < 0, self.behind)
+        ahead, behind = (
+            self.changed(rows.take(np.flatnonzero(which)[chosen]).mapped()[0])
+            if chosen.size
+            else np.empty((0, rows.dim))
+            for which, chosen in sides
+        )
+        return ahead, behind
 
 
 @dataclass(frozen=True)
@@ -285,8 +284,8 @@ class _Scores:
     w: Array
 
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
-        ahead, behind = _classes(rows, self.changed)
-        return ahead @ self.w, behind @ self.w
+        scores = rows.reweighted(lambda block, w: self.changed(block) @ self.w).weights
+        return scores[rows.targets > 0], scores[rows.targets < 0]
 
 
 @dataclass(frozen=True)
@@ -298,12 +297,14 @@ class _Weigh:
     behind: Array
 
     def __call__(self, rows: MemoryRows) -> tuple[Array]:
-        ahead, behind = _classes(rows, self.changed)
-        total = np.zeros(rows.dim)
-        for part, multiples, sign in ((ahead, self.ahead, 1.0), (behind, self.behind, -1.0)):
-            if len(part):
-                total += sign * combine_pairs(part, multiples)
+        multiples = np.zeros(rows.n_rows)
+        multiples[rows.targets > 0] = self.ahead
+        multiples[rows.targets < 0] = -self.behind
+        (total,) = rows.with_weights(multiples).sum(self._combined)
         return (total,)
+
+    def _combined(self, block: Array, y: Array, w: Array) -> tuple[Array]:
+        return (combine_pairs(self.changed(block), w),)
 
 
 def _with_neighbours(floors: Array) -> Array:

@@ -44,7 +44,8 @@ RELATIVE_ERROR = 1e-12
 _FLUSH = 1024
 _LARGEST_FLOOR = 2.0**50
 _DENSE = 1 << 16
-_CHUNK = 1 << 18  # targets of a piecewise quadratic that are worked on together
+_ROWS = 1 << 12  # rows of an interval that are copied together
+_CHUNK = 1 << 15  # targets of a piecewise quadratic that are worked on together
 
 
 def pair_sum_additions(count: int) -> int:
@@ -304,12 +305,13 @@ def _row_moments(cells: _Cells, rows: Array) -> Array:
     """Return ``sum_j T_k(x_j) row_j`` per occupied cell, of shape (cells, NODES, columns)."""
     order = np.argsort(cells.index, kind="stable")
     ends = np.cumsum(cells.counts)
-    out = np.empty((cells.floors.size, NODES, rows.shape[1]))
+    out = np.zeros((cells.floors.size, NODES, rows.shape[1]))
     for cell, (start, stop) in enumerate(zip(np.r_[0, ends[:-1]], ends, strict=True)):
-        which = order[start:stop]
-        x = 2 * (cells.scores[which] - cells.each[which]) - 1
-        polynomials = np.polynomial.chebyshev.chebvander(x, NODES - 1)
-        out[cell] = polynomials.T @ rows[which]
+        for first in range(start, stop, _ROWS):
+            which = order[first : min(first + _ROWS, stop)]
+            x = 2 * (cells.scores[which] - cells.each[which]) - 1
+            polynomials = np.polynomial.chebyshev.chebvander(x, NODES - 1)
+            out[cell] += polynomials.T @ rows[which]
     return out
 
 
@@ -367,15 +369,19 @@ def piece_sums(
 def _running(terms: Long) -> Long:
     """Return running sums that start in the middle: far outliers spoil no difference that they are not part of."""
     middle = terms.size // 2
-    right = _cumulative(terms[middle:])
-    left = _cumulative(terms[:middle][::-1])[::-1]
-    return np.concatenate([-left, np.zeros(1, dtype=np.longdouble), right])
+    out = np.empty(terms.size + 1, dtype=np.longdouble)
+    out[middle] = 0.0
+    _accumulate(terms[middle:], out[middle + 1 :])
+    _accumulate(terms[:middle][::-1], out[:middle][::-1])
+    np.negative(out[:middle], out=out[:middle])
+    return out
 
 
-def _cumulative(terms: Long) -> Long:
-    """Return running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
-    whole = terms.size // _FLUSH * _FLUSH
-    within = np.cumsum(terms[:whole].reshape(-1, _FLUSH), axis=1)
-    ends = np.cumsum(np.concatenate([np.zeros(1, dtype=terms.dtype), within[:, -1]]))
-    within += ends[:-1, None]
-    return np.concatenate([within.ravel(), ends[-1] + np.cumsum(terms[whole:])])
+def _accumulate(terms: Long, out: Long) -> None:
+    """Fill in running sums in which no term passes through more than ``1024 + count / 1024`` roundings."""
+    before = np.longdouble(0.0)
+    for start in range(0, terms.size, _FLUSH):
+        part = out[start : start + _FLUSH]
+        np.cumsum(terms[start : start + _FLUSH], out=part)
+        part += before
+        before = part[-1]

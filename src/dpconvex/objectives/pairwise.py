@@ -192,15 +192,10 @@ class PairwiseObjective(WithLinear):
         return [(ahead, min(ahead, sizes[0])), (behind, min(behind, sizes[1]))]
 
     def _of_sample(self, positives: Array, negatives: Array) -> PairwiseObjective:
-        sample = PairwiseObjective(
-            np.concatenate([positives, negatives]),
-            np.arange(len(positives) + len(negatives)) < len(positives),
-            self.loss,
-            self.alpha,
-            *self.least,
-            linear=self.linear,
-            row_norm=self.row_norm,
-        )
+        nothing, facts = np.empty((0, self.dim)), (self.loss, self.alpha, *self.least, self.linear)
+        sample = PairwiseObjective(nothing, nothing[:, 0] > 0, *facts, row_norm=self.row_norm)
+        sample.positives, sample.negatives = positives, negatives
+        sample.n_rows = len(positives) + len(negatives)
         ahead, behind = self.counts
         pairs = float(len(positives)) * len(negatives)
         sample._divisor = self.divisor * pairs / (float(ahead) * behind) if pairs else 1.0
@@ -270,8 +265,8 @@ class PairwiseObjective(WithLinear):
         hessian = np.zeros((self.dim, self.dim))
         if s.size and t.size:
             ahead, behind, cross = self._curvatures(s, t)
-            hessian = (self.positives * ahead[:, None]).T @ self.positives - cross - cross.T
-            hessian += (self.negatives * behind[:, None]).T @ self.negatives
+            hessian = weighted_squares(self.positives, ahead) - cross - cross.T
+            hessian += weighted_squares(self.negatives, behind)
             values, vectors = np.linalg.eigh((hessian + hessian.T) / (2 * self.divisor))
             hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
         return self._hessian(hessian)
@@ -332,6 +327,15 @@ class PairwiseObjective(WithLinear):
     def _additions(self) -> int:
         """Bound on the number of roundings a pair's term passes through."""
         return pair_sum_additions(self.n_rows) + _BLOCK + self.n_rows // _BLOCK + 64
+
+
+def weighted_squares(rows: Array, weights: Array) -> Array:
+    """Return ``sum_i w_i x_i x_i^T``, block by block so that no second array of rows is made."""
+    total = np.zeros((rows.shape[1], rows.shape[1]))
+    for start in range(0, weights.size, _BLOCK):
+        block = rows[start : start + _BLOCK]
+        total += (block * weights[start : start + _BLOCK, None]).T @ block
+    return total
 
 
 def combine_pairs(rows: Array, multiples: Array) -> Array:

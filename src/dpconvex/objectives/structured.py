@@ -35,6 +35,13 @@ def spectral_norms(matrices: npt.ArrayLike) -> Array:
     [4.0]
     """
     stack = np.asarray(matrices, dtype=np.float64)
+    # Block by block: no second array of all matrices is made.
+    return np.concatenate(
+        [_norms(stack[i : i + _BLOCK]) for i in range(0, max(1, len(stack)), _BLOCK)]
+    )
+
+
+def _norms(stack: Array) -> Array:
     largest = np.abs(stack).max(axis=(1, 2))
     unit = stack / np.where(largest > 0, largest, 1.0)[:, None, None]
     turned = unit.transpose(0, 2, 1)
@@ -80,8 +87,8 @@ class StructuredRecords:
         level: npt.ArrayLike | None = None,
         target_limit: float | None = None,
     ) -> None:
-        matrices = np.array(A, dtype=np.float64)
-        targets = np.array(Y, dtype=np.float64)
+        matrices = np.asarray(A, dtype=np.float64)
+        targets = np.asarray(Y, dtype=np.float64)
         if matrices.ndim != 3 or targets.shape != matrices.shape[:2]:
             raise ValueError(
                 "The 'A' and 'Y' parameters of StructuredRecords must have shapes (n, m, d) and (n, m). "

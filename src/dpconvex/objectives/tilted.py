@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
@@ -187,8 +188,10 @@ class TiltedObjective(OverRows):
     def _sum(self, theta: Array, with_hessian: bool = False) -> _LogSum:
         tilt, loss, shared = self.tilt, self.loss, self.rows.people_vote
 
-        def part(block: Array, y: Array, w: Array, v: Array) -> tuple[_LogSum]:
-            w, v = (w, v) if shared else (w * v, np.ones(y.size))
+        @takes_sparse
+        def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[_LogSum]:
+            whole = np.ones(y.size)
+            w, v = (w, whole) if v is None else (w, v) if shared else (w * v, whole)
             y = np.clip(y, -1.0, 1.0)
             z = block @ theta
             losses, slopes = w * loss.value(y, z), w * loss.gradient(y, z)
@@ -197,9 +200,8 @@ class TiltedObjective(OverRows):
             parts: list[Array | float] = [(factors * slopes) @ block, float(factors @ losses)]
             if with_hessian:
                 curvature = np.maximum(w * loss.curvature(y, z), 0.0) + tilt * slopes**2
-                half = block * np.sqrt(factors * curvature)[:, None]
-                parts.append(half.T @ half)
+                parts.append(weighted_gram(block, factors * curvature))
             return (sums.with_parts(*parts),)
 
-        (sums,) = self.rows.sum_votes(part)
+        (sums,) = self.rows.sum_votes(part) if self.rows.voted else self.rows.sum(part)
         return sums

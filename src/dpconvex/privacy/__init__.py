@@ -16,6 +16,7 @@ from dpconvex.privacy.calibration import (
     objective_perturbation_scale,
 )
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.concerns import PrivacyWarning
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.composition import compose_epsilon
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
@@ -34,6 +35,7 @@ __all__ = [
     "LinearBounds",
     "NoiseSource",
     "PairwiseBounds",
+    "PrivacyWarning",
     "PureDP",
     "RobustBounds",
     "StructuredBounds",

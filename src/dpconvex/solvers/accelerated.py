@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.descent import Certified, Certifying, Descent
@@ -110,7 +111,8 @@ def curvature_bound(objective: Objective) -> float:
         return public
     if objective.dim > EXACT_DIM or not math.isfinite(public):
         return public
-    (moment,) = objective.rows.sum(lambda block, y, w: ((block * w[:, None]).T @ block,))
+    part = takes_sparse(lambda block, y, w: (weighted_gram(block, w),))
+    (moment,) = objective.rows.sum(part)
     largest = float(np.linalg.eigvalsh(moment / objective.divisor)[-1])
     bound = objective.loss.smoothness * largest * (1 + 1e-9) + objective.alpha
     return min(public, bound)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.clamped_targets import ClampedTarget
@@ -44,17 +45,18 @@ class Records:
 
 def materialise(objective: EmpiricalObjective, solver: str) -> Records:
     """Return all records of an objective in memory, or raise if it cannot be seen record by record."""
-    mapped = getattr(getattr(objective, "rows", None), "mapped", None)
+    rows = getattr(objective, "rows", None)
+    mapped = None if isinstance(rows, SparseRows) else getattr(rows, "mapped", None)
     if mapped is None:
         raise TypeError(
-            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory. "
-            "Use Newton() or LBFGS()."
+            f"{solver} visits records one by one, but {type(objective).__name__} offers none in memory "
+            "with all their zeros. Use Newton() or LBFGS()."
         )
-    rows, targets, weights = mapped()
+    block, targets, weights = mapped()
     if isinstance(objective.loss, ClampedTarget):
         targets = objective.loss.clamp(targets)
     return Records(
-        rows,
+        block,
         targets,
         weights * (objective.n_rows / objective.divisor),
         objective.loss,

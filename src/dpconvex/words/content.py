@@ -15,6 +15,7 @@ from dpconvex.losses import Logistic
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.words.certificate_words import describe_noise, describe_release
 
 Array = NDArray[np.float64]
 
@@ -152,18 +153,10 @@ def problem_names(model: Fitted) -> list[str]:
 
 def noise_rows(certificate: Certificate) -> list[dict[str, str]]:
     """Return the noise terms as rows of a table."""
-    rows = []
-    for name, term in certificate.noise.items():
-        size = "std" if term.distribution == "gaussian" else "scale"
-        rows.append(
-            {
-                "name": name,
-                "law": term.distribution,
-                "size": f"{size} {term.scale:.4g}",
-                "where": f"each coordinate of the {term.added_to}",
-            }
-        )
-    return rows
+    return [
+        {"what": describe_release(name), "noise": describe_noise(term)}
+        for name, term in certificate.noise.items()
+    ]
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.version import __version__
+from dpconvex.words.certificate_words import describe_mechanism, describe_sampler
 from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
 from dpconvex.words.content import (
     Outlook,
@@ -35,7 +36,6 @@ from dpconvex.words.content import (
 )
 from dpconvex.words.nist import answers
 from dpconvex.words.officer import limits, method, quotable, sharper, unit_of, who_and_why
-from dpconvex.words.summary import describe_sampler
 from dpconvex.words.terminal import unit_in_words
 
 _MOST_BARS = 40
@@ -125,6 +125,7 @@ def render_report(
         certificate=certificate,
         certificate_json=certificate.to_json(),
         seeded=certificate.sampler.startswith("seeded"),
+        warnings=certificate.warnings,
         promise=promise(guarantee),
         formula=formula(guarantee),
         kind=guarantee.kind,
@@ -139,6 +140,7 @@ def render_report(
         things="people" if certificate.bounds.people else "rows",
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
+        mechanism=describe_mechanism(certificate.mechanism),
         sampler=describe_sampler(certificate),
         facts=_facts(certificate),
         settings=_settings(certificate),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+from textwrap import wrap
 
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
-from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.words.certificate_words import (
+    describe_mechanism,
+    describe_neighbors,
+    describe_sampler,
+    noise_lines,
+)
 
 __all__ = [
     "Summary",
     "cut",
-    "describe_noise",
-    "describe_sampler",
+    "first_label",
     "shown",
     "shown_names",
     "summary_text",
 ]
 
-WIDTH = 48  # of a name
+WIDTH, LINE = 48, 96  # of a name, and of a line of facts
 
 
 def shown(name: object) -> str:
@@ -52,19 +57,9 @@ class Summary:
         return self.text
 
 
-def describe_noise(name: str, term: NoiseTerm) -> str:
-    """Return one noise term in words."""
-    size = "std" if term.distribution == "gaussian" else "scale"
-    times = f", {term.releases} times" if term.releases > 1 else ""
-    return f"{name}: {term.distribution}, {size} {term.scale:.4g} per coordinate of the {term.added_to}{times}"
-
-
-def describe_sampler(certificate: Certificate) -> str:
-    """Return in words how noise was drawn, and what of floating point the guarantee covers."""
-    failure = certificate.failure_probability
-    if failure is None:
-        return f"{certificate.sampler}; floating point not covered"
-    return f"{certificate.sampler}; on public grids, to the last bit but for a probability of {failure:.0e}"
+def first_label(first: str) -> Iterator[str]:
+    """Yield a label for the first line of several, and none for the others."""
+    return chain([first], repeat(""))
 
 
 def summary_text(model: Fitted) -> str:
@@ -77,8 +72,8 @@ def summary_text(model: Fitted) -> str:
     lines: list[tuple[str, str]] = [
         ("guarantee", repr(guarantee)),
         ("promised to", certificate.unit),
-        ("neighbours", certificate.neighbors.replace("_", " ")),
-        ("mechanism", certificate.mechanism),
+        ("neighbours", describe_neighbors(certificate.neighbors)),
+        ("mechanism", describe_mechanism(certificate.mechanism)),
         ("because", certificate.theorem),
         (
             "people (public)" if certificate.bounds.people else "records (public)",
@@ -86,12 +81,14 @@ def summary_text(model: Fitted) -> str:
         ),
         ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
         *model._summary_facts(),
-        *(("noise", describe_noise(name, term)) for name, term in certificate.noise.items()),
+        *zip(first_label("noise"), noise_lines(certificate), strict=False),
         ("sampler", describe_sampler(certificate)),
+        *(("warning", text) for text in certificate.warnings),
     ]
     width = 78
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
-    text += [f"{label:<16} {value}" for label, value in lines]
+    for label, value in lines:
+        text += wrap(f"{label:<16} {value}", LINE, subsequent_indent=" " * 17)
     intercepts = np.atleast_1d(model.intercept_)
     for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
         heading = "coefficient"

@@ -13,7 +13,13 @@ from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.privacy.bounds.base import RECORD, Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
-from dpconvex.words.summary import describe_noise, describe_sampler, shown, shown_names
+from dpconvex.words.certificate_words import (
+    describe_mechanism,
+    describe_neighbors,
+    describe_sampler,
+    noise_lines,
+)
+from dpconvex.words.summary import first_label, shown, shown_names
 
 MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
 _CHANGES = {
@@ -69,15 +75,16 @@ def certificate_table(certificate: Certificate) -> Table:
         ("guarantee", guarantee_in_words(guarantee)),
         ("meaning", meaning(guarantee, certificate.neighbors, certificate.unit)),
         ("promised to", certificate.unit),
-        ("neighbours", certificate.neighbors.replace("_", " ")),
-        ("mechanism", certificate.mechanism),
+        ("neighbours", describe_neighbors(certificate.neighbors)),
+        ("mechanism", describe_mechanism(certificate.mechanism)),
         ("because", certificate.theorem),
         ("public facts", _facts(bounds)),
     ]
-    rows += [("noise", describe_noise(name, term)) for name, term in certificate.noise.items()]
+    rows += zip(first_label("noise"), noise_lines(certificate), strict=False)
     rows.append(("sampler", describe_sampler(certificate)))
     if "invalid_rows" in certificate.parameters:
         rows.append(("invalid rows", certificate.parameters["invalid_rows"]))
+    rows += [("warning", text) for text in certificate.warnings]
     for label, text in rows:
         table.add_row(label, escape(str(text)))
     return table
@@ -88,7 +95,7 @@ def _facts(bounds: Bounds) -> str:
     if hasattr(bounds, "n_features"):
         facts += f", {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):
-        facts += f", row norm {bounds.row_norm:.4g}"
+        facts += f", a row counts up to a length of {bounds.row_norm:.4g}"
     return facts + f", penalty alpha {bounds.alpha:.4g}"
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -201,16 +201,15 @@ class HeldTable:
         """Wait until something happened to one of the tasks, or for a short time."""
         from distributed import wait
 
-        with contextlib.suppress(Exception, asyncio.CancelledError):  # their states tell
+        with _forgetting():  # their states tell
             wait(list(futures), timeout=POLL, return_when="FIRST_COMPLETED")
 
     def _gather(self, futures: list[Any]) -> list[Any]:
         """Return the results; none if some were lost on the way, with their worker."""
-        try:
+        with _forgetting():
             return list(self._client.gather(futures)) if futures else []
-        except (Exception, asyncio.CancelledError):
-            self._look()
-            return []
+        self._look()
+        return []
 
     def _look(self) -> None:
         """Note which workers there are; wait for some if there are none, up to the time-out."""
@@ -230,11 +229,19 @@ class HeldTable:
             time.sleep(min(POLL, self._timeout))
 
     def _ask(self) -> dict[str, int]:
-        try:
+        with _forgetting():
             limit = max(1.0, min(10.0, self._timeout))
             return dict(self._client.nthreads(callback_timeout=limit))
-        except (Exception, asyncio.CancelledError):
-            return {}
+        return {}
+
+
+@contextlib.contextmanager
+def _forgetting() -> Iterator[None]:
+    """Go on after any error, and let its traceback go: Dask's refer to themselves, and would keep the table alive."""
+    try:
+        yield
+    except (Exception, asyncio.CancelledError) as error:
+        error.__traceback__ = None
 
 
 def _split(positions: Sequence[int], parts: int) -> list[Sequence[int]]:

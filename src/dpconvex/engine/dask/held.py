@@ -96,7 +96,9 @@ class Held:
         key = (mapping.row_map, *(change.name for change in pending))
         if key not in self._weights:
             before = self.changed(mapping, pending[:-1])
-            weights = before.open(mapping).reweighted(pending[-1]).weights
+            rows = before.open(mapping)
+            weights = rows.reweighted(pending[-1]).weights
+            before.close(rows)
             file = self.source.X.file if self.source.X is not None else None
             kept = None if file is None else file.write(weights)
             if kept is None:

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
+from dpconvex.engine.sparse import NonZeros
 
 __all__ = [
     "Clean",
     "PartitionFacts",
+    "SpilledNonZeros",
     "as_features",
     "as_target",
     "check_partition",
@@ -104,8 +107,15 @@ _LENGTHS = (
 )
 
 
-def as_features(part: Any) -> npt.NDArray[Any]:
-    """Return a partition's features row by row or column by column, float32 where all of them are, else float64."""
+def as_features(part: Any) -> Any:
+    """Return a partition's features row by row or column by column, float32 where all of them are, else float64.
+
+    Of sparse blocks, their non-zeros.
+    """
+    if issparse(part):
+        if part.dtype.kind not in "biuf":
+            raise TypeError("not numbers")
+        return NonZeros.of(part)
     if isinstance(part, np.ndarray):
         single = part.dtype == np.float32
         values = part
@@ -147,7 +157,9 @@ def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
     return tuple((part.shape, part.dtype.str, _checksum(part)) for part in (X, y))
 
 
-def _checksum(values: npt.NDArray[Any]) -> int:
+def _checksum(values: Any) -> int:
+    if isinstance(values, NonZeros):
+        return hash(tuple(_checksum(part) for part in values.parts))
     if values.dtype.kind == "O":  # labels; objects have no bytes of their own
         return zlib.crc32("\0".join(map(repr, values.ravel())).encode(errors="surrogatepass"))
     values = values if values.flags.c_contiguous else values.T
@@ -185,7 +197,9 @@ def loosen(part: Any) -> Any:
 
 
 def valid_rows(X: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which rows of an array of floats hold finite numbers only."""
+    """Return which rows of an array of floats, or of sparse ones, hold finite numbers only."""
+    if issparse(X) or isinstance(X, NonZeros):
+        return NonZeros.of(X).finite_rows()
     # Sums find most of the trouble without a second array; rows whose sum overflows are looked at one by one.
     with np.errstate(all="ignore"):
         valid = np.isfinite(X.sum(axis=1))
@@ -232,7 +246,7 @@ class PartitionFacts:
 
     rows: int
     problem: str | None = None
-    X: SpilledArray | None = None
+    X: SpilledArray | SpilledNonZeros | None = None
     y: SpilledArray | SpilledLabels | None = None
     labels: npt.NDArray[Any] | None = None
     mark: tuple[Any, ...] = ()
@@ -329,8 +343,40 @@ def _parked(
     else:
         codes = spill.write(np.searchsorted(labels, y).astype(np.int16))
         kept_y = None if codes is None else SpilledLabels(labels, codes)
-    kept_X = None if kept_y is None else spill.write(X)
+    kept_X = None if kept_y is None else _write_rows(X, spill)
     return facts if kept_X is None else replace(facts, X=kept_X, y=kept_y)
+
+
+@dataclass(frozen=True)
+class SpilledNonZeros:
+    """Where the non-zeros of a partition lie in a spill file; arrays of no values lie nowhere."""
+
+    indptr: SpilledArray
+    columns: SpilledArray | None
+    values: SpilledArray | None
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @property
+    def file(self) -> SpillFile:
+        """The file, kept open as long as anything in it is needed."""
+        return self.indptr.file
+
+    def open(self) -> NonZeros:
+        """Return the non-zeros, as private memory maps."""
+        columns = np.empty(0, np.uint32) if self.columns is None else self.columns.open()
+        values = np.empty(0, self.dtype) if self.values is None else self.values.open()
+        return NonZeros(self.indptr.open(), columns, values, self.shape)
+
+
+def _write_rows(X: Any, spill: SpillFile) -> SpilledArray | SpilledNonZeros | None:
+    """Park rows; None if there is no room."""
+    if not isinstance(X, NonZeros):
+        return spill.write(X)
+    indptr, columns, values = (spill.write(part) for part in X.parts)
+    if indptr is None or (X.values.size and (columns is None or values is None)):
+        return None
+    return SpilledNonZeros(indptr, columns, values, X.shape, X.dtype)
 
 
 def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
@@ -344,7 +390,8 @@ def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     return labels if labels.size <= MOST_LABELS else None
 
 
-def _all_finite(values: npt.NDArray[Any]) -> bool:
+def _all_finite(values: Any) -> bool:
+    values = values.values if isinstance(values, NonZeros) else values
     # One sum finds most of the trouble without a second array; only sums that overflow look closer.
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()) or np.isfinite(values).all())

@@ -39,6 +39,8 @@ from dpconvex.engine.dask.sources import (
     Call,
     Change,
     Mapping,
+    Predict,
+    Rescale,
     Reweight,
     Source,
     add_up,
@@ -49,6 +51,7 @@ from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.sparse import rows_in_memory, stack_rows
 from dpconvex.engine.summation_order import accumulate, sum_depth
 from dpconvex.engine.votes import Votes, joined_votes
 
@@ -239,6 +242,11 @@ class DaskRows:
         return self.n_rows if votes is None else votes.records
 
     @property
+    def voted(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+        return self._sources[0].votes is not None
+
+    @property
     def people_vote(self) -> bool:
         """Whether several rows may be of one person."""
         votes = self._sources[0].votes
@@ -287,7 +295,9 @@ class DaskRows:
 
         def change(source: Source) -> Source:
             if source.spilled and self._spill is not None:
-                kept = self._spill.write(source.open(self._mapping).reweighted(function).weights)
+                rows = source.open(self._mapping)
+                kept = self._spill.write(rows.reweighted(function).weights)
+                source.close(rows)
                 if kept is not None:
                     return replace(source, weights=kept, pending=())
             return replace(source, pending=(*source.pending, named))
@@ -298,16 +308,16 @@ class DaskRows:
 
     def with_labels(self) -> DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
-        mapping = replace(self._mapping, labels=True)
+        mapping = self._mapping.with_labels()
         return DaskRows(self._sources, mapping, self._spill, self._held)
 
     def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
         """Return the same rows with weights ``function(weights)``."""
-        return self.reweighted(lambda block, w: function(w))
+        return self.reweighted(Rescale(function))
 
     def predicted(self, theta: Array) -> DaskRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        return self.reweighted(lambda block, w: block @ theta)
+        return self.reweighted(Predict(theta))
 
     def sum_targets(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(y, w, v)`` over targets, given weights and votes, as `MemoryRows.sum_targets` does."""
@@ -338,12 +348,13 @@ class DaskRows:
         calls = [_Take(local) for local in chosen]
         picked = [number for number, local in enumerate(chosen) if local.size]
         parts = list(self._each([self._sources[i] for i in picked], [calls[i] for i in picked]))
-        X, y, w = (np.concatenate([part[item] for part in parts]) for item in range(3))
+        X, y, w = (stack_rows([part[item] for part in parts]) for item in range(3))
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
         any_weights = any(source.weights or source.pending for source in self._sources)
         # Targets are mapped already.
-        taken = MemoryRows(X[back], y[back], self.row_map, weights=w[back] if any_weights else None)
+        weights = w[back] if any_weights else None
+        taken = rows_in_memory(X[back], y[back], self.row_map, weights=weights)
         votes = self._votes()
         return taken if votes is None else taken.with_votes(votes.take(indices))
 

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.dask.partitions import Clean, fingerprint, read_pair
+from dpconvex.engine.dask.partitions import Clean, SpilledNonZeros, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
-from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels
+from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, release_pages
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.passes import Survey
 from dpconvex.engine.rows import RowMap
+from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.engine.votes import Votes
 
-__all__ = ["Call", "Change", "Mapping", "Source", "add_up", "quiet", "run_here", "run_source"]
+__all__ = [
+    "Call",
+    "Change",
+    "Mapping",
+    "Predict",
+    "Rescale",
+    "Source",
+    "add_up",
+    "quiet",
+    "run_here",
+    "run_source",
+]
 
 Array = npt.NDArray[np.float64]
 Reweight = Callable[[Array, Array], Array]
@@ -37,6 +51,41 @@ class Change:
     def __call__(self, block: Array, w: Array) -> Array:
         """Return the changed weights of a block."""
         return self.function(block, w)
+
+    @property
+    def by_nonzeros(self) -> Callable[[Any], Array] | None:
+        """How sparse rows give the changed weights, if that is known."""
+        return getattr(self.function, "by_nonzeros", None)
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Weights that change without the rows."""
+
+    function: Callable[[Array], Array]
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the changed weights of a block."""
+        return self.function(w)
+
+    def by_nonzeros(self, rows: MemoryRows) -> Array:
+        """Return the changed weights of all rows."""
+        return self.function(rows.weights)
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Margins in place of weights."""
+
+    theta: Array
+
+    def __call__(self, block: Array, w: Array) -> Array:
+        """Return the margins of a block."""
+        return np.asarray(block @ self.theta)
+
+    def by_nonzeros(self, rows: MemoryRows) -> Array:
+        """Return the margins of all rows."""
+        return rows.predicted(self.theta).weights
 
 
 @dataclass(frozen=True)
@@ -63,6 +112,8 @@ class Source:
         Changes of weights that are applied anew in every pass.
     notes : dict
         What passes in this process found out about the rows, by row map and order in memory.
+    opened : dict
+        Parked rows whose mapped targets are parked, too, by the name of the mapping.
     votes : Votes or None
         What the rows count for, in the memory of this process.
     """
@@ -72,11 +123,12 @@ class Source:
     number: int
     pair: Any = None
     recipe: Recipe | None = None
-    X: SpilledArray | None = None
+    X: SpilledArray | SpilledNonZeros | None = None
     y: SpilledArray | SpilledLabels | None = None
     weights: SpilledArray | None = None
     pending: tuple[Change, ...] = ()
-    notes: dict[tuple[RowMap, bool], Any] = field(default_factory=dict, compare=False)
+    notes: dict[tuple[RowMap, bool], Survey] = field(default_factory=dict, compare=False)
+    opened: dict[str, MemoryRows] = field(default_factory=dict, compare=False)
     votes: Votes | None = None
 
     @property
@@ -91,28 +143,52 @@ class Source:
 
     def open(self, mapping: Mapping, cores: int = 1) -> MemoryRows:
         """Return the rows, parked ones or new ones from their source, to be summed by `cores` threads."""
-        if self.X is not None and self.y is not None:
-            weights = None if self.weights is None else self.weights.open()
-            if isinstance(self.y, SpilledLabels):
-                y = self.y.open(mapping.encoded)
-            else:
-                y = mapping.encoded(self.y.open())
-            rows = mapping.rows(self.X.open(), y, weights, self.pending, cores)
-        else:
+        if self.X is None or self.y is None:
             assert self.recipe is not None
             rows = mapping.source_rows(self.recipe.compute(), self.mark, self.pending, cores)
+        else:
+            rows = self.opened.get(mapping.name) or self._parked(mapping, cores)
+            if self.weights is not None:
+                rows = rows.with_weights(self.weights.open())
+            for change in self.pending:
+                rows = rows.reweighted(change)
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
         return rows if self.votes is None else rows.with_votes(self.votes)
 
-    def note(self, rows: MemoryRows) -> None:
-        """Remember what a pass found out, unless that is a number per row."""
-        survey = rows.survey
-        if (
-            rows.own_weights
-        ):  # a survey of these knows nothing of the weights that the row map gives
-            return
-        if survey is not None and survey.weights is None and survey.factors is None:
-            self.notes[rows.row_map, rows.by_columns] = survey
+    def _parked(self, mapping: Mapping, cores: int) -> MemoryRows:
+        """Return parked rows; their mapped targets are parked for later passes where there is room."""
+        assert self.X is not None
+        if isinstance(self.y, SpilledLabels):
+            y = self.y.open(mapping.encoded)
+        else:
+            assert self.y is not None
+            y = mapping.encoded(self.y.open())
+        rows = mapping.rows(self.X.open(), y, cores=cores)
+        targets = self.X.file.write(rows.targets)
+        if targets is not None:
+            rows.targets = targets.open()
+            self.opened[mapping.name] = rows
+        return rows
+
+    def close(self, rows: MemoryRows) -> None:
+        """Remember what a pass found out, numbers per row only where they can be parked; let pages go."""
+        survey, key = rows.survey, (rows.row_map, rows.by_columns)
+        # A survey of given weights knows nothing of those that the row map gives.
+        if survey is not None and not rows.own_weights and key not in self.notes:
+            parked = [_park(self.X, numbers) for numbers in (survey.weights, survey.factors)]
+            if all(there for there, _ in parked):
+                self.notes[key] = Survey(survey.plain, parked[0][1], parked[1][1])
+        rows.forget_survey()
+        for name in ("source", "targets"):
+            release_pages(getattr(rows, name))
+
+
+def _park(place: SpilledArray | None, numbers: Array | None) -> tuple[bool, Array | None]:
+    """Return whether one number per row could be parked next to the rows, and where it lies."""
+    if numbers is None:
+        return True, None
+    found = None if place is None else place.file.write(numbers)
+    return found is not None, None if found is None else found.open()
 
 
 @dataclass(frozen=True)
@@ -125,6 +201,11 @@ class Mapping:
     target_scale: float
     clean: Clean | None = None
     labels: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)  # by which workers know it again
+
+    def with_labels(self) -> Mapping:
+        """Return the mapping whose targets are labels."""
+        return replace(self, labels=True, name=uuid.uuid4().hex)
 
     def source_rows(
         self,
@@ -156,7 +237,7 @@ class Mapping:
         cores: int = 1,
     ) -> MemoryRows:
         """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
-        rows = MemoryRows(
+        rows = rows_in_memory(
             X,
             y,
             self.row_map,
@@ -200,7 +281,7 @@ def run_here(call: Call, mapping: Mapping, source: Source, cores: int = 1) -> tu
     """Work on one partition that is at hand."""
     rows = source.open(mapping, cores)
     found = tuple(call(rows))
-    source.note(rows)
+    source.close(rows)
     return found
 
 

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SpillFile", "SpilledArray", "SpilledLabels", "default_spill_limit"]
+__all__ = [
+    "SpillFile",
+    "SpilledArray",
+    "SpilledLabels",
+    "default_spill_limit",
+    "release_pages",
+]
 
 CHUNK = 1 << 24  # written in pieces, so that a slow disk does not hold a whole partition twice
 
@@ -47,8 +53,8 @@ class SpilledArray:
     def open(self) -> npt.NDArray[Any]:
         """Return the array as a private memory map, unmapped when it is no longer used.
 
-        Pages are resident only while the map lives, so a pass over many arrays needs the memory of
-        those it is working on.
+        Pages are resident only while the map lives, or until `release_pages`, so a pass over many arrays needs the
+        memory of those it is working on.
         """
         length = int(np.prod(self.shape)) * self.dtype.itemsize
         # A private map is writable, like any other array: compiled kernels need no second version.
@@ -58,6 +64,16 @@ class SpilledArray:
         if hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_SEQUENTIAL)
         return np.frombuffer(mapped, dtype=self.dtype).reshape(self.shape)
+
+
+def release_pages(array: npt.NDArray[Any]) -> None:
+    """Let the pages of an opened array go; they are read again when they are asked for."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    owner = owner.obj if isinstance(owner, memoryview) else owner
+    if isinstance(owner, mmap.mmap) and hasattr(owner, "madvise"):
+        owner.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True)

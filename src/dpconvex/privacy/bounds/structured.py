@@ -15,9 +15,9 @@ __all__ = ["StructuredBounds"]
 
 @dataclass(frozen=True)
 class StructuredBounds(Bounds):
-    r"""Public facts of a loss ``g(Y - A theta)``, or ``g(Y - A theta) + c(y - z . theta)`` with a link.
+    r"""Public facts of a loss ``g(Y - A theta)``, or ``g(Y - A theta) + c(y - <z, theta>)`` with a link.
 
-    Records satisfy ``||A|| <= operator_norm`` (spectral norm) and ``||z|| <= link_norm``, so that one record has
+    Records satisfy ``||A|| <= operator_norm`` (spectral norm) and ``||z|| <= link_norm``, so that one record has::
 
         lipschitz  = operator_norm   * sup ||g'||  + link_norm   * sup |c'|
         smoothness = operator_norm^2 * sup ||g''|| + link_norm^2 * sup |c''|

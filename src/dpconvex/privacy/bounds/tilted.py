@@ -42,7 +42,7 @@ _SIDES = np.array([1.0, -1.0, 1.0, -1.0])
 class TiltedBounds(LinearRecord):
     r"""Public facts of a tilted linear model: those of :class:`LinearRecord`, targets in [-1, 1], and the tilt.
 
-    With ``L`` the Lipschitz constant of one weighted record and ``l0 = max loss(y, 0)`` over targets in [-1, 1]:
+    With ``L`` the Lipschitz constant of one weighted record and ``l0 = max loss(y, 0)`` over targets in [-1, 1]::
 
         radius      R = min(L / alpha, sqrt(2 l0 / alpha), (L + K B) / (alpha + K)),  K = 100 L / B
         loss_range  r = max loss(y, z) - min loss(y, z) over |z| <= R sqrt(c + X^2)   if X <= U, else l0 + L R

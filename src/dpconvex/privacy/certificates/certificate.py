@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.privacy.bounds.base import RECORD, Bounds, bounds_from_dict
+from dpconvex.privacy.certificates.concerns import large_delta, unbounded_columns
 from dpconvex.privacy.certificates.rules import (
     CertificateError,
     Parameters,
@@ -122,6 +123,14 @@ class Certificate(Promise):
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
         object.__setattr__(draft, "digest", draft._hash())
         return draft
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the certificate's own facts say against it, in words: a delta above 1/n, columns without bounds.
+
+        Derived from the stated facts, so nobody can take it out of a certificate.
+        """
+        return tuple(text for text in (unbounded_columns(self), large_delta(self)) if text)
 
     @property
     def failure_probability(self) -> float | None:

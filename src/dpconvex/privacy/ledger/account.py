@@ -117,19 +117,25 @@ class Remaining:
     charges: int
 
     def __str__(self) -> str:
+        """Return a clause that people understand without knowing how charges are added."""
         gaussian = f"mu {self.mu:.4g}"
         if self.mu > 0:
             delta = self.budget_delta or DEFAULT_DELTA
-            epsilon = GaussianDP(self.mu).epsilon(delta)
-            gaussian += f" (a Gaussian release of epsilon {epsilon:.4g} at delta {delta:g})"
+            gaussian = (
+                f"epsilon {GaussianDP(self.mu).epsilon(delta):.4g} at delta {delta:g} ({gaussian})"
+            )
         if self.budget_mu is not None:
-            left = f"{gaussian}, or epsilon {self.epsilon:.4g},"
+            left = f"{gaussian}, or a pure epsilon of {self.epsilon:.4g}"
             whole = f"mu {self.budget_mu:g}"
         else:
             left = f"epsilon {self.epsilon:.4g} and delta {self.delta:.3g}"
-            left += f", or {gaussian}," if self.mu > 0 else ""
-            whole = f"({self.budget_epsilon:g}, {self.budget_delta:g})"
-        return f"{left} left of {whole} after {self.charges} charges"
+            if self.mu > 0:
+                left += f", or, with Gaussian noise as in default fits, up to {gaussian}"
+            whole = f"epsilon {self.budget_epsilon:g} and delta {self.budget_delta:g}"
+        return (
+            f"one more release may cost up to {left}. The whole budget is {whole}; "
+            f"releases so far: {self.charges:,}"
+        )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from dpconvex.defaults import plan
 from dpconvex.defaults.planner import RiskPlan
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.schema import parse_bounds
+from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.inputs.settings import resolve_guarantee
 from dpconvex.models.file import ModelFileError, read_model
 from dpconvex.privacy.certificates.rules import CertificateError
@@ -222,21 +222,20 @@ def _attack_plot(guarantee: Guarantee) -> str:
 
 
 def schema(text: str) -> str:
-    """Return what a bounds file says, or what is wrong with it."""
+    """Return what a schema says, or what is wrong with it."""
     try:
         try:
             data = tomllib.loads(text)
         except (ValueError, RecursionError):
             raise InputError("This is not valid TOML yet.") from None
-        found = parse_bounds(data)
+        found = parse_schema(data)
     except InputError as error:
         return _TEMPLATES.get_template("schema.html").render(problem=str(error))
-    names = [*found.features, *found.categories]
     return _TEMPLATES.get_template("schema.html").render(
         problem=None,
-        columns=len(found.feature_bounds[0]),
-        names=names,
-        target=next(iter(found.target), None),
+        columns=len(found.names),
+        names=found.inputs,
+        target=None if found.target is None else found.target.name,
     )
 
 

@@ -1,0 +1,106 @@
+"""``dpconvex split``."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpconvex.cli.errors import reports_errors
+from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption, check_output
+from dpconvex.cli.screen import console, print_json, progress
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.opening import check_file, open_table, table_format, write_table
+from dpconvex.inputs.schema import FileFormat
+from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+
+def register_commands(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(split)
+
+
+@reports_errors
+def split(
+    data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")],
+    train: Annotated[Path, typer.Option(help="Where to write the rows to fit on.")],
+    test: Annotated[Path, typer.Option(help="Where to write the rows to judge by.")],
+    seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
+    share: Annotated[float, typer.Option(help="Share of the rows to judge by.")] = 0.25,
+    by: Annotated[
+        str | None,
+        typer.Option(help="Column that decides, such as a person: its rows stay together."),
+    ] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Split a table into rows to fit on and rows to judge by, whatever the rows hold.
+
+    Places of rows decide, by a public seed: a record that is replaced stays on its side, and both sides have the same
+    number of rows. With --by the value of a column decides, each by itself, so that a record that joins or leaves moves
+    no other; how many rows each side has then depends on these values.
+    """
+    if not 0 < share < 1:
+        raise InputError(f"The option --share must be between 0 and 1. Got {share!r} instead.")
+    for path in (data, train, test):
+        table_format(path)
+    check_file(data)
+    check_output(train, "rows to fit on", {"data": data})
+    check_output(test, "rows to judge by", {"data": data, "rows to fit on": train})
+    file = FileFormat(
+        None if delimiter is None else check_delimiter(delimiter),
+        None if encoding is None else check_encoding(encoding),
+    )
+    import polars as pl
+
+    with progress(f"Splitting {data.name}"):
+        opened = open_table(data, file)
+        if by is not None and by not in opened.names:
+            raise InputError(f"The data file has no column {by!r}.")
+        table = opened.read(data, opened.names, least=2)
+        chosen = pl.Series(
+            by_place(table.height, seed, share) if by is None else by_value(table[by], seed, share)
+        )
+        write_table(table.filter(~chosen), train)
+        write_table(table.filter(chosen), test)
+    judged = int(chosen.sum())
+    counts = {"train_rows": table.height - judged, "test_rows": judged}
+    if json_:
+        print_json({"train": str(train), "test": str(test), "seed": seed, **counts})
+    else:
+        console().print(
+            f"Written to {train}: {counts['train_rows']:,} rows; to {test}: {judged:,} rows",
+            markup=False,
+        )
+
+
+def by_place(rows: int, seed: int, share: float) -> np.ndarray:
+    """Return which rows are to judge by: a fixed number of places, drawn with the seed."""
+    import numpy as np
+
+    entropy = int.from_bytes(hashlib.sha256(f"split {seed}".encode()).digest()[:16])
+    chosen = np.zeros(rows, dtype=bool)
+    count = min(rows - 1, max(1, round(share * rows)))
+    chosen[np.random.default_rng(entropy).permutation(rows)[:count]] = True
+    return chosen
+
+
+def by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
+    """Return which rows are to judge by: each value decides by its own hash with the seed."""
+    import numpy as np
+
+    from dpconvex.inputs.cells import cells_of
+
+    def judged(value: object) -> bool:
+        digest = hashlib.sha256(f"split {seed} {value}".encode()).digest()
+        return int.from_bytes(digest[:8]) < share * 2**64
+
+    items, rows = cells_of(column).distinct()
+    return np.array([judged(item) for item in items], dtype=bool)[rows]

@@ -1,0 +1,629 @@
+"""Sums over rows of which only the non-zeros are stored: nothing is centred, whitened or filled with zeros as a whole.
+
+What most of a fit's time goes into (margins, gradients, lengths, moments, Hessians) is computed by non-zeros. Functions
+that were written for blocks of mapped rows get such blocks, a megabyte at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, issparse
+
+from dpconvex.engine import passes
+from dpconvex.engine.accurate_products import (
+    MomentSums,
+    affine_map,
+    exact_products,
+    exact_sums,
+)
+from dpconvex.engine.arrays import writable_view
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums
+from dpconvex.engine.summation_order import accumulate
+from dpconvex.engine.threads import single_threaded_blas, worker_pool
+
+__all__ = ["NonZeros", "SparseBlock", "SparseRows", "rows_in_memory", "stack_rows"]
+
+_NOTHING = np.empty(0)
+_ROUNDINGS = 5, 64  # of a quadratic form: per column, and besides
+_PIECE = 16  # blocks at a time, where rows are needed with all their zeros
+_RUNS = 16  # sums of vectors that are added
+_PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many columns at most
+
+
+@dataclass(frozen=True, eq=False)
+class NonZeros:
+    """Rows by their non-zeros, sorted by column, every column once.
+
+    Attributes
+    ----------
+    indptr, columns, values : array
+        Where each row begins among the values, the columns of these and the values themselves, float32 or float64.
+    shape : tuple of int
+        Number of rows and of columns.
+    """
+
+    indptr: Places
+    columns: npt.NDArray[np.uint32]
+    values: npt.NDArray[Any]
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, X: Any) -> NonZeros:
+        """Return the non-zeros of a matrix or array of scipy of any format; of canonical CSR nothing is copied."""
+        if isinstance(X, NonZeros):
+            return X
+        from dpconvex.engine.nonzeros import is_canonical
+
+        found = X if getattr(X, "format", None) == "csr" else X.tocsr()
+        # Flags of a matrix may say what is not so, and kernels that followed a column beyond the last one would read,
+        # and write, what is none of theirs.
+        if not is_canonical(found.indptr, found.indices, found.data.size, found.shape[1]):
+            found = found.copy()
+            found.check_format(full_check=True)
+            found.has_canonical_format = False
+            found.sum_duplicates()
+        values = found.data
+        if values.dtype.kind != "f" or values.dtype.itemsize not in (4, 8):
+            values = values.astype(np.float64)
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+        indptr, columns, values = (
+            writable_view(np.ascontiguousarray(array, dtype=dtype))
+            for array, dtype in (
+                (found.indptr, np.int64),
+                (found.indices, np.int32),
+                (values, values.dtype),
+            )
+        )
+        shape = (int(found.shape[0]), int(found.shape[1]))
+        return cls(indptr, columns.view(np.uint32), values, shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.indptr.nbytes + self.columns.nbytes + self.values.nbytes
+
+    @property
+    def ndim(self) -> int:
+        """2: rows and columns."""
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the values."""
+        return self.values.dtype
+
+    @property
+    def parts(self) -> tuple[Places, npt.NDArray[np.uint32], npt.NDArray[Any]]:
+        """The three arrays, as kernels take them."""
+        return self.indptr, self.columns, self.values
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, places: npt.NDArray[np.integer[Any]]) -> NonZeros:
+        counts = np.diff(self.indptr)[places]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        chosen = np.repeat(self.indptr[:-1][places] - indptr[:-1], counts) + np.arange(indptr[-1])
+        shape = (len(counts), self.shape[1])
+        return NonZeros(indptr, self.columns[chosen], self.values[chosen], shape)
+
+    def finite_rows(self) -> npt.NDArray[np.bool_]:
+        """Return which rows hold finite numbers only."""
+        wrong = np.flatnonzero(~np.isfinite(self.values))
+        valid = np.ones(self.shape[0], dtype=np.bool_)
+        valid[np.searchsorted(self.indptr, wrong, side="right") - 1] = False
+        return valid
+
+    def to_scipy(self) -> csr_array:
+        """Return the same as an array of scipy."""
+        parts = (self.values, self.columns.view(np.int32), self.indptr)
+        return csr_array(parts, shape=self.shape)
+
+
+def stack_rows(parts: Sequence[Any]) -> Any:
+    """Return arrays of rows one below the other; non-zeros, if any of them are."""
+    if not any(isinstance(part, NonZeros) for part in parts):
+        return np.concatenate(parts)
+    parts = [part if isinstance(part, NonZeros) else NonZeros.of(csr_array(part)) for part in parts]
+    counts = np.concatenate([np.diff(part.indptr) for part in parts])
+    return NonZeros(
+        np.concatenate([[0], np.cumsum(counts)]),
+        np.concatenate([part.columns for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        (len(counts), parts[0].shape[1]),
+    )
+
+
+def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:
+    """Return `SparseRows` of non-zeros and `MemoryRows` of anything else."""
+    kind = SparseRows if issparse(X) or isinstance(X, NonZeros) else MemoryRows
+    return kind(X, *arguments, **options)
+
+
+class SparseRows(MemoryRows):
+    r"""Rows in memory by their non-zeros, with all passes of `MemoryRows`.
+
+    A mapped row is ``x = f (base + d)`` with ``d`` where a value is stored, ``base`` what the map makes of zeros and f
+    the factor that shortens it. Functions given to `sum` may have an attribute ``by_nonzeros``, which then is called
+    with these rows, or ``takes_sparse``, if they work on a `SparseBlock`; others get blocks with all zeros.
+
+    Parameters
+    ----------
+    X : sparse matrix or array of scipy, or NonZeros
+        Of any format; entries that stand for one place are added up.
+    y, row_map, target_shift, target_scale, threads, keep, weights
+        As for `MemoryRows`.
+
+    Notes
+    -----
+    Privacy: sums of multiples of rows err less than those of `MemoryRows`. What a record contributes,
+    ``m f base_j + fl(m f c_j) scale_j``, is computed from the record alone, and what additions lose is kept, so that a
+    sum errs by the roundings of its result and of at most 12 additions of parts, whatever the number of rows.
+    Lengths are bounds from above of the exact ones.
+    """
+
+    _raw: NonZeros  # type: ignore[assignment]
+
+    def __init__(
+        self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any
+    ) -> None:
+        super().__init__(X, y, row_map, *more, **options)
+        self._small = False  # zeros are not worth being kept
+        low, high, shift, scale = self.columns
+        self.zero = np.clip(0.0, low, high)
+        base = (self.zero - shift) * scale
+        #: What the map makes of zeros; empty if that is zero in all columns.
+        self.base = base if base.any() else _NOTHING
+
+    def _as_raw(self, X: Any) -> Any:
+        return NonZeros.of(X)
+
+    @property
+    def nonzeros(self) -> NonZeros:
+        """Where the rows lie, at `places`."""
+        return self._raw
+
+    @cached_property
+    def places(self) -> Places:
+        """Where each row lies in `nonzeros`."""
+        return np.arange(self.n_rows) if self._starts is None else self._places()
+
+    def __getstate__(self) -> dict[str, object]:
+        state = super().__getstate__()
+        return {name: state[name] for name in state if name not in ("places", "_factors")}
+
+    def _look(self) -> passes.Survey:
+        from dpconvex.engine.nonzeros import survey_nonzeros
+
+        row_map = self.row_map
+        # Where the bounds alone keep rows short, norms need not be computed.
+        measure = not row_map.max_norm * (1 + 1e-12) <= row_map.row_norm
+        shorten = row_map.influence == "shorten"
+        measure = measure and (shorten or not self.own_weights)
+        factors = np.empty(self.n_rows if measure else 0)
+        square = float(self.base @ self.base) * (1 + self.base.size * 2.3e-16)
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows = self._span(span)
+            inside = survey_nonzeros(
+                *self._raw.parts, self.places[rows], *self._limits, self.columns[3],
+                self.base, square, row_map.row_norm, measure, factors[rows],
+            )  # fmt: skip
+            return [int(not inside)]
+
+        (clipped,) = self._sum_few(run, _RUNS)
+        plain = np.array([clipped == 0 and not self.base.size])
+        found = factors if measure and bool((factors < 1.0).any()) else None
+        return passes.Survey(plain, None if shorten else found, found if shorten else None)
+
+    @property
+    def _limits(self) -> tuple[Array, Array, Array]:
+        """Bounds of the columns, and what they make of 0."""
+        return self.columns[0], self.columns[1], self.zero
+
+    def _span(self, span: tuple[int, int]) -> slice:
+        """Return the rows of some blocks."""
+        return slice(span[0] * self.block_rows, min(span[1] * self.block_rows, self.n_rows))
+
+    @cached_property
+    def _factors(self) -> Array:
+        """By what rows are shortened, 0 for void ones; empty stands for ones."""
+        factors = self._survey(weights=False).factors
+        if self._void is None:
+            return _NOTHING if factors is None else factors
+        return np.where(self._void, 0.0, 1.0 if factors is None else factors)
+
+    @property
+    def weights(self) -> Array:
+        """The weights of all rows."""
+        return self._summed_weights if self._weights is None else self._weights
+
+    @property
+    def _summed_weights(self) -> Array:
+        """The same with 0 for void rows."""
+        given = self._given_weights(self._survey(weights=not self.own_weights))
+        return np.ones(self.n_rows) if given is None else given
+
+    def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
+        from dpconvex.engine.nonzeros import fill_dense
+
+        weights, lead = self._summed_weights, int(self.row_map.fit_intercept)
+        block = np.empty((self.block_rows, self.dim))
+        for index in range(first, last):
+            rows = self._span((index, index + 1))
+            part = block[: rows.stop - rows.start]
+            if not reuse:
+                part = np.empty((rows.stop - rows.start, self.dim))
+            fill_dense(
+                *self._raw.parts, self.places[rows], *self.columns, self.base,
+                self._factors[rows], lead, part,
+            )  # fmt: skip
+            yield part, self._targets[rows], weights[rows]
+
+    def sum_runs(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
+        """Add ``run((first, last))``, lists of sums over these blocks, in worker threads."""
+        # What runs ask of the rows is found out before: threads that wait for threads would wait for ever.
+        self._survey(weights=not self.own_weights)
+        _ = self.places, self._factors
+        return self._sum_few(run, _RUNS)
+
+    def _sum_few(self, run: Callable[[tuple[int, int]], Partial], most: int) -> Sums:
+        """Add the sums of at most so many spans of blocks, however many threads there are."""
+        edges = np.linspace(0, self._blocks, min(self._blocks, most) + 1).astype(int).tolist()
+        spans = list(itertools.pairwise(edges))
+        with single_threaded_blas():
+            if self.threads <= 1 or len(spans) == 1:
+                return tuple(accumulate(map(run, spans)))
+            return tuple(accumulate(worker_pool(self.threads).map(run, spans)))
+
+    def block(self, rows: slice) -> SparseBlock:
+        """Return some rows by their non-zeros."""
+        return SparseBlock(self, self.places[rows], self._factors[rows])
+
+    def sum(self, function: RowFunction) -> Sums:
+        """Add ``function(block, y, w)`` over all blocks of rows; see the class for what a block is."""
+        by_nonzeros = getattr(function, "by_nonzeros", None)
+        if by_nonzeros is not None:
+            return tuple(by_nonzeros(self))
+        if not getattr(function, "takes_sparse", False):
+            return self.sum_runs(
+                lambda span: accumulate(function(*part) for part in self._mapped(*span))
+            )
+        weights = self._summed_weights
+
+        def parts(span: tuple[int, int]) -> Iterator[Sums]:
+            for index in range(*span):
+                rows = self._span((index, index + 1))
+                yield function(self.block(rows), self._targets[rows], weights[rows])  # type: ignore[arg-type]
+
+        return self.sum_runs(lambda span: accumulate(parts(span)))
+
+    def combine(self, theta: Array, function: RowFunction) -> Sums:
+        """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins, as `MemoryRows.combine` does."""
+        from dpconvex.engine.nonzeros import sigmoid_of_nonzeros
+
+        margins, sigmoid = _Margins(self, theta), getattr(function, "sigmoid", None)
+        weights = self._given_weights(self._survey(weights=not self.own_weights))
+        ones = np.ones(self.block_rows)
+
+        def run(span: tuple[int, int]) -> Partial:
+            total, rows = _RowSum(self), self._span(span)
+            if sigmoid is not None:
+                sigmoid_of_nonzeros(
+                    *self._raw.parts, self.places[rows], *self._limits, margins.scaled,
+                    self._plain, *margins.start, margins.constant, self._targets[rows],
+                    _NOTHING if weights is None else weights[rows], self._factors[rows],
+                    *sigmoid, total.totals, total.errors, total.sums,
+                )  # fmt: skip
+                return [total.value]
+            extras = []
+            for index in range(*span):
+                rows = self._span((index, index + 1))
+                y, z = self._targets[rows], margins(self.block(rows))
+                w = ones[: y.size] if weights is None else weights[rows]
+                multiples, *extra = function(y, z, w)
+                total.add(self.block(rows), multiples)
+                extras.append(extra)
+            return [total.value, *accumulate(extras)]
+
+        return self.sum_runs(run)
+
+    @property
+    def _plain(self) -> bool:
+        return bool(self._survey(weights=False).plain[0])
+
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> SparseRows:
+        """Return the same rows with other weights: ``function(block, w)``, or ``function.by_nonzeros(rows)``."""
+        by_nonzeros = getattr(function, "by_nonzeros", None)
+        if by_nonzeros is None:
+            return super().reweighted(function)  # type: ignore[return-value]
+        return self.rescaled(lambda w: by_nonzeros(self))
+
+    def rescaled(self, function: Callable[[Array], Array]) -> SparseRows:
+        """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
+        other = copy.copy(self)
+        other._weights = function(self.weights)
+        return other
+
+    def predicted(self, theta: Array) -> SparseRows:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        margins, found = _Margins(self, theta), np.empty(self.n_rows)
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows = self._span(span)
+            found[rows] = margins(self.block(rows))
+            return []
+
+        self.sum_runs(run)
+        return self.rescaled(lambda w: found)
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> SparseRows:
+        """Return the given rows as their own `SparseRows`."""
+        taken = SparseRows(
+            self._raw[self.places[indices]],
+            self.marked_targets[indices],
+            self.row_map,
+            threads=self.threads,
+        )
+        if self._weights is not None:
+            taken._weights = self._weights[indices]
+        return taken
+
+    def chosen(self, indices: npt.NDArray[np.integer[Any]]) -> SparseRows:
+        """Return these rows."""
+        return self.take(indices)
+
+    def part(self, rows: int) -> SparseRows:
+        """Return exactly `rows` rows, those of `MemoryRows.part`; they are read where they are."""
+        other = super().part(rows)
+        if other is not self:
+            if self.survey is not None:
+                places = other._places()
+                plain, *numbers = self.survey
+                other.survey = passes.Survey(
+                    plain, *(n if n is None else n[places] for n in numbers)
+                )
+                other._surveys = [other.survey]
+            for name in ("places", "_factors"):
+                vars(other).pop(name, None)
+            other._small = False
+        return other  # type: ignore[return-value]
+
+    def each(self, call: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield ``call(rows)`` of `pieces`.
+
+        Parameters
+        ----------
+        call : callable or sequence of callables
+            For all of them, or one for each.
+        """
+        calls = itertools.repeat(call) if callable(call) else call
+        for piece, one in zip(self.pieces(), calls, strict=False):
+            yield tuple(one(piece))
+
+    def pieces(self) -> Iterator[SparseRows]:
+        """Yield stretches of rows, whose mapped form is no larger than a few blocks."""
+        size = _PIECE * self.block_rows
+        for start in range(0, max(1, self.n_rows), size):
+            yield self.take(np.arange(start, min(start + size, self.n_rows)))
+
+    # What private geometry asks for.
+
+    def octave_counts(self, octaves: int) -> Array:
+        """Return how many values of each column lie in each octave, as `dpconvex.engine.mapping.count_octaves` does."""
+        from dpconvex.engine.mapping import count_octaves
+        from dpconvex.engine.nonzeros import count_nonzero_octaves
+
+        width = self.row_map.n_features
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows, counts = self._span(span), np.zeros((width, octaves))
+            count_nonzero_octaves(
+                *self._raw.parts, self.places[rows], *self.columns, self._factors[rows], counts
+            )
+            return [counts]
+
+        (counts,) = self._sum_matrices(run)
+        void = 0 if self._void is None else int(np.count_nonzero(self._void))
+        zeros = np.zeros((width, octaves))
+        count_octaves((self.base if self.base.size else np.zeros(width))[None, :], 0, zeros)
+        zeros *= (self.n_rows - void - counts.sum(axis=1))[:, None]
+        zeros[:, -1] += void
+        return np.asarray(counts + zeros)
+
+    def _sum_matrices(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
+        """Add ``run((first, last))`` as `sum_runs` does, in few parts: what is added is large."""
+        self._survey(weights=not self.own_weights)
+        _ = self.places, self._factors
+        return self._sum_few(run, _PARTS if self.dim <= _WIDE else 2)
+
+    def lengths(self, matrix: Array) -> Array:
+        """Return bounds from above of ``||M x~_i||``, with 1 for the constant if rows have none; inf for weights of 0.
+
+        ``x^T S x + 2 c^T S x + c^T S c`` by non-zeros, with ``S = M^T M``. Its rounding error is at most
+        ``(5 dim + 64) u (sum_j |x_j| ||M_j||)^2``, which is added.
+
+        Parameters
+        ----------
+        matrix : array of shape (dim, dim) or (dim,)
+            M, or its diagonal.
+        """
+        from dpconvex.engine.nonzeros import diagonal_lengths, quadratic_lengths
+
+        rounding = (_ROUNDINGS[0] * self.dim + _ROUNDINGS[1]) * 2.0**-53
+        lengths, scale = np.empty(self.n_rows), self.columns[3]
+        if matrix.ndim == 1:
+            lead = int(self.row_map.fit_intercept)
+            squares = matrix[lead:] ** 2
+            start = matrix[0] ** 2 if lead else 1.0
+            if self.base.size:
+                start += float(squares @ self.base**2)
+        else:
+            mapped, sizes = affine_map(matrix, int(self.row_map.fit_intercept), self.base)
+            square = np.ascontiguousarray(mapped.T @ mapped)
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows = self._span(span)
+            first = (*self._raw.parts, self.places[rows], *self._limits, scale)
+            if matrix.ndim == 1:
+                diagonal_lengths(*first, squares, self.base, start, rounding, lengths[rows])
+            else:
+                quadratic_lengths(*first, square, sizes, rounding, lengths[rows])
+            return []
+
+        if self._factors.size and not np.isin(self._factors, (0.0, 1.0)).all():
+            raise ValueError("Lengths are those of rows that are weighted, not shortened.")
+        self.sum_runs(run)
+        return np.where(self._summed_weights == 0, np.inf, lengths)
+
+    def moment_sums(self, factors: Array) -> MomentSums:
+        """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
+        from dpconvex.engine.nonzeros import moments_of_nonzeros
+
+        size, scale, lead = (
+            self.row_map.n_features + 1,
+            self.columns[3],
+            int(self.row_map.fit_intercept),
+        )
+
+        def run(span: tuple[int, int]) -> Partial:
+            rows = self._span(span)
+            sums = MomentSums(np.zeros((size, size)), np.zeros((size, size)), self.base, lead)
+            moments_of_nonzeros(
+                *self._raw.parts, self.places[rows], *self._limits, scale, factors[rows],
+                sums.high, sums.low,
+            )  # fmt: skip
+            return [sums]
+
+        (total,) = self._sum_matrices(run)
+        if self._void is not None:
+            total.void = float(np.count_nonzero(self._void))
+        return total
+
+
+class SparseBlock:
+    """Some mapped rows: what ``block @ theta``, ``multiples @ block`` and `dpconvex.engine.blocks` need of a block."""
+
+    __array_ufunc__ = None  # numpy leaves products with arrays to this class
+
+    def __init__(self, rows: SparseRows, places: Places, factors: Array) -> None:
+        self.rows, self.places, self.factors = rows, places, factors
+        self.shape = (places.size, rows.dim)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __matmul__(self, theta: Array) -> Array:
+        return _Margins(self.rows, theta)(self)
+
+    def __rmatmul__(self, multiples: Array) -> Array:
+        total = _RowSum(self.rows)
+        total.add(self, multiples)
+        return total.value
+
+    def gram(self, multiples: Array) -> Array:
+        """Return ``sum_i multiples_i x~_i x~_i^T``."""
+        from dpconvex.engine.nonzeros import gram_nonzeros
+
+        rows = self.rows
+        base, lead, width = rows.base, int(rows.row_map.fit_intercept), rows.row_map.n_features
+        total = np.zeros((width + 2, width + 2))
+        gram_nonzeros(
+            *rows.nonzeros.parts, self.places, *rows._limits, rows.columns[3], self.factors,
+            np.ascontiguousarray(multiples, dtype=np.float64), total,
+        )  # fmt: skip
+        total += np.tril(total, -1).T
+        found = np.empty((rows.dim, rows.dim))
+        found[lead:, lead:] = total[2:, 2:]
+        if lead:
+            found[0, 0], found[0, 1:] = total[0, 0], total[0, 2:]
+        if base.size:
+            found[lead:, lead:] += np.outer(base, total[1, 2:]) + np.outer(total[1, 2:], base)
+            found[lead:, lead:] += total[1, 1] * np.outer(base, base)
+            if lead:
+                found[0, 1:] += total[0, 1] * base
+        if lead:
+            found[1:, 0] = found[0, 1:]
+        return found
+
+
+class _Margins:
+    """Margins at one point."""
+
+    def __init__(self, rows: SparseRows, theta: Array) -> None:
+        self.rows = rows
+        self.constant, slopes = passes.split_intercept(rows, np.asarray(theta, dtype=np.float64))
+        self.scaled = slopes * rows.columns[3]
+        self.start = (False, 0.0, 0.0)
+        if rows.base.size:
+            products, errors = exact_products(rows.base, slopes)
+            terms = np.concatenate([products, errors]).tolist()
+            total = math.fsum(terms)
+            self.start = (True, total, math.fsum([*terms, -total]))
+
+    def __call__(self, block: SparseBlock) -> Array:
+        from dpconvex.engine.nonzeros import margins_of_nonzeros, shifted_margins
+
+        rows, found = self.rows, np.empty(len(block))
+        first = (*rows.nonzeros.parts, block.places, *rows._limits, self.scaled)
+        if self.start[0]:
+            shifted_margins(*first, *self.start[1:], found)
+        else:
+            margins_of_nonzeros(*first, rows._plain, found)
+        if block.factors.size:
+            found *= block.factors
+        found += self.constant
+        return found
+
+
+class _RowSum:
+    """``sum_i m_i x~_i`` while it is added up, as unevaluated sums of two numbers each."""
+
+    def __init__(self, rows: SparseRows) -> None:
+        self.rows = rows
+        width = rows.row_map.n_features
+        self.totals, self.errors, self.sums = np.zeros(width), np.zeros(width), np.zeros(4)
+
+    def add(self, block: SparseBlock, multiples: Array) -> None:
+        """Add multiples of a block's rows."""
+        from dpconvex.engine.nonzeros import add_numbers, combine_nonzeros
+
+        rows = self.rows
+        multiples = np.ascontiguousarray(multiples, dtype=np.float64)
+        add_numbers(multiples, self.sums, 0)
+        if block.factors.size:
+            multiples = multiples * block.factors
+        add_numbers(multiples, self.sums, 2)
+        combine_nonzeros(
+            *rows.nonzeros.parts, block.places, *rows._limits, rows._plain, multiples,
+            self.totals, self.errors,
+        )  # fmt: skip
+
+    @property
+    def value(self) -> Array:
+        """The sum: what base and stored values give is added before it is rounded, since it may cancel."""
+        rows = self.rows
+        scale, base, lead = rows.columns[3], rows.base, int(rows.row_map.fit_intercept)
+        out = np.empty(rows.dim)
+        if lead:
+            out[0] = self.sums[0] + self.sums[1]
+        if not base.size:
+            out[lead:] = (self.totals + self.errors) * scale
+            return out
+        own, own_lost = exact_products(self.totals, scale)
+        common, common_lost = exact_products(np.full(base.size, self.sums[2]), base)
+        added, lost = exact_sums(own, common)
+        lost += own_lost + common_lost + (self.errors * scale + self.sums[3] * base)
+        out[lead:] = added + lost
+        return out

@@ -1,0 +1,77 @@
+"""The columns that a schema names, out of whatever holds a table: a frame, a dictionary of arrays, a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpconvex.inputs.cells import Cells, cells_of
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.opening import open_table, without_values
+from dpconvex.inputs.schema import Schema
+
+__all__ = ["column_names", "read_cells"]
+
+
+def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
+    """Return the wanted columns of a table, by name.
+
+    Parameters
+    ----------
+    table : dataframe, mapping of str to array, or path
+        A pandas, polars or pyarrow table, a dictionary of columns, or a CSV or Parquet file.
+    wanted : list of str
+        Names of columns; the first that is not there is named in the error.
+    schema : Schema
+        How CSV files are written.
+    owner : str
+        Who asks, for error messages.
+    """
+    if isinstance(table, (str, os.PathLike)):
+        path = Path(table)
+        # Every line is a row and none is refused: what a row holds is the schema's matter.
+        rows = open_table(path, schema.file, every_line=True).read(path, wanted)
+        table = {name: rows[name] for name in wanted}
+    names = column_names(table)
+    if names is None:
+        raise TypeError(
+            f"The table given to {owner} must have named columns: a pandas, polars or pyarrow table, a dictionary of "
+            f"arrays, or the path of a CSV or Parquet file. Got {type(table).__name__} instead."
+        )
+    absent = [name for name in wanted if name not in names]
+    if absent:
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        raise InputError(f"The table given to {owner} has no column {absent[0]!r}{more}.")
+    if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # a LazyFrame of polars
+        with without_values(None):
+            table = table.select(wanted).collect()
+    cells = {}
+    for name in wanted:
+        column = table[name]
+        if getattr(column, "ndim", 1) != 1:
+            raise InputError(
+                f"The column {name!r} given to {owner} must be there once, one value a row."
+            )
+        with without_values(None):
+            cells[name] = cells_of(column)
+    if len({len(column) for column in cells.values()}) > 1:
+        raise InputError(f"The columns given to {owner} must be of one length.")
+    return cells
+
+
+def column_names(table: Any) -> list[object] | None:
+    """Return the names of a table's columns, or None if it has none."""
+    if isinstance(table, Mapping):
+        return list(table)
+    if isinstance(table, np.ndarray):
+        return None
+    if hasattr(table, "collect_schema"):
+        return list(table.collect_schema().names())
+    names = getattr(table, "column_names", None)  # of pyarrow
+    if names is None:
+        names = getattr(table, "columns", None)
+    return None if names is None else list(names)

@@ -1,0 +1,205 @@
+"""A table as it comes, turned into bounded numbers by a public schema: a transformer that learns nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+
+from dpconvex.inputs.encoding import encode, is_smaller_sparse, labels_of, to_array, to_sparse
+from dpconvex.inputs.frames import read_cells
+from dpconvex.inputs.schema import Range, Schema
+from dpconvex.inputs.schema_parsing import parse_schema, read_schema
+
+__all__ = ["PublicTable", "encode_frame"]
+
+
+class PublicTable(TransformerMixin, BaseEstimator):
+    r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema. Costs nothing.
+
+    Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an indicator, a date its
+    calendar features, and what is missing or cannot be read follows its column's rule. Nothing is learned from rows.
+
+    Parameters
+    ----------
+    schema : path, mapping or Schema
+        The schema file, or its tables: ``{"features": {"age": [17, 90]}, "categories": {"job": ["clerk", "driver"]}}``.
+    sparse : bool or "auto", default=False
+        Whether ``transform`` returns a scipy CSR array: never, always, or where that takes less memory, which the
+        schema alone decides.
+
+    Attributes
+    ----------
+    feature_bounds : pair of lists
+        Lowest and highest value of each column that ``transform`` returns: ``feature_bounds`` of an estimator.
+    row_norm : float
+        How long a row can be in the estimator's mapped units: ``row_norm`` of an estimator. A block of indicators adds
+        1 to its square however many categories there are.
+    target_bounds : pair or None
+        Public range of the target.
+    classes : list or None
+        Public classes of the target.
+    privacy_ : str
+        ``"public"``, once fitted: a fit reads the schema, and no rows.
+
+    Notes
+    -----
+    Privacy: public, if the schema was written without the data. A missing column is an error, because names of columns
+    are public; no value is. With the missing rule ``row`` a row with NaN comes out, whose meaning ``invalid_rows`` of
+    the estimator says; all other rules give finite numbers for whatever the table holds.
+
+    Examples
+    --------
+    >>> table = PublicTable({"features": {"age": [17, 90]}, "categories": {"job": ["clerk", "driver"]}})
+    >>> list(table.get_feature_names_out())
+    ['age', 'job=clerk', 'job=driver']
+    >>> table.transform({"age": [30, "99"], "job": ["driver", "pilot"]}).to_numpy().tolist()
+    [[30.0, 0.0, 1.0], [90.0, 0.0, 0.0]]
+    >>> round(table.row_norm**2, 9)
+    2.0
+    """
+
+    def __init__(
+        self,
+        schema: str | os.PathLike[str] | Mapping[str, object] | Schema,
+        *,
+        sparse: bool | str = False,
+    ) -> None:
+        self.schema = schema
+        self.sparse = sparse
+
+    def _parsed(self) -> Schema:
+        found = vars(self).get("schema_")
+        return _parse(self.schema) if found is None else found
+
+    def fit(self, X: object = None, y: object = None) -> Self:
+        """Read and check the schema; the table is not looked at."""
+        self.schema_ = _parse(self.schema)
+        self._wants_sparse()
+        self.n_features_in_ = len(self.schema_.inputs)
+        self.privacy_ = "public"
+        return self
+
+    def _wants_sparse(self) -> bool:
+        if not (isinstance(self.sparse, (bool, np.bool_)) or self.sparse == "auto"):
+            raise ValueError(
+                f"The 'sparse' parameter of PublicTable must be True, False or 'auto'. Got {self.sparse!r} instead."
+            )
+        return bool(self.sparse)
+
+    def transform(self, X: Any) -> Any:
+        """Return the columns of numbers.
+
+        Parameters
+        ----------
+        X : dataframe, mapping of str to array, or path
+            A pandas, polars, pyarrow or Dask table, a dictionary of columns, or a CSV or Parquet file, with at least
+            the schema's columns in any order.
+
+        Returns
+        -------
+        dataframe or sparse array
+            Of pandas for pandas and of Dask for Dask, otherwise of polars, with the names of ``get_feature_names_out``;
+            a CSR array if ``sparse`` says so.
+        """
+        schema = self._parsed()
+        if type(X).__module__.split(".")[0] == "dask":
+            return _transform_partitions(schema, X)
+        if self._wants_sparse():
+            blocks = encode(schema, read_cells(X, schema.inputs, schema, "PublicTable"))
+            if self.sparse != "auto" or is_smaller_sparse(blocks):
+                return to_sparse(blocks)
+        return encode_frame(schema, X, "PublicTable")
+
+    def target(self, X: Any) -> NDArray[Any]:
+        """Return the target of a table: declared classes as text (None where a cell holds none), or numbers (NaN).
+
+        Parameters
+        ----------
+        X : dataframe, mapping of str to array, or path
+            With the target's column.
+        """
+        schema = self._parsed()
+        if schema.target is None:
+            raise ValueError("The schema of PublicTable names no target. Add it: [target].")
+        cells = read_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
+        if schema.target.classes is not None:
+            return labels_of(cells, schema.target.classes)
+        return cells.as_numbers(schema.file.decimal)
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Return the names of the columns of numbers, like ``job=clerk``."""
+        return np.array(self._parsed().names, dtype=object)
+
+    @property
+    def feature_bounds(self) -> tuple[list[float], list[float]]:
+        """Lowest and highest value of each column of numbers."""
+        return self._parsed().feature_bounds
+
+    @property
+    def row_norm(self) -> float:
+        """Largest length of a row in the estimator's mapped units."""
+        return self._parsed().row_norm
+
+    @property
+    def target_bounds(self) -> Range | None:
+        """Range of the target, if declared."""
+        return self._parsed().target_bounds
+
+    @property
+    def classes(self) -> list[str] | None:
+        """Classes of the target, if declared."""
+        target = self._parsed().target
+        return None if target is None or target.classes is None else list(target.classes)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True  # there is nothing to learn
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def _parse(schema: object) -> Schema:
+    if isinstance(schema, Schema):
+        return schema
+    if isinstance(schema, Mapping):
+        return parse_schema(schema)
+    if isinstance(schema, (str, os.PathLike)):
+        return read_schema(schema)
+    raise TypeError(
+        f"The 'schema' parameter of PublicTable must be a path or a mapping of tables. Got {type(schema).__name__} "
+        "instead."
+    )
+
+
+def encode_frame(schema: Schema, X: Any, owner: str) -> Any:
+    """Return the columns of numbers as a dataframe: of pandas for pandas, otherwise of polars."""
+    rows = to_array(encode(schema, read_cells(X, schema.inputs, schema, owner)))
+    if type(X).__module__.split(".")[0] == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(rows, columns=schema.names, index=X.index)
+    import polars as pl
+
+    return pl.DataFrame(rows, schema=schema.names, orient="row")
+
+
+def _transform_partitions(schema: Schema, X: Any) -> Any:
+    import pandas as pd
+
+    meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
+    return X.map_partitions(_encode_partition, schema, meta=meta)
+
+
+def _encode_partition(part: Any, schema: Schema) -> Any:
+    return encode_frame(schema, part, "PublicTable")

@@ -1,0 +1,149 @@
+"""What in a pipeline looks at the data without paying: named before anything is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sklearn.utils import get_tags
+
+from dpconvex.estimators.base import PrivateModel
+from dpconvex.inputs.public_table import PublicTable
+
+__all__ = ["check_pipeline"]
+
+_PUBLIC = (
+    "Use dpconvex.preprocessing.PublicTable with a schema, or PublicScaler with public bounds."
+)
+_FITTED = (
+    "is fitted on the data, and what it learned is released with the model: no budget covers it."
+)
+
+
+def check_pipeline(pipeline: Any) -> list[str]:
+    """Return what a pipeline, a search or an estimator does to the data beyond its certificate, one sentence each.
+
+    Named are steps that are fitted on the data (scalers, encoders that read their categories, imputers, projections),
+    models that are not private, and searches whose fits are not charged to a ledger. Only settings are looked at.
+
+    Parameters
+    ----------
+    pipeline : estimator
+        A scikit-learn pipeline, column transformer, union or search, nested as you like, or a single estimator.
+
+    Returns
+    -------
+    list of str
+        Empty where nothing was found. A step of your own that says ``requires_fit=False`` in its tags, or has
+        ``privacy_ = "public"`` or ``"paid"``, is believed.
+
+    Notes
+    -----
+    Privacy: sees no data. An empty list is no proof: a function of your own may still look at other rows.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from dpconvex import DPQuantileRegressor, check_pipeline
+    >>> for problem in check_pipeline(make_pipeline(StandardScaler(), DPQuantileRegressor())):
+    ...     print(problem.split(" and ")[0])
+    standardscaler: StandardScaler is fitted on the data,
+    """
+    return list(_problems(pipeline, ""))
+
+
+def _problems(item: Any, place: str) -> Iterator[str]:
+    here = f"{place}: " if place else ""
+    name = type(item).__name__
+    if item is None or isinstance(item, str):  # passthrough, drop
+        return
+    for label, search in _inner_of_search(item):
+        if _private_without_ledger(search):
+            yield (
+                f"{here}{name} fits the same data many times, and no ledger counts these fits: all of them together "
+                "are covered by no certificate. Give the estimator a ledger, or use dpconvex.selection.DPSelect."
+            )
+        yield from _problems(search, _join(place, label))
+        return
+    parts = list(_parts(item))
+    if parts:
+        for label, part in parts:
+            yield from _problems(part, _join(place, label))
+    elif isinstance(item, PrivateModel):
+        return
+    elif not _learns_nothing(item):
+        if hasattr(item, "transform"):
+            yield f"{here}{name} {_FITTED} {_PUBLIC}"
+        elif hasattr(item, "predict"):
+            yield f"{here}{name} is not private: what it learns from the data is covered by nothing."
+
+
+def _join(place: str, label: str) -> str:
+    return f"{place}.{label}" if place else label
+
+
+def _inner_of_search(item: Any) -> Iterator[tuple[str, Any]]:
+    """Give the estimator of a search or of cross-validation."""
+    searches = any(hasattr(item, name) for name in ("param_grid", "param_distributions", "cv"))
+    if searches and hasattr(item, "estimator") and not hasattr(item, "candidates"):
+        yield "estimator", item.estimator
+
+
+def _private_without_ledger(item: Any) -> bool:
+    """Whether a private model somewhere inside charges nobody."""
+    if isinstance(item, PrivateModel):
+        return item.ledger is None
+    return any(_private_without_ledger(part) for _, part in _parts(item))
+
+
+def _parts(item: Any) -> list[tuple[str, Any]]:
+    """Return the steps of something that is made of steps."""
+    for attribute in ("steps", "transformers", "transformer_list", "estimators"):
+        steps = getattr(item, attribute, None)
+        if isinstance(steps, (list, tuple)) and all(isinstance(step, tuple) for step in steps):
+            return [(str(step[0]), step[1]) for step in steps]
+    if not isinstance(item, PrivateModel):
+        for attribute in ("estimator", "regressor"):
+            inner = getattr(item, attribute, None)
+            if hasattr(inner, "fit"):
+                transformer = getattr(item, "transformer", None)
+                found = [(attribute, inner)]
+                return [*found, ("transformer", transformer)] if transformer is not None else found
+    return []
+
+
+def _learns_nothing(item: Any) -> bool:
+    """Whether a step is public or paid for, by its settings alone."""
+    if isinstance(item, PublicTable) or type(item).__module__ == "dpconvex.preprocessing":
+        return True
+    if getattr(item, "privacy_", None) in ("public", "paid"):
+        return True
+    own = {
+        "OneHotEncoder": _declared_categories,
+        "OrdinalEncoder": _declared_categories,
+        "SimpleImputer": lambda step: (
+            step.strategy == "constant"
+            and step.fill_value is not None
+            and not step.add_indicator
+            and step.keep_empty_features
+        ),
+        "PolynomialFeatures": lambda step: True,  # reads the number of columns
+        "SplineTransformer": lambda step: (
+            not isinstance(step.knots, str) and step.extrapolation != "error"
+        ),
+    }.get(type(item).__name__)
+    if own is not None and type(item).__module__.startswith("sklearn."):
+        return bool(own(item))
+    return hasattr(item, "fit") and not get_tags(item).requires_fit
+
+
+def _declared_categories(step: Any) -> bool:
+    """Whether an encoder is told its categories, and what to do with others."""
+    return (
+        not isinstance(step.categories, str)
+        and step.handle_unknown != "error"
+        and getattr(step, "drop", None) in (None, "first")
+        and getattr(step, "min_frequency", None) is None
+        and getattr(step, "max_categories", None) is None
+    )

@@ -1,0 +1,121 @@
+"""A certificate's terms in plain words: what got noise and how much, what may differ, how noise was drawn."""
+
+from __future__ import annotations
+
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.terms import NoiseTerm
+
+__all__ = [
+    "describe_mechanism",
+    "describe_neighbors",
+    "describe_noise",
+    "describe_release",
+    "describe_sampler",
+    "describe_size",
+    "noise_lines",
+]
+
+# What a noise term of this name was added to. Names that are not here speak for themselves.
+_RELEASES = {
+    "scales": "size of each column",
+    "lengths": "typical length of a row",
+    "moments": "second moments of the columns",
+    "finer moments": "same moments, looked at again",
+    "octaves": "size of the target",
+    "targets": "middle and spread of the target",
+    "rough gradients": "first descent, which finds the median",
+    "residuals": "spread of the residuals",
+    "gradients": "gradients of the descent",
+    "constant part": "part of the gradient that stays the same",
+    "labels": "number of positive labels",
+    "margin range": "range of the scores",
+    "margins": "histogram of the scores",
+    "centre": "mean row",
+    "count": "number of positive labels",
+    "difference": "difference of the classes",
+    "objective": "gradient of the objective, before it is minimised",
+    "release": "coefficients",
+}
+_NUMBERS = {
+    "sum": ("sum over the rows", "sums over the rows"),
+    "mean": ("average over the rows", "averages over the rows"),
+    "count": ("count of rows", "counts of rows"),
+    "coefficients": ("coefficient", "coefficients"),
+}
+_MECHANISMS = {
+    "gradient": "noise is added in every step of the solver",
+    "structured-gradient": "noise is added in every step of the solver",
+    "sgd": "noise is added in every step of the solver",
+    "objective": "noise is added to the objective before it is minimised",
+    "auc-objective": "noise is added to the objective before it is minimised",
+    "output": "noise is added to the finished coefficients",
+    "moments": "noise is added to moments, which the coefficients are computed from",
+    "phased-erm": "noise is added to the coefficients after every phase",
+    "phased-sgd": "noise is added to the coefficients after every phase",
+}
+_NEIGHBORS = {
+    "replace_one": "one record is replaced by any other",
+    "add_or_remove_one": "one record is added or removed",
+    "replace_one_keeping_label": "one record is replaced by another with the same label",
+}
+
+
+def describe_release(name: str) -> str:
+    """Return what a noise term was added to."""
+    return _RELEASES.get(name, name)
+
+
+def describe_size(term: NoiseTerm) -> str:
+    """Return the law and the size of the noise."""
+    if term.distribution == "gaussian":
+        return f"Gaussian noise of standard deviation {term.scale:.4g}"
+    return f"l2-Laplace noise of scale {term.scale:.4g}"
+
+
+def describe_noise(term: NoiseTerm) -> str:
+    """Return one noise term in words: every coordinate of a released vector is a number of its own."""
+    count = term.dimension * term.releases
+    one, many = _NUMBERS[term.added_to]
+    where = f"one {one}" if count == 1 else f"each of {count:,} {many}"
+    if term.distribution != "gaussian" and term.dimension > 1:
+        where = f"{term.dimension:,} {many} together"
+        where += f", {term.releases:,} times" if term.releases > 1 else ""
+    return f"{describe_size(term)} on {where}"
+
+
+def noise_lines(certificate: Certificate) -> list[str]:
+    """Return all noise terms in words, those of one kind under one heading."""
+    kinds: dict[tuple[str, str], list[tuple[str, NoiseTerm]]] = {}
+    for name, term in certificate.noise.items():
+        kinds.setdefault((term.distribution, term.added_to), []).append((name, term))
+    lines = []
+    for (law, place), terms in kinds.items():
+        if len(terms) == 1 or law != "gaussian":
+            lines += [f"{describe_release(name)}: {describe_noise(term)}" for name, term in terms]
+            continue
+        lines.append(f"Gaussian noise on each {_NUMBERS[place][0]}, of standard deviation")
+        for name, term in terms:
+            count = term.dimension * term.releases
+            numbers = _NUMBERS[place][count > 1].split()[0]
+            lines.append(
+                f"{term.scale:>6.4g} for the {describe_release(name)} ({count:,} {numbers})"
+            )
+    return lines
+
+
+def describe_mechanism(name: str) -> str:
+    """Return the name of a mechanism, and where it adds noise."""
+    return f"{name}: {_MECHANISMS[name]}" if name in _MECHANISMS else name
+
+
+def describe_neighbors(name: str) -> str:
+    """Return what may differ between two data sets that must look alike."""
+    return f"{name.replace('_', ' ')}: {_NEIGHBORS[name]}"
+
+
+def describe_sampler(certificate: Certificate) -> str:
+    """Return in words how noise was drawn, and what of floating point the guarantee covers."""
+    failure = certificate.failure_probability
+    if failure is None:
+        return f"{certificate.sampler}; rounding in floating point is not covered"
+    return f"{certificate.sampler}; no last digit gives a value away, except with probability {failure:.0e}"

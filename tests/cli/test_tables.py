@@ -1,0 +1,312 @@
+"""Tables as they come on the command line: packed, delimited, encoded; what predictions carry; splits; interrupts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+from command_line import sales_csv
+
+from dpconvex.cli.errors import in_options
+from dpconvex.cli.split import by_place, by_value
+
+MESSY = """\
+[features]
+temperature = {bounds = [-20, 40], missing = "indicator", unit = "degree"}
+price = {bounds = [0, 10], knots = [3, 6], missing = {value = 5}}
+
+[categories]
+city = {values = ["berlin", "paris"], other = true, missing = "indicator"}
+
+[target]
+demand = [0, 150]
+"""
+CLASSES = """\
+[features]
+temperature = [-20, 40]
+
+[target]
+city = {classes = ["berlin", "paris", "rome"]}
+"""
+
+
+def certificate(folder, *arguments):
+    result = folder.run(
+        "fit", *arguments, "--feature-bounds", "bounds.toml", "--out", "m.json", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["certificate"]
+
+
+def test_packed_delimited_and_marked_files_are_the_same_table(folder):
+    text = (folder / "sales.csv").read_text()
+    expected = certificate(folder, "sales.csv")
+    (folder / "packed.csv.gz").write_bytes(gzip.compress(text.encode()))
+    with zipfile.ZipFile(folder / "packed.zip", "w") as archive:
+        archive.writestr("inner/sales.csv", text)
+        archive.writestr("__MACOSX/sales.csv", "x")
+    (folder / "tabs.tsv").write_text(text.replace(",", "\t"))
+    (folder / "semicolons.csv").write_text(text.replace(",", ";"))
+    (folder / "bars.csv").write_bytes(text.replace(",", "|").encode("utf-8-sig"))
+    (folder / "wide.csv").write_bytes(text.encode("utf-16"))
+    for name in (
+        "packed.csv.gz",
+        "packed.zip",
+        "tabs.tsv",
+        "semicolons.csv",
+        "bars.csv",
+        "wide.csv",
+    ):
+        assert certificate(folder, folder / name) == expected
+    (folder / "odd.csv").write_text(text.replace(",", ":"))
+    assert certificate(folder, "odd.csv", "--delimiter", ":") == expected
+    (folder / "bounds.toml").write_text(
+        (folder / "bounds.toml").read_text() + '[file]\ndelimiter = ";"\ndecimal = ","\n'
+    )
+    (folder / "german.csv").write_text(text.replace(",", ";").replace(".", ","))
+    assert certificate(folder, "german.csv") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "part"),
+    [
+        ("bad.csv.gz", b"no", "cannot be unpacked"),
+        ("bad.zip", b"no", "cannot be unpacked"),
+        ("bad.parquet.gz", b"no", "must end with"),
+        ("bad.gz", b"no", "must end with"),
+        ("bad.txt", b"no", "must end with"),
+    ],
+)
+def test_files_that_cannot_be_opened(folder, name, content, part):
+    (folder / name).write_bytes(content)
+    result = folder.run("fit", folder / name, "--feature-bounds", "bounds.toml", "--out", "m.json")
+    assert result.exit_code == 2
+    assert part in result.stderr
+    with zipfile.ZipFile(folder / "two.zip", "w") as archive:
+        archive.writestr("a.csv", "x")
+        archive.writestr("b.csv", "x")
+    result = folder.run("fit", folder / "two.zip", "--schema", "bounds.toml", "--out", "m.json")
+    assert "must hold one" in result.stderr
+
+
+def test_dask_says_what_it_cannot_read_in_pieces(folder):
+    (folder / "sales.csv.gz").write_bytes(gzip.compress(sales_csv(20).encode()))
+    (folder / "wide.csv").write_bytes(sales_csv(20).encode("utf-16"))
+    for name, part in (("sales.csv.gz", "Unpack it first"), ("wide.csv", "must be in UTF-8")):
+        result = folder.run(
+            "fit", folder / name, "--schema", "bounds.toml", "--out", "m.json", "--engine", "dask"
+        )
+        assert result.exit_code == 2
+        assert part in result.stderr
+
+
+def messy(folder):
+    lines = sales_csv(300).splitlines()
+    for row in range(1, 300, 5):
+        cells = lines[row].split(",")
+        cells[1 + row % 3] = ("", "NA", "oops")[row % 3]
+        lines[row] = ",".join(cells)
+    (folder / "messy.csv").write_text("\n".join(lines) + "\n")
+    (folder / "messy.toml").write_text(MESSY)
+
+
+def test_missing_values_follow_the_schema_from_fit_to_predict(folder):
+    messy(folder)
+    result = folder.run("fit", "messy.csv", "--schema", "messy.toml", "--out", "model.json")
+    assert result.exit_code == 0, result.output
+    for name in ("temperature is missing", "price@3", "city=(other)", "city=(missing)"):
+        assert name in result.stdout
+    arguments = ("predict", "model.json", "messy.csv", "--out", "p.csv")
+    assert folder.run(*arguments).exit_code == 0
+    assert pl.read_csv(folder / "p.csv")["prediction"].null_count() == 0
+    certified = folder.run("certify", "--n-samples", 300, "--schema", "messy.toml", "--json").stdout
+    assert json.loads(certified) == json.loads((folder / "model.json").read_text())["certificate"]
+
+
+def test_rows_that_the_schema_calls_invalid_have_empty_predictions(fitted):
+    messy(fitted)
+    result = fitted.run("predict", "model.json", "messy.csv", "--out", "p.csv", "--json")
+    assert result.exit_code == 0, result.output
+    found = pl.read_csv(fitted / "p.csv")["prediction"]
+    told = json.loads(result.stdout)
+    assert told["rows"] == len(found) == 300
+    assert told["empty"] == found.null_count() > 10
+    refused = fitted.run("fit", "messy.csv", "--schema", "bounds.toml", "--out", "m.json")
+    assert refused.exit_code == 2
+    assert 'missing = "indicator"' in refused.stderr
+    assert "oops" not in refused.stderr
+
+
+def test_predictions_carry_ids_columns_scores_and_probabilities(folder):
+    (folder / "bounds.toml").write_text(CLASSES)
+    assert folder.fit("--task", "logistic").exit_code == 0
+    predict = ("predict", "model.json", "sales.csv", "--out", "p.csv")
+    assert folder.run(*predict, "--id", "day", "--id", "city").exit_code == 0
+    table = pl.read_csv(folder / "p.csv")
+    data = pl.read_csv(folder / "sales.csv")
+    assert table.columns == ["day", "city", "prediction"]
+    assert table["day"].to_list() == data["day"].to_list()
+    assert folder.run(*predict, "--all-columns", "--scores", "--probabilities").exit_code == 0
+    table = pl.read_csv(folder / "p.csv")
+    labels = ["berlin", "paris", "rome"]
+    new = ["prediction", *(f"score={x}" for x in labels), *(f"probability={x}" for x in labels)]
+    assert table.columns == [*data.columns, *new]
+    shares = table.select(f"probability={x}" for x in labels).to_numpy()
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert [labels[i] for i in shares.argmax(axis=1)] == table["prediction"].to_list()
+    (folder / "again.csv").write_text((folder / "p.csv").read_text())
+    for more, part in (
+        (("--id", "day", "--all-columns"), "either --id or --all-columns"),
+        (("--id", "none"), "no column 'none'"),
+    ):
+        assert part in folder.run(*predict, *more).stderr
+    again = folder.run("predict", "model.json", "again.csv", "--out", "p.csv", "--all-columns")
+    assert "have a column 'prediction' already" in again.stderr
+
+
+def test_a_model_of_numbers_has_no_scores(fitted):
+    for option in ("--scores", "--probabilities"):
+        result = fitted.run("predict", "model.json", "sales.csv", "--out", "p.csv", option)
+        assert result.exit_code == 2
+        assert f"has nothing for {option}" in result.stderr
+
+
+def test_classes_of_the_schema_are_those_of_the_model(folder):
+    (folder / "bounds.toml").write_text(CLASSES)
+    found = certificate(folder, "sales.csv", "--task", "logistic", "--invalid-rows", "ignore")
+    assert found["parameters"]["label_set"] == "given"
+    certified = folder.run(
+        *("certify", "--task", "logistic", "--n-samples", 400, "--schema", "bounds.toml", "--json"),
+        *("--invalid-rows", "ignore"),
+    )
+    assert json.loads(certified.stdout) == found
+    assert "has classes" in folder.fit("--task", "quantile").stderr
+    (folder / "bounds.toml").write_text(CLASSES + '[person]\ncolumn = "day"\n')
+    assert "protects single rows" in folder.fit("--task", "logistic").stderr
+
+
+def test_split_keeps_every_row_once_whatever_rows_hold(folder):
+    split = ("split", "sales.csv", "--train", "a.csv", "--test", "b.csv", "--seed", 7)
+    assert folder.run(*split, "--share", 0.2).exit_code == 0
+    train, test = (pl.read_csv(folder / name, infer_schema=False) for name in ("a.csv", "b.csv"))
+    data = pl.read_csv(folder / "sales.csv", infer_schema=False)
+    assert (train.height, test.height) == (320, 80)
+    assert sorted(pl.concat([train, test]).rows()) == sorted(data.rows())
+    days = test["day"].to_list()
+    other = sales_csv(400, seed=1)  # the same places of other rows
+    (folder / "sales.csv").write_text(other)
+    assert folder.run(*split, "--share", 0.2).exit_code == 0
+    assert pl.read_csv(folder / "b.csv", infer_schema=False)["day"].to_list() == days
+    for more, part in (
+        (("--share", 1.5), "between 0 and 1"),
+        (("--by", "none"), "no column 'none'"),
+    ):
+        assert part in folder.run(*split, *more).stderr
+    same = folder.run("split", "sales.csv", "--train", "a.csv", "--test", "a.csv", "--seed", 1)
+    assert same.exit_code == 2
+
+
+def test_a_split_by_a_column_moves_no_other_record():
+    people = pl.Series([f"p{number % 700}" for number in range(5000)])
+    chosen = by_value(people, seed=3, share=0.3)
+    sides = {}
+    for person, side in zip(people, chosen, strict=True):
+        assert sides.setdefault(person, side) == side
+    assert 0.2 < np.mean(list(sides.values())) < 0.4
+    np.testing.assert_array_equal(by_value(people[1:], 3, 0.3), chosen[1:])
+    assert not np.array_equal(by_value(people, 4, 0.3), chosen)
+    assert by_place(10, 0, 0.001).sum() == 1
+    assert by_place(2, 0, 0.999).sum() == 1
+
+
+def test_templates_sort_columns_and_offer_no_ranges_for_codes_and_classes(folder):
+    rows = "".join(
+        f"{k % 2},{k % 4},{k / 7},2024-01-{k % 28 + 1:02d},w{k},{k % 2}\n" for k in range(60)
+    )
+    (folder / "t.csv").write_text("smoker,season,height,when,name,ill\n" + rows)
+    text = folder.run("bounds", "init", "t.csv", "--target", "ill").stdout
+    lines = text.splitlines()
+    place = {line.split(" ")[1]: number for number, line in enumerate(lines) if " = " in line}
+    tables = {line: number for number, line in enumerate(lines) if line.startswith("[")}
+    assert tables["[features]"] < place["height"] < tables["[flags]"] < place["smoker"]
+    assert tables["[categories]"] < place["season"] < tables["[dates]"] < place["when"]
+    assert '# ill = {classes = ["no", "yes"]}' in lines
+    assert "every value of the file was looked at" in text
+    for name in ("ill", "season", "smoker"):
+        assert "low" not in lines[place[name]]
+
+
+def test_plans_know_schemas_and_class_rates(folder):
+    plan = ("plan", "--rows", 20_000, "--json")
+    by_schema = json.loads(folder.run(*plan, "--schema", "bounds.toml").stdout)
+    by_hand = json.loads(folder.run(*plan, "--features", 4, "--row-norm", 3**0.5).stdout)
+    assert by_schema == by_hand
+    assert "either --features or --feature-bounds" in folder.run(*plan).stderr
+    logistic = (*plan, "--task", "logistic", "--features", 4)
+    usual = json.loads(folder.run(*logistic).stdout)["forecasts"]
+    rare = json.loads(folder.run(*logistic, "--class-rate", 0.02).stdout)["forecasts"]
+    assert usual != rare
+    assert (
+        "no option --class-rate" in folder.run(*plan, "--features", 4, "--class-rate", 0.1).stderr
+    )
+
+
+def test_messages_speak_of_options(folder):
+    result = folder.run(
+        "certify", "--n-samples", 9, "--n-features", 2, "--neighbors", "add_or_remove_one"
+    )
+    assert (
+        "--nominal-samples must be a positive integer with --neighbors add_or_remove_one"
+        in result.stderr
+    )
+    text = "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3."
+    assert in_options(text) == "The option --classes must be given. Write --classes 0,1 with x=3."
+
+
+@pytest.mark.parametrize("moment", ["loading", "working"])
+def test_an_interrupt_is_one_line(moment, tmp_path):
+    (tmp_path / "run.py").write_text(
+        "import sys, types\n"
+        + (
+            "class Slow:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            "        if name == 'dpconvex.cli':\n"
+            "            print('ready', flush=True)\n"
+            "            import time; time.sleep(60)\n"
+            "sys.meta_path.insert(0, Slow())\n"
+            if moment == "loading"
+            else "import dpconvex.cli.audit as a\n"
+            "import dpconvex.cli.demo\n"
+            "import dpconvex.inputs.schema_parsing as s, time\n"
+            "import dpconvex.cli.fit as f\n"
+            "def slow(path):\n"
+            "    print('ready', flush=True)\n"
+            "    time.sleep(60)\n"
+            "f.read_schema = slow\n"
+            "sys.argv = ['dpconvex', 'certify', '--n-samples', '9', '--schema', 'x.toml']\n"
+        )
+        + "from dpconvex.__main__ import main\nmain()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "run.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.startswith("interrupted")
+    assert told.count("\n") == 1
