@@ -129,10 +129,6 @@ def fit(
     table_format(data)
     if engine not in ("memory", "dask"):
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
-    if person is not None and engine != "memory":
-        raise InputError(
-            "--person goes with --engine memory. In Python, fit takes groups with Dask."
-        )
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
     inputs = {"data": data, "schema": feature_bounds, "ledger": ledger}
@@ -144,6 +140,11 @@ def fit(
         check_output(registry, "registry entry", {**inputs, "report": report})
     schema = with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
     assert schema.target is not None
+    person = person or schema.person
+    if person is not None and engine != "memory":
+        raise InputError(
+            "People are told apart with --engine memory only. In Python, fit takes groups with Dask."
+        )
     facts = release_facts(release, schema.target.name)
     if engine == "memory":
         check_file(data)
@@ -164,7 +165,7 @@ def fit(
         with progress(f"Reading {data.name}"):
             X, y = read_training_file(data, schema, labels, kind, ignored, least)
         with progress("Fitting"):
-            people = None if person is None else read_column(data, person, ignored)
+            people = None if person is None else read_column(data, person, schema.file, ignored)
             fitted = model.fit(X, y.to_numpy(), groups=people)
     save_model(fitted, out, schema=schema)
     if report is not None:
@@ -302,11 +303,6 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
         typer.echo(
             "warning: the schema has no [target] range, so targets are taken to be of order 1.",
             err=True,
-        )
-    if schema.person is not None:
-        raise InputError(
-            "The schema names a person, but this fit protects single rows. Take out [person] if every person has one "
-            "row."
         )
     declared = schema.target.classes if schema.target is not None else None
     if declared is not None and not labels:

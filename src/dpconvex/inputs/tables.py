@@ -306,8 +306,8 @@ def map_rows(X: object, target: object, plan: Plan, owner: str, votes: Votes | N
             return rows
         if isinstance(X, NonZeros):
             raise ValueError(
-                f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table instead. "
-                "Use X.toarray()."
+                f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table "
+                "instead. Use X.toarray()."
             )
         return rows.with_votes(votes)
     function = target if callable(target) else None
