@@ -9,6 +9,7 @@ from textwrap import wrap
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.words.certificate_words import (
     describe_mechanism,
     describe_neighbors,
@@ -72,7 +73,7 @@ def summary_text(model: Fitted) -> str:
     lines: list[tuple[str, str]] = [
         ("guarantee", repr(guarantee)),
         ("promised to", certificate.unit),
-        ("neighbours", describe_neighbors(certificate.neighbors)),
+        ("neighbours", describe_neighbors(certificate.neighbors).replace(RECORD, certificate.unit)),
         ("mechanism", describe_mechanism(certificate.mechanism)),
         ("because", certificate.theorem),
         (

@@ -75,7 +75,7 @@ def certificate_table(certificate: Certificate) -> Table:
         ("guarantee", guarantee_in_words(guarantee)),
         ("meaning", meaning(guarantee, certificate.neighbors, certificate.unit)),
         ("promised to", certificate.unit),
-        ("neighbours", describe_neighbors(certificate.neighbors)),
+        ("neighbours", describe_neighbors(certificate.neighbors).replace(RECORD, certificate.unit)),
         ("mechanism", describe_mechanism(certificate.mechanism)),
         ("because", certificate.theorem),
         ("public facts", _facts(bounds)),
