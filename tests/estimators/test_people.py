@@ -16,6 +16,7 @@ from dpconvex import (
 )
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.models import file as model_file
+from dpconvex.privacy.certificates import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 
 PUBLIC = {
@@ -196,3 +197,13 @@ def test_dask_and_memory_agree():
             da.from_array(y, chunks=(chunks,)),
             groups=da.from_array(ids, chunks=999),
         )
+
+
+def test_mechanisms_that_are_not_known_to_carry_votes_are_refused(monkeypatch):
+    monkeypatch.setattr(certificate_rules, "_CARRY_VOTES", {"objective"})
+    assert median().certify(100, 2).unit == "one record"
+    for promised in ({"groups": True}, {"sample_weight": True}):
+        with pytest.raises(ValueError, match="neither groups"):
+            median().certify(100, 2, **promised)
+    with pytest.raises(ValueError, match="neither groups"):
+        median(rows_per_person=2).certify(100, 2)

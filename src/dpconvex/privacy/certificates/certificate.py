@@ -44,6 +44,10 @@ WITHDRAWN = {
 }
 
 
+# Mechanisms whose sums, counts and draws carry votes; others must be read and tested before they join.
+_CARRY_VOTES = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
+
+
 def _scalar(value: object) -> object:
     """Return a scalar of numpy's as a plain number, for JSON."""
     if isinstance(value, np.generic):
@@ -199,6 +203,7 @@ class Certificate(Promise):
                 f"The public facts do not support the guarantee: {error}"
             ) from error
         self._check_void_rows()
+        self._check_votes()
         if not enough:
             raise CertificateError(
                 f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
@@ -212,6 +217,16 @@ class Certificate(Promise):
                     f"The noise of '{name}' must have a grid where it is drawn exactly, and only there."
                 )
         return proof
+
+    def _check_votes(self) -> None:
+        """Raise where rows count for less than a whole record, or several change, and no sum is known to carry that."""
+        bounds = self.bounds
+        special = bounds.unit != RECORD or bounds.weighted_rows
+        if special and self.mechanism not in _CARRY_VOTES:
+            raise CertificateError(
+                f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. Use one of "
+                f"{sorted(_CARRY_VOTES)}."
+            )
 
     def _check_void_rows(self) -> None:
         """Raise unless the facts count records of weight 0 where, and only where, invalid rows become such records."""
