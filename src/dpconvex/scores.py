@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.votes import Tags
 from dpconvex.inputs.estimator_protocols import Classifier
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.privacy.exponential_mechanism import SCORE_GRID
@@ -57,15 +58,25 @@ class _SumOverRows:
         """Return one number per row, not clipped; NaN stands for the worst."""
         raise AttributeError(f"{type(self).__name__} does not say how rows are scored.")
 
-    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
-        """Return the score of a fitted model in steps of the grid: private."""
+    def steps(
+        self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None
+    ) -> int:
+        """Return the score of a fitted model in steps of the grid: private.
+
+        Where rows have people behind them, a person's score is the mean of its rows', rounded down to a step.
+        """
         if not len(y):
             return 0
         low, high = self.bounds.low, self.bounds.high
         with silent():
             values = np.nan_to_num(self._values(model, X, y), nan=low, posinf=high, neginf=low)
             unit = (np.clip(values, low, high) - low) / (high - low)
-            return int(np.floor(np.clip(unit, 0.0, 1.0) * SCORE_GRID).astype(np.int64).sum())
+            steps = np.floor(np.clip(unit, 0.0, 1.0) * SCORE_GRID)
+        if people is not None:
+            _, places, rows = np.unique(people, return_inverse=True, return_counts=True)
+            # Sums of whole numbers, exact: nobody's mean can exceed the largest of its rows.
+            steps = np.floor(np.bincount(places, steps) / rows)
+        return int(steps.astype(np.int64).sum())
 
 
 @dataclass(frozen=True)
@@ -208,7 +219,9 @@ class AUCScore:
         """Lower bounds of the class counts."""
         return AUCScoreBounds(self.min_positive, self.min_negative)
 
-    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str) -> int:
+    def steps(
+        self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None
+    ) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
         if not len(y):
             return 0

@@ -26,9 +26,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
+from dpconvex.engine.votes import Tags
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.inputs.labels import declared_classes, label_set
+from dpconvex.inputs.people import read_ballot
 from dpconvex.inputs.settings import (
     least_rows,
     optional_positive,
@@ -54,7 +56,9 @@ Score = RowScore | AUCScore | RightOrWrong | ResidualScore
 # DPSelect spends the budget, and only it.
 _BUDGET = {"epsilon", "delta", "mu", "ledger", "random_state"}
 # What all candidates share: the relation, what is public, and what is said during a fit.
-_SHARED = {"neighbors", "nominal_samples", "classes", "invalid_rows", "verbose"}
+_SHARED = {
+    "neighbors", "nominal_samples", "classes", "invalid_rows", "verbose", "rows_per_person", "person_weight",
+}  # fmt: skip
 _STRATEGIES = ("auto", "exponential", "repeat")
 
 
@@ -68,6 +72,8 @@ class _Search:
     validation: tuple[Array, Targets]
     labels: Targets | None
     noise: NoiseSource
+    training_people: Tags | None = None
+    validation_people: Tags | None = None
 
 
 def _delegates(name: str) -> Callable[[DPSelect], bool]:
@@ -198,17 +204,24 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         return candidates
 
     def certify(
-        self, n_samples: int, n_features: int, n_classes: int | None = None
+        self,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        *,
+        groups: bool = False,
     ) -> SelectionCertificate:
         """Return the total guarantee before any data, after checking that every candidate can be fitted.
 
         Parameters
         ----------
         n_samples, n_features : int
-            Public size of the data; the number of rows gives way to the estimator's ``nominal_samples`` under
-            add-or-remove-one.
+            Public size of the data, people for rows with ``groups=True``; the number of rows gives way to the
+            estimator's ``nominal_samples`` under add-or-remove-one.
         n_classes : int, optional
             Number of classes of a classifier, by default that of its ``classes``, or 2.
+        groups : bool, default=False
+            Whether the fit will be given identifiers of people.
         """
         candidates = self._candidates()
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, "DPSelect")
@@ -218,11 +231,16 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             guarantee, self._strategy(), len(candidates), self._repeats()
         )
         found = None
-        more: dict[str, int] = {}
+        more: dict[str, int] = {"groups": True} if groups else {}
+        if groups and isinstance(score, AUCScore):
+            raise ValueError(
+                "The 'scoring' parameter of DPSelect must be a RowScore with groups: how far a person can move an AUC "
+                "is not proven. Got an AUCScore instead."
+            )
         if is_classifier(self.estimator):
             declared = cast(Classifier, self.estimator).classes
             found = "assumed public" if declared is None else "given"
-            more = {} if n_classes is None else {"n_classes": n_classes}
+            more |= {} if n_classes is None else {"n_classes": n_classes}
 
         def certified(each: Guarantee) -> list[Certificate]:
             models = [self._candidate(candidate, each, training) for candidate in candidates]
@@ -340,7 +358,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             )
         return ResidualScore((float(target[1]) - float(target[0])) / 8)
 
-    def fit(self, X: object, y: object) -> DPSelect:
+    def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
         """Choose a candidate privately, and keep its fit.
 
         Parameters
@@ -349,22 +367,34 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             Rows.
         y : array of shape (n_samples,)
             Targets.
+        groups : array of shape (n_samples,), optional
+            Identifiers of people, who are then promised what is promised. All rows of a person are in one part, its
+            score is the mean of its rows', and candidates are fitted with them.
 
         Returns
         -------
         self
         """
         with unchanged_on_failure(self):
-            self._select(X, y)
+            self._select(X, y, groups)
         return self
 
-    def _select(self, X: object, y: object) -> None:
+    def _select(self, X: object, y: object, groups: object) -> None:
         """Read, certify, charge, split, search: nothing is charged before all checks of the input."""
         probe = clone(self.estimator)
         rows, target, labels = self._read(probe, X, y)
         score = self._score()
         n_samples, n_features = rows.shape
-        certificate = self.certify(n_samples, n_features, None if labels is None else len(labels))
+        people = None
+        if groups is not None:
+            ballot = read_ballot(cast(Any, probe), rows, None, groups)
+            people, n_samples = ballot.tags, ballot.records.count
+        certificate = self.certify(
+            n_samples,
+            n_features,
+            None if labels is None else len(labels),
+            groups=groups is not None,
+        )
         if isinstance(score, RowScore):
             bounds = getattr(probe, "target_bounds", None)
             score.check(1.0 if bounds is None else float(np.mean(bounds)), labels)
@@ -376,10 +406,16 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 mechanism=f"select-{certificate.strategy}",
                 description="DPSelect.fit",
                 neighbors=certificate.neighbors,
+                unit=certificate.unit,
             )
-        held = self._held_out(certificate, len(target), noise)
+        if people is None:
+            held = self._held_out(certificate, len(target), noise)
+        else:
+            found, places = np.unique(people, return_inverse=True)
+            held = self._held_out(certificate, found.size, noise)[places]
         training, validation = ((rows[part], target[part]) for part in (~held, held))
-        search = _Search(certificate, score, training, validation, labels, noise)
+        tags = (None, None) if people is None else (people[~held], people[held])
+        search = _Search(certificate, score, training, validation, labels, noise, *tags)
         with silent():
             run = self._repeat if certificate.strategy == "repeat" else self._exponential
             self._chosen, self.best_params_ = run(search)
@@ -426,8 +462,12 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         model = self._candidate(parameters, certificate.per_fit, certificate.training_rows, seed)
         if search.labels is not None and model.classes is None:
             model.classes = search.labels.tolist()
-        model.fit(*search.training)
-        return model, search.score.steps(model, *search.validation, certificate.neighbors)
+        if search.training_people is None:
+            model.fit(*search.training)
+        else:
+            cast(Any, model).fit(*search.training, groups=search.training_people)
+        people = search.validation_people
+        return model, search.score.steps(model, *search.validation, certificate.neighbors, people)
 
     def _exponential(self, search: _Search) -> tuple[Classifier, Candidate]:
         certificate, candidates = search.certificate, self._candidates()

@@ -9,6 +9,7 @@ import pytest
 
 from dpconvex import DPAUCClassifier, DPQuantileRegressor, DPRobustClassifier
 from dpconvex.audit import audit
+from dpconvex.inputs.people import Ballot, Records
 from dpconvex.mechanisms import moments
 from dpconvex.preprocessing import DPQuantileBounds
 from dpconvex.privacy import ApproxDP, NoiseSource, PureDP
@@ -25,8 +26,9 @@ def lowest_bit(numbers):
 def releases(estimator, X, y, read):
     """A sampler of what an estimator releases on these rows: its mechanism, charged and certified as in a fit."""
     rows, targets, shape = estimator._read(X, y)
-    plan = estimator._plan(*shape)
-    (objective,) = estimator._objectives(rows, targets, plan)
+    records = Records(shape[0])
+    plan = estimator._plan(records, *shape[1:])
+    (objective,) = estimator._objectives(rows, targets, plan, Ballot(records))
 
     def sample(count, rng):
         return np.array([read(plan, objective) for _ in range(count)])

@@ -245,7 +245,7 @@ def test_a_partition_says_nothing_of_void_rows():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (total,) = run_source(
-            lambda rows: rows.sum_targets(lambda y, w: (y.size,)),
+            lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)),
             mapping,
             fingerprint(X, y),
             pending,

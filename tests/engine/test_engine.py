@@ -276,7 +276,7 @@ def test_a_part_of_the_rows_is_read_where_it_lies(n, rows, order, monkeypatch):
                 lambda one: one.combine(theta, slope),
                 lambda one: one.combine(theta, lambda y, z, w: (w * np.tanh(z - y),)),
                 lambda one: (one.predicted(theta).weights,),
-                lambda one: one.sum_targets(lambda y, w: (y @ w,)),
+                lambda one: one.sum_targets(lambda y, w, v: (y @ w,)),
                 lambda one: (one.counter(lambda y, w: y * w)(0.1),),
                 lambda one: one.take(np.array([3, 1])).mapped(),
             ):

@@ -45,11 +45,22 @@ def cases():
     ]
 
 
+#: What weights cannot be under differential privacy.
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "a weight of 0 leaves the public number of records and the "
+    "noise as they are, and a record that is there twice is two records",
+    "check_sample_weights_list": "weights beyond 1 must be divided by a public number",
+    "check_sample_weights_not_overwritten": "weights beyond 1 must be divided by a public number",
+    "check_all_zero_sample_weights_error": "whether anything counts is private",
+}
+
+
 def excused(estimator):
-    """No rows must be fitted like any other number of them where that number is private."""
+    """No rows must be fitted like any other number of them where that number is private; weights lie in [0, 1]."""
     private = getattr(estimator, "neighbors", None) == "add_or_remove_one"
-    reason = "whether there are rows is private"
-    return {"check_estimators_empty_data_messages": reason} if private else {}
+    weighted = "sample_weight" in inspect.signature(estimator.fit).parameters
+    reason = {"check_estimators_empty_data_messages": "whether there are rows is private"}
+    return (reason if private else {}) | (WEIGHTS if weighted else {})
 
 
 @parametrize_with_checks(cases(), expected_failed_checks=excused)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows
+from dpconvex.inputs.people import Records
 from dpconvex.mechanisms import NoisyGradientDescent, gradient
 from dpconvex.mechanisms.gradient_geometry import Coordinates, _moment_sums, given_coordinates
 from dpconvex.mechanisms.gradient_run import gradient_sum
@@ -50,7 +51,7 @@ class World:
 
     @classmethod
     def of(cls, estimator, n, d):
-        plan = estimator._plan(n, d)
+        plan = estimator._plan(Records(n), d)
         bounds = plan.certificate.bounds
         return cls(bounds, plan.row_map, plan.target_shift, plan.target_scale)
 
@@ -383,7 +384,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation, geometry):
         n = data.draw(st.integers(1, 6))
         table = data.draw(st.lists(values, min_size=(n + 1) * (d + 1), max_size=(n + 1) * (d + 1)))
         table = np.array(table).reshape(n + 1, d + 1)
-        plan = estimator._plan(n, d)
+        plan = estimator._plan(Records(n), d)
         world = World.of(estimator, n, d)
         lead = int(world.bounds.fit_intercept)
         rng = np.random.default_rng(data.draw(st.integers(0, 1000)))

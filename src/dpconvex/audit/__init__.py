@@ -8,7 +8,7 @@ from dpconvex.audit.confidence import (
     epsilon_lower_bound,
 )
 from dpconvex.audit.estimator import audit_estimator
-from dpconvex.audit.neighbors import NeighborPair, neighbor_pairs
+from dpconvex.audit.neighbors import NeighborPair, neighbor_pairs, person_pairs
 from dpconvex.audit.result import AuditResult, TradeoffCurve
 from dpconvex.audit.scalar import (
     GaussianRelease,
@@ -33,4 +33,5 @@ __all__ = [
     "epsilon_lower_bound",
     "likelihood_ratio",
     "neighbor_pairs",
+    "person_pairs",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def _flat(value: object) -> list[float]:
     return numbers.ravel().tolist() if numbers.dtype.kind in "biuf" else []
 
 
-def fitted_outputs(estimator: Model, data: tuple[Array, Array], count: int) -> Array:
+def fitted_outputs(estimator: Model, data: tuple[Array, ...], count: int) -> Array:
     """Everything that ``count`` independent fits release, shape (count, numbers per fit).
 
     Every fit is a fresh clone without a ``random_state``: noise comes from where it comes from in earnest.
@@ -49,8 +50,14 @@ def fitted_outputs(estimator: Model, data: tuple[Array, Array], count: int) -> A
             copy.set_params(random_state=None)
         with warnings.catch_warnings():  # what privacy costs is not what an audit is about
             warnings.simplefilter("ignore", PrivacyWarning)
-            outputs.append(released_numbers(copy.fit(*data)))
+            outputs.append(released_numbers(_fitted(copy, data)))
     return np.asarray(outputs, dtype=np.float64)
+
+
+def _fitted(model: Model, data: tuple[Array, ...]) -> Any:
+    """Return the model, fitted to (X, y) or to (X, y, groups)."""
+    more = {"groups": data[2]} if len(data) == 3 else {}
+    return model.fit(*data[:2], **more)
 
 
 def audit_estimator(
@@ -96,10 +103,12 @@ def audit_estimator(
             "The 'ledger' parameter of the audited estimator must be None, because every run "
             "would be charged. Got a ledger instead. Audit a clone on invented data."
         )
-    certificate = clone(estimator).fit(*pair.first).certificate_
-    check_pair(pair, getattr(certificate, "neighbors", "replace_one"))
+    certificate = _fitted(clone(estimator), pair.first).certificate_
+    bounds = getattr(certificate, "bounds", None)
+    relation = getattr(certificate, "neighbors", "replace_one")
+    check_pair(pair, relation, getattr(bounds, "rows_per_person", 1))
 
-    def sampler(data: tuple[Array, Array]) -> Sampler:
+    def sampler(data: tuple[Array, ...]) -> Sampler:
         return lambda count, rng: fitted_outputs(estimator, data, count)
 
     return audit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,19 +15,62 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NeighborPair:
-    """Two data sets that differ in one record.
+    """Two data sets that differ in one record, or in one person.
 
     Attributes
     ----------
     name : str
         What the differing record does.
-    first, second : tuple (X, y)
-        The neighbouring data sets.
+    first, second : tuple (X, y) or (X, y, groups)
+        The neighbouring data sets, with identifiers of people where these are promised something.
     """
 
     name: str
-    first: tuple[Array, Array]
-    second: tuple[Array, Array]
+    first: tuple[Array, ...]
+    second: tuple[Array, ...]
+
+
+def person_pairs(
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike,
+    record: ArrayLike,
+    targets: tuple[float, float],
+    rows: tuple[int, int] = (1, 50),
+) -> Iterator[NeighborPair]:
+    """Yield pairs that differ in one person, whose rows are all alike and of another number each time.
+
+    Parameters
+    ----------
+    X, y, groups : array of shape (n, d), (n,) and (n,)
+        The other people.
+    record : array of shape (d,)
+        Features of all rows of the differing person, at the influence bound.
+    targets : tuple of two numbers
+        Target extremes, or the two labels.
+    rows : tuple of two ints
+        How many rows that person has in the first and in the second data set.
+    """
+    X, y, groups = np.array(X, dtype=np.float64), np.array(y), np.array(groups)
+    record = np.asarray(record, dtype=np.float64)
+    low, high = targets
+    # Somebody new, whatever the others are called.
+    name = (
+        groups.max() + 1 if groups.dtype.kind in "iuf" else np.str_("".join(groups.tolist()) + "+")
+    )
+
+    def data(features: Array, target: float, count: int) -> tuple[Array, ...]:
+        added = np.repeat(features[None], count, axis=0), np.repeat(target, count)
+        return (
+            np.concatenate([added[0], X]),
+            np.concatenate([added[1].astype(y.dtype), y]),
+            np.concatenate([np.repeat(name, count), groups]),
+        )
+
+    few, many = rows
+    yield NeighborPair("mirror", data(record, high, few), data(-record, high, many))
+    yield NeighborPair("target", data(record, high, few), data(record, low, many))
+    yield NeighborPair("both", data(record, high, many), data(-record, low, many))
 
 
 def neighbor_pairs(
@@ -87,14 +131,21 @@ def neighbor_pairs(
         )
 
 
-def check_pair(pair: NeighborPair, relation: str) -> None:
-    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made."""
-    first, second = (_records(*data) for data in (pair.first, pair.second))
+def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> None:
+    """Raise unless the two data sets are neighbours: an attack on others would refute a claim that nobody made.
+
+    Where they have identifiers, they may differ in one person; and else in so many rows.
+    """
+    persons = len(pair.first) == 3
+    first, second = (
+        _people(*data) if persons else _records(*data) for data in (pair.first, pair.second)
+    )
     gone, come = list((first - second).elements()), list((second - first).elements())
+    most = 1 if persons else rows_per_person
     if relation == "add_or_remove_one":
-        neighbours = len(gone) + len(come) <= 1
+        neighbours = len(gone) + len(come) <= most
     else:
-        neighbours = len(gone) == len(come) <= 1
+        neighbours = len(gone) == len(come) <= most
         if relation == "replace_one_keeping_label":
             neighbours = neighbours and [label for _, label in gone] == [y for _, y in come]
     if not neighbours:
@@ -104,6 +155,14 @@ def check_pair(pair: NeighborPair, relation: str) -> None:
         )
 
 
-def _records(X: ArrayLike, y: ArrayLike) -> Counter[tuple[bytes, bytes]]:
+def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
+    """Return the people of a data set, each by all its rows."""
+    names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
+    return Counter(
+        frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names)
+    )
+
+
+def _records(X: ArrayLike, y: ArrayLike) -> Counter[Any]:
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
     return Counter((row.tobytes(), target.tobytes()) for row, target in zip(X, y, strict=True))

@@ -90,7 +90,7 @@ def attacks_on_task(
     certificate = estimator.certify(rows, columns)
     pairs = neighbor_pairs(X, y, np.ones(columns), targets, certificate.neighbors)
 
-    def fits(data: tuple[Array, Array]) -> Draw:
+    def fits(data: tuple[Array, ...]) -> Draw:
         return lambda count, generator: fitted_outputs(estimator, data, count)
 
     return certificate, {pair.name: (fits(pair.first), fits(pair.second)) for pair in pairs}

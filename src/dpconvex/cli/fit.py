@@ -23,7 +23,7 @@ from dpconvex.cli.options import (
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_training_file
+from dpconvex.inputs.files import read_column, read_training_file
 from dpconvex.inputs.opening import check_file, table_format
 from dpconvex.inputs.release_file import ReleaseFacts, read_release
 from dpconvex.inputs.schema import Schema
@@ -112,6 +112,12 @@ def fit(
             rich_help_panel=ENGINE,
         ),
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that names people: what is promised is promised to each with all rows."
+        ),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
@@ -134,6 +140,11 @@ def fit(
         check_output(registry, "registry entry", {**inputs, "report": report})
     schema = with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
     assert schema.target is not None
+    person = person or schema.person
+    if person is not None and engine != "memory":
+        raise InputError(
+            "People are told apart with --engine memory only. In Python, fit takes groups with Dask."
+        )
     facts = release_facts(release, schema.target.name)
     if engine == "memory":
         check_file(data)
@@ -154,7 +165,8 @@ def fit(
         with progress(f"Reading {data.name}"):
             X, y = read_training_file(data, schema, labels, kind, ignored, least)
         with progress("Fitting"):
-            fitted = model.fit(X, y.to_numpy())
+            people = None if person is None else read_column(data, person, schema.file, ignored)
+            fitted = model.fit(X, y.to_numpy(), groups=people)
     save_model(fitted, out, schema=schema)
     if report is not None:
         from dpconvex.words import write_report
@@ -291,11 +303,6 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
         typer.echo(
             "warning: the schema has no [target] range, so targets are taken to be of order 1.",
             err=True,
-        )
-    if schema.person is not None:
-        raise InputError(
-            "The schema names a person, but this fit protects single rows. Take out [person] if every person has one "
-            "row."
         )
     declared = schema.target.classes if schema.target is not None else None
     if declared is not None and not labels:

@@ -307,6 +307,7 @@ def sigmoid_gradient(
     plain: npt.NDArray[np.bool_],
     weights: Array,
     factors: Array,
+    votes: Array,
     by_columns: bool,
     tile: int,
     constant: float,
@@ -325,8 +326,9 @@ def sigmoid_gradient(
     With ``u = clip(y, -limit, limit) - z`` (``y z`` unless `residual`) and
     ``c = first + sum_k jumps_k / (1 + exp(-rate (u - knots_k)))`` the slope is -c (``y c``).
     Rows ``edges[b], ..., edges[b + 1] - 1``, which lie from ``starts[b]`` on, are added up before they enter `total`.
-    Empty `plain` stands for tiles of which nothing is known, empty `weights` and `factors` for ones. With `clip` above
-    0 slopes are limited to ``clip * w_i`` instead of being multiplied by ``w_i``.
+    Empty `plain` stands for tiles of which nothing is known, empty `weights`, `factors` and `votes` for ones. With
+    `clip` above 0 slopes are limited to ``clip * w_i`` instead of being multiplied by ``w_i``; they are multiplied by
+    votes afterwards.
     """
     columns = low.size
     scaled = theta * scale
@@ -361,6 +363,8 @@ def sigmoid_gradient(
                 _limit(multiples, weights[start : start + rows], clip)
             elif weights.size:
                 _scale(multiples, weights[start : start + rows])
+            if votes.size:
+                _scale(multiples, votes[start : start + rows])
             block_lead += _negate_and_sum(multiples, sign)
             if factors.size:
                 _scale(multiples, factors[start : start + rows])

@@ -151,8 +151,8 @@ def margins_with_error(block: Array, theta: Array, margins: Array, corrections: 
 
 
 @numba.njit(nogil=True, cache=True)
-def count_octaves(block: Array, lead: int, counts: Array) -> None:
-    """Add 1 to ``counts[j, k]`` for every value of column ``lead + j`` of size in ``[2^-(k+1), 2^-k)``.
+def count_octaves(block: Array, votes: Array, lead: int, counts: Array) -> None:
+    """Add a row's vote to ``counts[j, k]`` for every value of column ``lead + j`` of size in ``[2^-(k+1), 2^-k)``.
 
     Values from 1 on count for k = 0, smaller ones than all octaves and zeros for the last. The exponent is read from
     the bits.
@@ -163,7 +163,7 @@ def count_octaves(block: Array, lead: int, counts: Array) -> None:
         for j in range(counts.shape[0]):
             octave = 1022 - ((bits[i, lead + j] >> 52) & 0x7FF)
             octave = octave if octave > 0 else 0
-            counts[j, octave if octave < last else last] += 1.0
+            counts[j, octave if octave < last else last] += votes[i]
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})

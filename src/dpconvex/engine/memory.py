@@ -13,9 +13,18 @@ import numpy.typing as npt
 
 from dpconvex.engine import passes
 from dpconvex.engine.arrays import writable_view
-from dpconvex.engine.rows import Partial, Places, Raw, RowFunction, RowMap, Sums
+from dpconvex.engine.rows import (
+    Partial,
+    Places,
+    Raw,
+    RowFunction,
+    RowMap,
+    Sums,
+    VoteFunction,
+)
 from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate, block_rows, sum_depth
 from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
+from dpconvex.engine.votes import Votes
 
 __all__ = ["MemoryRows"]
 
@@ -51,6 +60,8 @@ class MemoryRows:
         Whether small data may be kept in mapped form, for many passes over it.
     weights : array of shape (n_rows,), optional
         Weights that take the place of those the row map gives.
+    votes : Votes, optional
+        What each row counts for; every row is a whole record by default.
 
     Attributes
     ----------
@@ -73,6 +84,7 @@ class MemoryRows:
         threads: int | None = None,
         keep: bool = True,
         weights: npt.NDArray[np.float64] | None = None,
+        votes: Votes | None = None,
     ) -> None:
         raw = self._as_raw(X)
         if len(raw.shape) != 2 or raw.shape[1] != row_map.n_features:
@@ -106,6 +118,7 @@ class MemoryRows:
         self._small = self._blocks == 1 or (keep and 8 * self.n_rows * self.dim <= CACHE_BYTES)
         self._kept: list[tuple[Array, Array, Array]] | None = None
         self._weights: Array | None = weights
+        self._votes = votes
         self._keep = keep
         self.survey: passes.Survey | None = None
         self._surveys: list[passes.Survey] = []  # of the same rows, whatever their weights
@@ -132,7 +145,34 @@ class MemoryRows:
     @cached_property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets (a private number)."""
-        return float(np.abs(self._targets).sum()) / max(1, self.n_rows)
+        sizes = np.abs(self._targets)
+        total = sizes.sum() if self._votes is None else sizes @ self._votes.shares
+        return float(total) / max(1, self.n_records)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of: people, or the rows themselves."""
+        return self.n_rows if self._votes is None else self._votes.records
+
+    @property
+    def voted(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+        return self._votes is not None
+
+    @property
+    def people_vote(self) -> bool:
+        """Whether several rows may be of one person."""
+        return self._votes is not None and self._votes.tags is not None
+
+    @property
+    def votes(self) -> Votes | None:
+        """What each row counts for; None stands for ones."""
+        return self._votes
+
+    @property
+    def shares(self) -> Array | None:
+        """What each row counts for, as numbers; None stands for ones."""
+        return None if self._votes is None else self._votes.shares
 
     @property
     def own_weights(self) -> bool:
@@ -213,7 +253,7 @@ class MemoryRows:
 
     @property
     def weights(self) -> Array:
-        """The weights of all rows."""
+        """The weights of all rows, votes apart."""
         if self._weights is None:
             return np.concatenate([w.copy() for _, _, w in self._mapped(0, self._blocks)])
         return self._weights
@@ -233,13 +273,15 @@ class MemoryRows:
         function : callable
             Takes a mapped block of shape (rows, dim), its targets and its weights, none of which
             it may change or keep, and returns a tuple of new arrays or numbers. It runs in several
-            threads.
+            threads. Weights are those of the row map times votes, or as they were given.
 
         Returns
         -------
         tuple
             The sums, in float64.
         """
+        if self._votes is not None and self._weights is None:
+            return self.sum_votes(lambda block, y, w, v: function(block, y, w * v))
         if self._blocks == 1:
             ((block, y, w),) = self._kept_blocks()
             return function(block, y, w)
@@ -248,6 +290,21 @@ class MemoryRows:
             return accumulate(function(*part) for part in self._mapped(*span))
 
         return self.sum_runs(run)
+
+    def sum_votes(self, function: VoteFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, with votes v beside the weights w."""
+        shares, ones = self.shares, np.ones(self.block_rows)
+
+        def parts(span: tuple[int, int]) -> Iterator[Sums]:
+            start = span[0] * self.block_rows
+            for block, y, w in self._mapped(*span):
+                votes = ones[: y.size] if shares is None else shares[start : start + y.size]
+                yield function(block, y, w, votes)
+                start += y.size
+
+        if self._blocks == 1:
+            return next(parts((0, 1)))
+        return self.sum_runs(lambda span: accumulate(parts(span)))
 
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins.
@@ -261,7 +318,8 @@ class MemoryRows:
             Coefficients that define the margins ``z_i = x~_i . theta``.
         function : callable
             Takes targets, margins and weights of a block and returns a tuple: the multiples m, and
-            any further numbers or arrays to be added up.
+            any further numbers or arrays to be added up. Votes are in the weights of the row map; beside given
+            weights, the multiples are taken times votes.
 
         Returns
         -------
@@ -273,14 +331,19 @@ class MemoryRows:
             multiples, *extra = function(y, block @ theta, w)
             return multiples @ block, *extra
 
+        def voted(block: Array, y: Array, w: Array, v: Array) -> Sums:
+            multiples, *extra = function(y, block @ theta, w)
+            return (multiples * v) @ block, *extra
+
+        beside = self._votes is not None and self._weights is not None
         if self._small:
-            return self.sum(part)
+            return self.sum_votes(voted) if beside else self.sum(part)
         sigmoid = getattr(function, "sigmoid", None)
         if self._starts is not None:
             # Short stretches cost more calls than they save.
             known = self._weights is not None and self.row_map.influence != "shorten"
             if sigmoid is None or not known or self._stretch < 8:
-                return self.sum(part)
+                return self.sum_votes(voted) if beside else self.sum(part)
             unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
             own = self._given_weights(unknown)
             return passes.combine_sigmoids(self, theta, sigmoid, unknown.plain, own, None)
@@ -344,27 +407,28 @@ class MemoryRows:
             margins[self._void] = passes.split_intercept(self, theta)[0]
         return self.with_weights(margins)
 
-    def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
-        """Add ``function(y, w)`` over stretches of targets and weights; the rows themselves are not read.
+    def sum_targets(self, function: RowFunction) -> Sums:
+        """Add ``function(y, w, v)`` over stretches of targets, weights and votes; the rows themselves are not read.
 
         Weights are those that were given, or ones: what the row map says would need the rows.
         """
-        given, stretch = self._weights, TARGET_BLOCK
+        given, shares, stretch = self._weights, self.shares, TARGET_BLOCK
         edges = range(0, max(1, self.n_rows), stretch)  # no rows are one empty stretch
 
         def part(start: int) -> Sums:
             y = self._targets[start : start + stretch]
             w = np.ones(y.size) if given is None else given[start : start + stretch]
-            return function(y, w)
+            v = np.ones(y.size) if shares is None else shares[start : start + stretch]
+            return function(y, w, v)
 
         if self.threads <= 1 or len(edges) == 1:
             return tuple(accumulate(map(part, edges)))
         return tuple(accumulate(worker_pool(self.threads).map(part, edges)))
 
-    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], float]:
         """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
 
-        They are computed once; weights are those of `sum_targets`.
+        They are computed once; weights are those of `sum_targets`. A row counts as its vote.
         """
         values = np.empty(self.n_rows)
         edges = range(0, max(1, self.n_rows), TARGET_BLOCK)
@@ -375,8 +439,17 @@ class MemoryRows:
             w = np.ones(y.size) if self._weights is None else self._weights[part]
             values[part] = function(y, w)
 
-        def count(point: float) -> int:
-            return sum(int(np.count_nonzero(values[i : i + TARGET_BLOCK] < point)) for i in edges)
+        shares = self.shares
+
+        def count(point: float) -> float:
+            below = (values[i : i + TARGET_BLOCK] < point for i in edges)
+            if shares is None:
+                return float(sum(map(np.count_nonzero, below)))
+            # Votes lie on a grid on which their sums are exact.
+            return sum(
+                float(shares[i : i + TARGET_BLOCK] @ part)
+                for i, part in zip(edges, below, strict=True)
+            )
 
         list(map(fill, edges) if self.threads <= 1 else worker_pool(self.threads).map(fill, edges))
         return count
@@ -388,12 +461,14 @@ class MemoryRows:
         yield (call if callable(call) else call[0])(self)
 
     def mapped(self) -> tuple[Array, Array, Array]:
-        """Return the whole mapped data (rows, targets, weights) as new arrays."""
+        """Return the whole mapped data (rows, targets, weights times votes) as new arrays."""
         rows, weights = np.empty((self.n_rows, self.dim)), np.empty(self.n_rows)
         start = 0
         for block, _, w in self._mapped(0, self._blocks):
             rows[start : start + w.size], weights[start : start + w.size] = block, w
             start += w.size
+        if self._votes is not None:
+            weights *= self._votes.shares
         return rows, self._targets.copy(), weights
 
     def with_labels(self) -> MemoryRows:
@@ -414,8 +489,35 @@ class MemoryRows:
         taken = MemoryRows(
             self._raw[places], self.marked_targets[indices], self.row_map, threads=self.threads
         )
+        if self._votes is not None:
+            taken._votes = self._votes.take(indices)
         if self._weights is not None:
             taken._weights = self._weights[indices]
+        return taken
+
+    def with_votes(self, votes: Votes) -> MemoryRows:
+        """Return the same rows, which count for what the votes say."""
+        survey, other = self.survey, copy.copy(self)
+        vars(other).pop("mean_target_size", None)
+        other._votes, other.survey = votes, survey
+        return other
+
+    def take_records(self, records: Places) -> MemoryRows:
+        """Return the given records: rows, or all rows of people."""
+        if not self.people_vote or self._votes is None:
+            return self.take(records)
+        rows = self._votes.rows_of(records)
+        taken = self.take(rows)
+        taken._votes = self._votes.part(rows, records.size)
+        return taken
+
+    def one_row_each(self, records: Places, generator: np.random.Generator) -> MemoryRows:
+        """Return the given records with a row each: themselves, or a random one of a person's rows."""
+        if not self.people_vote or self._votes is None:
+            return self.take(records)
+        rows, shares = self._votes.one_row_each(records, generator)
+        taken = self.take(rows)
+        taken._votes = Votes(shares, records.size)
         return taken
 
     def subsample(self, rows: int) -> MemoryRows:
@@ -429,10 +531,16 @@ class MemoryRows:
     def part(self, rows: int) -> MemoryRows:
         """Return a part of exactly `rows` rows, the same ones at every call, in short stretches spread over the data.
 
-        The rows themselves are not copied: their margins and sums are read where they are.
+        The rows themselves are not copied: their margins and sums are read where they are. Where people vote, it is
+        the rows of about so many people, copied: all rows of a person or none, by its tag.
         """
-        if rows >= self.n_rows:
+        if rows >= self.n_records:
             return self
+        if self._votes is not None and self._votes.tags is not None:
+            chosen = self._votes.in_part(rows)
+            taken = self.take(chosen)
+            taken._votes = self._votes.part(chosen, rows)
+            return taken
         return self._in_place(*self.stretches(self.n_rows, rows), rows)
 
     def chosen(self, indices: npt.NDArray[np.integer]) -> MemoryRows:
@@ -459,6 +567,7 @@ class MemoryRows:
         other._targets = self._targets[places]
         other._void = None if self._void is None else self._void[places]
         other._weights = None if self._weights is None else self._weights[places]
+        other._votes = None if self._votes is None else self._votes.part(places, rows)
         return other
 
     @staticmethod

@@ -125,6 +125,7 @@ def combine_sigmoids(
             plain,
             _NOTHING if weights is None else weights,
             _NOTHING if factors is None else factors,
+            _NOTHING if rows.shares is None else rows.shares,
             rows.by_columns,
             tile,
             constant,
@@ -152,7 +153,7 @@ def combine_blocks(
 
     lead = int(rows.row_map.fit_intercept)
     low, high, shift, scale = rows.columns
-    ones, source = np.ones(rows.block_rows), rows.source
+    ones, source, shares = np.ones(rows.block_rows), rows.source, rows.shares
     read = _margin_reader(rows, theta, found)
 
     def parts(span: tuple[int, int]) -> Iterator[Partial]:
@@ -163,7 +164,11 @@ def combine_blocks(
             block = slice(start, start + y.size)
             z, w = buffer[: y.size], ones[: y.size] if given is None else given[block]
             plain = read(start, z)
+            if shares is not None and not rows.own_weights:
+                w = w * shares[block]
             multiples, *extra = function(y, z, w)
+            if shares is not None and rows.own_weights:
+                multiples = multiples * shares[block]
             partial = np.zeros(rows.dim)
             if lead:
                 partial[0] = multiples.sum()

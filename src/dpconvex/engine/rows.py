@@ -13,7 +13,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
-__all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums"]
+__all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums", "VoteFunction"]
 
 Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -24,6 +24,8 @@ Sums = tuple[Any, ...]
 Partial = list[Any]
 #: Of a block of rows, or of their margins, with targets and weights.
 RowFunction = Callable[[Array, Array, Array], Sums]
+#: Of a block of rows with targets, weights and votes.
+VoteFunction = Callable[[Array, Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
 _FARTHEST = 10.0  # in units of the influence bound: where columns without bounds are clipped when rows are weighted
@@ -277,6 +279,18 @@ class Rows(Protocol):
     row_map: RowMap
 
     @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
+
+    @property
+    def voted(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+
+    @property
+    def people_vote(self) -> bool:
+        """Whether several rows may be of one person."""
+
+    @property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets."""
 
@@ -291,6 +305,9 @@ class Rows(Protocol):
     def sum(self, function: RowFunction) -> Sums:
         """Add ``function(block, y, w)`` over all blocks of rows."""
 
+    def sum_votes(self, function: VoteFunction) -> Sums:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, v their votes."""
+
     def combine(self, theta: Array, function: RowFunction) -> Sums:
         """Add ``m_i x~_i`` with ``(m, *further sums) = function(y, z, w)``."""
 
@@ -301,7 +318,7 @@ class Rows(Protocol):
         """Return about `rows` rows, spread over the data."""
 
     def part(self, rows: int) -> Rows:
-        """Return exactly `rows` rows, in short stretches spread over the data."""
+        """Return exactly `rows` rows, in short stretches spread over the data; or those of about so many people."""
 
     def take(self, indices: Places) -> MemoryRows:
         """Return the given rows in memory."""
@@ -315,8 +332,8 @@ class Rows(Protocol):
     def predicted(self, theta: Array) -> Rows:
         """Return the same rows with their margins in place of weights."""
 
-    def sum_targets(self, function: Callable[[Array, Array], Sums]) -> Sums:
-        """Add ``function(y, w)`` over stretches of targets and weights."""
+    def sum_targets(self, function: RowFunction) -> Sums:
+        """Add ``function(y, w, v)`` over stretches of targets, weights and votes."""
 
-    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], int]:
-        """Return a function of a point: how many of the numbers ``function(y, w)`` are below it."""
+    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], float]:
+        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it."""

@@ -19,6 +19,7 @@ from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import PrivateLinearClassifier
 from dpconvex.estimators.linear import PublicFacts
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Logistic, PairHinge
 from dpconvex.losses.pairwise import PairLoss
@@ -151,7 +152,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             },
         }
 
-    def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
         n_classes = len(self.classes_) if n_classes is None else n_classes
         if n_classes != 2:
@@ -159,7 +160,13 @@ class DPAUCClassifier(PrivateLinearClassifier):
                 "Only binary classification is supported. The type of the target is multiclass: "
                 f"{owner} ranks one class above another. Choose the positive class first."
             )
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
+        whole = records == Records(records.count)
+        if not (whole or self._label_private()):
+            raise ValueError(
+                f"The 'label_private' parameter of {owner} must be True with groups, rows_per_person or weights: a "
+                "person has rows of both labels, and keeps none of them. Got False instead."
+            )
         row_map = replace(facts.row_map, influence="shorten")
         alpha = optional_positive("alpha", self.alpha, owner)
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
@@ -178,9 +185,16 @@ class DPAUCClassifier(PrivateLinearClassifier):
         known = self.neighbors == "replace_one"
         find_length = known and self.row_norm is None and row_map.low is not None
         weighted, single = single_records(facts, self.neighbors)
+        # A person with rows of both labels is in pairs with itself: no bound is proven for means over pairs.
+        named = "gradient" if not whole and self.mechanism == "auto" else self.mechanism
         mechanism, chosen, own = choose_auc_mechanism(
-            self.mechanism, bounds, single, facts.guarantee, alpha, find_length, owner
+            named, bounds, single, facts.guarantee, alpha, find_length, owner
         )
+        if not (whole or isinstance(chosen, LinearBounds)):
+            raise ValueError(
+                f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, rows_per_person or weights: how "
+                f"far a person can move a mean over pairs is not proven. Got {self.mechanism!r} instead."
+            )
         parameters = {
             **facts.parameters,
             "n_classes": 2,
@@ -223,7 +237,9 @@ class DPAUCClassifier(PrivateLinearClassifier):
         large = cast("DaskRows | MemoryRows", rows)
         return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
 
-    def fit(self, X: object, y: object) -> Self:
+    def fit(
+        self, X: object, y: object, sample_weight: object = None, groups: object = None
+    ) -> Self:
         """Fit privately.
 
         Parameters
@@ -233,12 +249,16 @@ class DPAUCClassifier(PrivateLinearClassifier):
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
             Two labels; the larger one is the positive class. A Dask array or series if X is one.
+        sample_weight : array of shape (n_samples,), optional
+            Between 0 and 1: what each record counts for, with ``mechanism="gradient"``.
+        groups : array of shape (n_samples,), optional
+            Identifiers of people, with ``mechanism="gradient"``; see ``person_weight``.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight, groups)
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
         super()._store(coefficients, plan)

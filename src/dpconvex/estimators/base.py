@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import check_count
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import release, unchanged_on_failure, without_warnings
+from dpconvex.inputs.people import Ballot, Records, read_ballot
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     ignores_invalid,
@@ -46,6 +47,7 @@ class CommonFacts:
     n_samples: int
     parameters: Facts
     void_rows: bool = False
+    records: Records = field(kw_only=True)
 
 
 @estimator
@@ -71,10 +73,10 @@ class PrivateModel(BaseEstimator):
     released_: Facts = field(init=False)
     n_features_in_: int = field(init=False)
 
-    def _common_facts(self, n_samples: int, n_features: int) -> CommonFacts:
+    def _common_facts(self, records: Records, n_features: int) -> CommonFacts:
         """Check the settings that every estimator has; raises before data are read or budget is spent."""
         owner = type(self).__name__
-        for name, value in (("n_samples", n_samples), ("n_features", n_features)):
+        for name, value in (("n_samples", records.count), ("n_features", n_features)):
             check_count(name, f"{owner}.certify", value)
         if self.ledger is not None and not hasattr(self.ledger, "charge"):
             raise TypeError(
@@ -84,12 +86,13 @@ class PrivateModel(BaseEstimator):
         ignored = ignores_invalid(self)
         return CommonFacts(
             guarantee=resolve_guarantee(self.epsilon, self.delta, self.mu, owner),
-            n_samples=resolve_samples(self.neighbors, self.nominal_samples, n_samples, owner),
+            n_samples=resolve_samples(self.neighbors, self.nominal_samples, records.count, owner),
             parameters={
                 "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
                 "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
             },
             void_rows=ignored,
+            records=records,
         )
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
@@ -100,7 +103,9 @@ class PrivateModel(BaseEstimator):
         """Decide everything from public facts."""
         raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
 
-    def _objectives(self, X: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
+    def _objectives(
+        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
+    ) -> Sequence[Objective]:
         """Return the functions of theta whose minimisers are released privately."""
         raise AttributeError(f"{type(self).__name__} does not say what it minimises.")
 
@@ -116,23 +121,27 @@ class PrivateModel(BaseEstimator):
         """Return, by name, what a certificate says of this estimator's own settings and what it should say."""
         return {}
 
-    def _release(self, X: object, y: object) -> None:
+    def _release(self, X: object, y: object, sample_weight: object, groups: object) -> None:
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
         if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
             del self.schema_
         with without_warnings() if ignores_invalid(self) else nullcontext():
-            X, targets, (n_samples, *shape) = self._read(X, y)
-        plan = self._plan(max(1, n_samples), *shape)  # the number counts where it is public
+            X, targets, (_, *shape) = self._read(X, y)
+        # Numbers count where they are public, and no rows at all are as good as one.
+        ballot = read_ballot(self, X, sample_weight, groups)
+        plan = self._plan(replace(ballot.records, count=max(1, ballot.records.count)), *shape)
         with without_warnings():
-            objectives = self._objectives(X, targets, plan)
+            objectives = self._objectives(X, targets, plan, ballot)
         del targets  # the rows have their own, mapped
         coefficients, self.released_ = release(plan, objectives, self)
         self.certificate_ = plan.certificate
         self._store(coefficients, plan)
 
-    def _fit(self, X: object, y: object) -> Self:
+    def _fit(
+        self, X: object, y: object, sample_weight: object = None, groups: object = None
+    ) -> Self:
         with unchanged_on_failure(self):
-            self._release(X, y)
+            self._release(X, y, sample_weight, groups)
         return self
 
     def summary(self) -> Summary:

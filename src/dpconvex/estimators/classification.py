@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from dpconvex.inputs.labels import (
     expected_classes,
     label_set,
 )
+from dpconvex.inputs.people import Records, check_class_weight
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.inputs.tables import read_training
 from dpconvex.losses import Hinge, Logistic, PointwiseLoss
@@ -54,6 +56,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
 
     _: KW_ONLY
     classes: Sequence[Label] | None = None
+    class_weight: Mapping[Label, float] | None = None
 
     classes_: np.ndarray = field(init=False)
 
@@ -74,10 +77,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             "loss": (loss, plain),
         }
 
-    def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
         labels = count_classes(self, n_classes)
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
         smooth, plain, bandwidth, kernel = self._losses()
         request = Request(
             smooth_loss=smooth,
@@ -97,23 +100,54 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
         row_map = row_map_for(chosen.mechanism, facts.row_map)
         return Plan(chosen.mechanism, certificate, row_map, 0.0, 1.0)
 
-    def certify(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Certificate:
+    def certify(
+        self,
+        n_samples: int,
+        n_features: int,
+        n_classes: int | None = None,
+        *,
+        groups: bool = False,
+        sample_weight: bool = False,
+    ) -> Certificate:
         """Return the certificate of a fit, before any data.
 
         Parameters
         ----------
         n_samples, n_features : int
-            Shape of the data; the number of rows gives way to ``nominal_samples`` under add-or-remove-one.
+            Shape of the data, with the number of people for that of rows with ``groups=True``; the number of rows gives
+            way to ``nominal_samples`` under add-or-remove-one.
         n_classes : int, optional
             Number of classes, by default that of ``classes``, or 2; more than two are fitted one against the rest,
             sharing the budget.
+        groups, sample_weight : bool, default=False
+            Whether the fit will be given identifiers of people, and weights.
 
         Returns
         -------
         Certificate
             Equal to ``certificate_`` after a fit on data of this shape.
         """
-        return self._plan(n_samples, n_features, expected_classes(self, n_classes)).certificate
+        records = Records.of(self, n_samples, groups, sample_weight)
+        return self._plan(records, n_features, expected_classes(self, n_classes)).certificate
+
+    def _class_votes(self, targets: Sequence[object]) -> Array | None:
+        owner = type(self).__name__
+        weights = check_class_weight(self.class_weight, self.classes_.tolist(), owner)
+        if weights is None:
+            return None
+        if not all(isinstance(target, np.ndarray) for target in targets):
+            raise TypeError(
+                f"The 'class_weight' parameter of {owner} must be None with Dask collections. Got a dictionary "
+                "instead. Give a sample_weight."
+            )
+        votes = np.ones(len(cast(np.ndarray, targets[0])))
+        if len(targets) == 1:  # invalid rows, whose target is no number, keep their vote
+            (target,) = cast(list[np.ndarray], targets)
+            votes[target < 0], votes[target > 0] = weights
+            return votes
+        for target, weight in zip(cast(list[np.ndarray], targets), weights, strict=True):
+            votes[target > 0] = weight
+        return votes
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner = type(self).__name__

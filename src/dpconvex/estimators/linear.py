@@ -18,6 +18,7 @@ from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.base import CommonFacts, PrivateModel
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import Ballot, Records
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_bounds
 from dpconvex.inputs.tables import as_numbers, map_rows, read_features, read_training
 from dpconvex.mechanisms.mechanism import Mechanism
@@ -58,6 +59,7 @@ class PublicFacts(CommonFacts):
             max_norm=self.max_norm,
             fit_intercept=self.row_map.fit_intercept,
             neighbors=neighbors,
+            **self.records.facts(),
             **own,
         )
 
@@ -75,18 +77,20 @@ class PrivateLinearModel(PrivateModel):
     feature_bounds: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[float, float]] | None = None
     row_norm: float | None = None
     fit_intercept: bool = True
+    rows_per_person: int = 1
+    person_weight: str = "equal"
 
     coef_: NDArray[np.float64] = field(init=False)
     intercept_: float | Array = field(init=False)
 
-    def _public_facts(self, n_samples: int, n_features: int) -> PublicFacts:
+    def _public_facts(self, records: Records, n_features: int) -> PublicFacts:
         """Check the settings that every linear model has; raises before data are read or budget is spent."""
         owner = type(self).__name__
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise TypeError(
                 f"The 'fit_intercept' parameter of {owner} must be True or False. Got {self.fit_intercept!r} instead."
             )
-        common = self._common_facts(n_samples, n_features)
+        common = self._common_facts(records, n_features)
         features = resolve_bounds("feature_bounds", self.feature_bounds, int(n_features), owner)
         row_norm = optional_positive("row_norm", self.row_norm, owner)
         target = resolve_bounds("target_bounds", getattr(self, "target_bounds", None), None, owner)
@@ -102,6 +106,7 @@ class PrivateLinearModel(PrivateModel):
             common.n_samples,
             parameters,
             common.void_rows,
+            records=records,
             row_map=RowMap.from_bounds(
                 int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)
             ),
@@ -109,24 +114,37 @@ class PrivateLinearModel(PrivateModel):
             target_scale=2 / (high - low),
         )
 
-    def certify(self, n_samples: int, n_features: int) -> Certificate:
+    def certify(
+        self,
+        n_samples: int,
+        n_features: int,
+        *,
+        groups: bool = False,
+        sample_weight: bool = False,
+    ) -> Certificate:
         """Return the certificate of a fit, before any data.
 
         Parameters
         ----------
         n_samples : int
-            Number of rows; ignored in favour of ``nominal_samples`` under add-or-remove-one.
+            Number of rows, or of people with ``groups=True``; ignored in favour of ``nominal_samples`` under
+            add-or-remove-one.
         n_features : int
             Number of columns.
+        groups, sample_weight : bool, default=False
+            Whether the fit will be given identifiers of people, and weights.
 
         Returns
         -------
         Certificate
             Equal to ``certificate_`` after a fit on data of this shape.
         """
-        return self._plan(n_samples, n_features).certificate
+        records = Records.of(self, n_samples, groups, sample_weight)
+        return self._plan(records, n_features).certificate
 
-    def fit(self, X: object, y: object) -> Self:
+    def fit(
+        self, X: object, y: object, sample_weight: object = None, groups: object = None
+    ) -> Self:
         """Fit privately.
 
         Parameters
@@ -136,19 +154,31 @@ class PrivateLinearModel(PrivateModel):
             partition by partition and need not fit into memory.
         y : array of shape (n_samples,)
             Targets; a Dask array or series with the partitions of X if X is one.
+        sample_weight : array of shape (n_samples,), optional
+            Between 0 and 1: what each record counts for. A weight is part of its record, as private as the rest of it.
+        groups : array of shape (n_samples,), optional
+            Identifiers of people, numbers or text. What is promised is then promised to a person with all its rows,
+            whose weight ``person_weight`` says. Nothing of them is kept; their number is public under replace-one.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight, groups)
 
-    def _objectives(self, X: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
-        owner = type(self).__name__
+    def _objectives(
+        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
+    ) -> Sequence[Objective]:
+        owner, bounds = type(self).__name__, plan.certificate.bounds
+        votes = ballot.votes(bounds, self._class_votes(targets))
         return [
-            self._objective(map_rows(X, target, plan, owner), plan.certificate)
+            self._objective(map_rows(X, target, plan, owner, votes), plan.certificate)
             for target in targets
         ]
+
+    def _class_votes(self, targets: Sequence[object]) -> Array | None:
+        """Return what each row counts for by its class; None where all classes count alike."""
+        return None
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         """Return the function of theta whose minimiser is released privately."""

@@ -19,6 +19,7 @@ from dpconvex.engine.dask.partitions import loosen
 from dpconvex.estimators.base import CommonFacts, PrivateModel, Stated
 from dpconvex.estimators.linear import finite_predictions
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import Ballot, Records
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_kernel
 from dpconvex.losses.structured import VectorLoss
 from dpconvex.mechanisms.plan import Plan
@@ -49,7 +50,7 @@ class StructuredModel(PrivateModel):
     def _loss(self, outputs: int) -> VectorLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
-    def _public_facts(self, n_samples: int, n_features: int) -> CommonFacts:
+    def _public_facts(self, records: Records, n_features: int) -> CommonFacts:
         """Check the settings that both estimators have; raises before data are read or budget is spent."""
         owner = type(self).__name__
         norm = optional_positive(
@@ -59,7 +60,7 @@ class StructuredModel(PrivateModel):
             raise ValueError(
                 f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
             )
-        common = self._common_facts(n_samples, n_features)
+        common = self._common_facts(records, n_features)
         bound, invalid = (common.parameters[name] for name in ("coef_bound", "invalid_rows"))
         parameters = {"coef_bound": bound, "operator_norm": norm, "invalid_rows": invalid}
         return replace(common, parameters=parameters)
@@ -98,10 +99,10 @@ class StructuredModel(PrivateModel):
             neighbors=self.neighbors,
         )
 
-    def _plan(self, n_samples: int, n_features: int, n_outputs: int) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_outputs: int) -> Plan:
         """Decide everything from public facts."""
         owner = type(self).__name__
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
         request = Request(
             facts.guarantee,
             self._bounds(facts, n_features, n_outputs),
@@ -135,7 +136,7 @@ class StructuredModel(PrivateModel):
         Certificate
             Equal to ``certificate_`` after a fit on data of this shape.
         """
-        return self._plan(n_samples, n_features, n_outputs).certificate
+        return self._plan(Records(n_samples), n_features, n_outputs).certificate
 
     def fit(self, A: ArrayLike, Y: ArrayLike) -> Self:
         """Fit privately.
@@ -171,7 +172,9 @@ class StructuredModel(PrivateModel):
             matrices, targets = without_invalid(matrices, targets)
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
-    def _objectives(self, A: object, targets: Sequence[object], plan: Plan) -> Sequence[Objective]:
+    def _objectives(
+        self, A: object, targets: Sequence[object], plan: Plan, ballot: Ballot
+    ) -> Sequence[Objective]:
         bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
         return [
             StructuredObjective(

@@ -42,6 +42,14 @@ row_norm : float, optional
     "fit_intercept": """
 fit_intercept : bool, default=True
     Whether to fit a (penalised) intercept.""",
+    "rows_per_person": """
+rows_per_person : int, default=1
+    A public promise that nobody has more rows: what is guaranteed is guaranteed to a person with all of them. With
+    ``groups`` and ``person_weight="rows"`` the number of rows of a person that are used, at most.""",
+    "person_weight": """
+person_weight : {"equal", "rows"}
+    What people weigh whose rows are told apart by ``groups``: "equal" gives everybody one vote, shared by its rows;
+    "rows" a vote to each of at most ``rows_per_person`` rows.""",
     "alpha": """
 alpha : float, optional
     Penalty; by default the one with the smallest predicted risk, from public facts.""",
@@ -59,6 +67,9 @@ smoothing : {"convolution", "moreau"}, default="convolution"
     "classes": """
 classes : sequence, optional
     The labels that may occur. By default they are read from y and become public; the certificate says which.""",
+    "class_weight": """
+class_weight : dict, optional
+    Public weights of labels, 1 where left out; divided by the largest one if that is above 1.""",
     "mechanism": """
 mechanism : str or Mechanism, default="auto"
     How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;

@@ -19,6 +19,7 @@ from dpconvex.estimators.linear import (
     row_map_for,
 )
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.plan import Plan
@@ -71,10 +72,10 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated
 
-    def _plan(self, n_samples: int, n_features: int) -> Plan:
+    def _plan(self, records: Records, n_features: int) -> Plan:
         owner = type(self).__name__
         quantile = self._level()
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
         bandwidth = optional_positive(
             "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
         )

@@ -15,6 +15,7 @@ from dpconvex.engine import EngineError
 from dpconvex.inputs.settings import noise_source
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
@@ -75,6 +76,7 @@ def charge(
             mechanism=certificate.mechanism,
             description=description,
             neighbors=certificate.neighbors,
+            unit=getattr(certificate, "unit", RECORD),
         )
 
 

@@ -16,6 +16,7 @@ from dpconvex.estimators.linear import PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.tilted import MARGIN_LOSSES
 from dpconvex.inputs.labels import count_classes
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
@@ -121,7 +122,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
             "shape": (bounds.shape, _shape_of(self.shape)),
         }
 
-    def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__
         loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", owner)
         mechanism = only_output(self.mechanism, owner)
@@ -129,7 +130,7 @@ class DPRobustClassifier(LogisticProbabilities, PrivateLinearClassifier):
         if self.norm == "linf":
             mechanism = SparseOutput(mechanism.solver, mechanism.gap, mechanism.radius)
             parameters["threshold"] = THRESHOLD
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
         bounds = facts.bounds_of(
             RobustBounds,
             loss,

@@ -16,6 +16,7 @@ from dpconvex.estimators.classification import LogisticProbabilities, PrivateLin
 from dpconvex.estimators.linear import PrivateLinearModel, PrivateLinearRegressor, PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.labels import count_classes
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.losses import Hinge, Huber, Logistic, PointwiseLoss
 from dpconvex.mechanisms.plan import Plan
@@ -163,10 +164,10 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
     def _own_loss(self) -> PointwiseLoss:
         return resolve_loss(self.loss, MARGIN_LOSSES, "margin", type(self).__name__)
 
-    def _plan(self, n_samples: int, n_features: int, n_classes: int | None = None) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
         loss = self._own_loss()
         parameters = count_classes(self, n_classes)
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
         return self._tilted_plan(facts, loss, parameters, {}, (0.0, 1.0))
 
     def _summary_facts(self) -> list[tuple[str, str]]:
@@ -226,9 +227,9 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
     def _own_loss(self) -> PointwiseLoss:
         return resolve_loss(self.loss, RESIDUAL_LOSSES, "residual", type(self).__name__)
 
-    def _plan(self, n_samples: int, n_features: int) -> Plan:
+    def _plan(self, records: Records, n_features: int) -> Plan:
         loss = self._own_loss()
-        facts = self._public_facts(n_samples, n_features)
+        facts = self._public_facts(records, n_features)
         target = (facts.target_shift, facts.target_scale)
         return self._tilted_plan(facts, loss, {}, REGRESSION, target)
 

@@ -27,7 +27,7 @@ class Model(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name."""
 
-    def fit(self, X: object, y: object) -> Fitted:
+    def fit(self, X: object, y: object, **more: Any) -> Fitted:
         """Fit privately."""
 
     def certify(self, n_samples: int, n_features: int, **more: int) -> Certificate:
@@ -57,7 +57,7 @@ class Fitted(Model, Protocol):
     def _problem_name(self, problem: int) -> str:
         """Return the heading of one of several vectors of coefficients."""
 
-    def _public_facts(self, n_samples: int, n_features: int) -> Any:
+    def _public_facts(self, records: Any, n_features: int) -> Any:
         """Return the checked settings."""
 
     def _stated(self, certificate: Certificate, facts: Any) -> dict[str, tuple[object, object]]:

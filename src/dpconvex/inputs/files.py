@@ -59,6 +59,17 @@ def read_training_file(
     return pl.DataFrame(rows, schema=schema.names, orient="row"), target
 
 
+def read_column(path: Path, name: str, form: FileFormat, ignored: bool = False) -> np.ndarray:
+    """Return one column of a table as text, None where it is missing: identifiers of people, row by row."""
+    import numpy as np
+    import polars as pl
+
+    table = open_table(path, form, every_line=ignored).read(path, [name])
+    with without_values(path):
+        text = table[name].cast(pl.String, strict=False).str.strip_chars()
+        return np.array([value or None for value in text.to_list()], dtype=object)
+
+
 def encode_table(
     table: pl.DataFrame, schema: Schema, typed: bool = False, refused: bool = False
 ) -> np.ndarray:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from dpconvex.engine.dask.partitions import Clean, loosen
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import NonZeros, rows_in_memory
+from dpconvex.engine.votes import Votes
 from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.labels import is_missing, missing_labels
 from dpconvex.inputs.public_table import encode_frame
@@ -275,7 +276,7 @@ def in_order_of_bounds(estimator: object, X: Any) -> Any:
 _RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd", "plain-gradient", "exponential")
 
 
-def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
+def map_rows(X: object, target: object, plan: Plan, owner: str, votes: Votes | None = None) -> Rows:
     """Return the engine that sums over the rows of X: in memory, or over Dask's partitions.
 
     Parameters
@@ -288,6 +289,8 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
         How rows and targets are mapped, and by which mechanism they will be used.
     owner : str
         Who asks, for error messages.
+    votes : Votes, optional
+        What each row counts for; every row is a whole record by default.
     """
     here = isinstance(X, np.ndarray) or issparse(X)
     if not here and plan.certificate.mechanism in _RECORD_BY_RECORD:
@@ -298,9 +301,17 @@ def map_rows(X: object, target: object, plan: Plan, owner: str) -> Rows:
     row_map, shift, scale = plan.row_map, plan.target_shift, plan.target_scale
     assert row_map is not None, "records that are matrices are not mapped here"
     if here:
-        return rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        rows = rows_in_memory(X, cast(npt.ArrayLike, target), row_map, shift, scale)
+        if votes is None:
+            return rows
+        if isinstance(X, NonZeros):
+            raise ValueError(
+                f"The X given to {owner} must be dense with groups, weights or class_weight. Got a sparse table "
+                "instead. Use X.toarray()."
+            )
+        return rows.with_votes(votes)
     function = target if callable(target) else None
-    return cast("DaskTable", X).rows(row_map, function, shift, scale)
+    return cast("DaskTable", X).rows(row_map, function, shift, scale, votes)
 
 
 def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarray:

@@ -147,7 +147,7 @@ class Look:
     Attributes
     ----------
     n_samples : int
-        Public number of rows.
+        Public number of records.
     looked_at : int or None
         How many of them to look at; None for all. Only where their number is public.
     fit_intercept : bool
@@ -165,6 +165,8 @@ class Look:
     lighter : float
         Exponent between 0 and 1: at 1 the constant is made as short as a usual coordinate is. A ranking has no use for
         it, and rows that could hardly be seen would drown in its noise.
+    filled : float
+        What records count for on average, 1 or a released number.
     """
 
     n_samples: int
@@ -176,6 +178,7 @@ class Look:
     trust: float
     most_cancellation: float
     lighter: float = 0.0
+    filled: float = 1.0
 
 
 def private_coordinates(
@@ -194,12 +197,12 @@ def private_coordinates(
     noise : NoiseSource
         Where noise comes from.
     """
-    n_samples, looked_at = look.n_samples, look.looked_at
+    mass, looked_at = look.n_samples * look.filled, look.looked_at
     lead, dimension, everyone = int(look.fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
-        rows, n_samples = rows.part(looked_at), looked_at
+        rows, mass = rows.part(looked_at), looked_at * look.filled
     most = STRETCH_LIMIT / max(look.max_norm, 1.0)
-    scales = _column_scales(rows, n_samples, lead, terms["scales"].scale, noise)
+    scales = _column_scales(rows, mass, lead, terms["scales"].scale, noise)
     stretches = np.concatenate([np.ones(lead), np.minimum(1 / scales, most)])
     matrix = np.diag(stretches) if "moments" in terms else stretches
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
@@ -211,7 +214,7 @@ def private_coordinates(
             _octave,
             Walk(level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8),
             terms["lengths"].scale,
-            n_samples,
+            mass,
             noise,
         )
         constant = current.constant if lead else 1.0
@@ -238,12 +241,12 @@ def private_coordinates(
         measured = rows.reweighted(current.store_lengths)
         radius = look.reach * length_at(measured, _RADIUS_LEVEL, guess, most_likely)
         sums = release_symmetric(_moment_sums(measured, current, radius), terms[moments_of], noise)
-        std = terms[moments_of].scale / n_samples
+        std = terms[moments_of].scale / mass
         with single_threaded_blas():  # matrices are small: threads would wait for each other
             # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
             for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
                 step, moments = _whiten(
-                    sums / n_samples, std, radius, current, most, raised * look.floor, power
+                    sums / mass, std, radius, current, most, raised * look.floor, power
                 )
                 matrix = step @ current.matrix
                 # Directions are capped one by one, and together may exceed the cap by a little.
@@ -300,43 +303,44 @@ def _octave(y: Array, lengths: Array) -> Array:
     return np.log2(lengths)
 
 
-def _column_scales(rows: Rows, n_samples: int, lead: int, std: float, noise: NoiseSource) -> Array:
+def _column_scales(rows: Rows, mass: float, lead: int, std: float, noise: NoiseSource) -> Array:
     """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
     columns = rows.dim - lead
 
     @by_nonzeros(lambda rows: (rows.octave_counts(OCTAVES).ravel(),))
-    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         from dpconvex.engine.mapping import count_octaves
 
         counts = np.zeros((columns, OCTAVES))
-        count_octaves(block, lead, counts)
+        count_octaves(block, np.ones(len(block)) if v is None else v, lead, counts)
         return (counts.ravel(),)
 
-    (counts,) = rows.sum(part)
+    (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
     # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
     # flag would be stretched beyond all others.
-    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * n_samples)
+    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
     # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of a thousand.
     surely = -float(ndtri(1e-3 / (OCTAVES * columns)))
     pairs = counts[:, :-2] + counts[:, 1:-1]
-    enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * n_samples)
+    enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * mass)
     octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
     return 2.0 ** -octave.astype(np.float64)
 
 
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
-    """Return ``sum v v^T`` of rows ``v = (1, u) / radius``, shortened to length 1."""
+    """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
 
     @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
-    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = _lengths(shortened, frame.lead)
-        shortened *= np.minimum(1 / radius, 1 / lengths)[:, None]
+        factors = np.minimum(1 / radius, 1 / lengths)
+        shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
-    (sums,) = measured.sum(part)
+    (sums,) = measured.sum_votes(part) if measured.voted else measured.sum(part)
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.stretches is None else frame.stretches
         found = sums.mapped(matrix, measured.n_rows)

@@ -69,7 +69,7 @@ def margin_calibration(
     return _intercept(sizes, middles, share, slope), slope
 
 
-def expected_label_share(noisy: float, std: float, n_samples: int) -> float:
+def expected_label_share(noisy: float, std: float, n_samples: float) -> float:
     """Return the posterior mean of a share, of all constants the best in log loss: ``noisy`` is it plus normal noise.
 
     Beforehand its logit may lie anywhere, to where it stands for half a record: then shares that are as good as 0 or 1,

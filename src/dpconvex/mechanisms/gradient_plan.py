@@ -30,6 +30,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
 _LABELS = 0.02  # share of a count of positive labels in a ranking
@@ -214,6 +215,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     else:
         phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     left = 1.0 - geometry - _SCALES
+    if bounds.weighted_rows:
+        phases["mass"] = Phase(1, _MASS, bounds.count_sensitivity(), 1)
+        left -= _MASS
     if bounds.loss.kind == "margin":
         # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
         clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
@@ -394,6 +398,8 @@ def release_facts(
     }
     if course.early:
         facts["early gradients"] = (*facts["gradients"][:2], course.early)
+    if bounds.weighted_rows:
+        facts["mass"] = (count, 1, 1)
     if bounds.loss.kind == "margin":
         facts["labels"] = (count, 1, 1)
         if not course.ranking:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -76,6 +76,7 @@ _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 _CONSTANT_PAYS = (
     40.0  # records from which on a ranking gains more by a free intercept than it costs
 )
+_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 _CLIP_OPEN = 6e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
@@ -97,21 +98,26 @@ class Steps:
         How many rows each sum is over.
     kept : int
         How many of the last iterates are averaged.
+    filled : float
+        What a row counts for on average.
     """
 
     stds: Array
     rows: Array
     kept: int
+    filled: float = 1.0
 
     def after(self, counted: int) -> Steps:
         """Return the steps that are left when the first ones counted something else."""
         stds = self.stds[counted:]
-        return Steps(stds, self.rows[counted:], min(self.kept, max(1, stds.size)))
+        return replace(
+            self, stds=stds, rows=self.rows[counted:], kept=min(self.kept, max(1, stds.size))
+        )
 
     def noise_gain(self, rates: Array, curvature: Array, unit: float) -> Array:
         """Return the variance of the mean of kept iterates of ``x <- x - rate (curvature x + noise)``.
 
-        Noise has the standard deviation ``unit * stds / rows``.
+        Noise has the standard deviation ``unit * stds / (filled * rows)``.
         """
         steps, total = rates.size, np.zeros(curvature.size)
         for step in range(steps):
@@ -121,12 +127,13 @@ class Steps:
                     moved = moved * np.clip(1 - rates[later] * curvature, 0.0, 1.0)
                 if later >= steps - self.kept:
                     weight += moved / self.kept
-            total += (weight * unit * self.stds[step] / self.rows[step]) ** 2
+            std = unit * self.stds[step] / (self.filled * self.rows[step])
+            total += (weight * std) ** 2
         return total
 
     def wander(self, progress: float, unit: float) -> float:
         """Return the variance of a coordinate at the end if noise moved it alone, by rates that add up to progress."""
-        noise = progress * unit * self.stds / self.rows
+        noise = progress * unit * self.stds / (self.filled * self.rows)
         return float(noise @ noise) / (3 * noise.size**2)
 
 
@@ -193,14 +200,18 @@ class PrivateDescent:
         # Searches are on the rows whose geometry is looked at: which ones follows from their public number.
         self.few_n = self.n if plan.looked_at is None else plan.looked_at
         self.few_rows = rows if plan.looked_at is None else rows.part(plan.looked_at)
+        self.mass = float(self.n)  # what all records count for
 
     def run(self) -> Array:
         """Find coordinates, descend, and return to the rows' own."""
         bounds, plan = self.bounds, self.plan
+        if "mass" in self.terms:
+            self.mass = self.released["mass"] = self._count_votes()
         look = Look(
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
             plan.trust, bounds.most_cancellation(),
             lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
+            filled=self.mass / self.n,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = self.frame.matrix
@@ -215,6 +226,21 @@ class PrivateDescent:
             kinked = not math.isfinite(self.loss.smoothness)
             phi = self._quantile(weighted) if kinked else self._smooth(weighted)
         return self.frame.to_rows(phi)
+
+    @property
+    def few_mass(self) -> float:
+        """What the rows that are looked at count for."""
+        return self.few_n * self.mass / self.n
+
+    def _count_votes(self) -> float:
+        """Return what all records count for: a noisy number, at least a hundredth of theirs."""
+
+        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
+            return (np.array([v.sum()]),)
+
+        (exact,) = self.rows.sum_targets(part)
+        found = float(self.noise.add_gaussian(np.asarray(exact), self.terms["mass"]["std"])[0])
+        return min(max(found, _LEAST_MASS * self.n), float(self.n))
 
     def _quantile(self, rows: Rows) -> Array:
         """Descend to the median, move the intercept to the level, descend at the level."""
@@ -278,7 +304,8 @@ class PrivateDescent:
         return np.asarray(origin + factor * (phi - origin))
 
     def _steps(self, phase: str) -> Steps:
-        return descent_steps(phase, self.bounds, self.plan, self.terms)
+        steps = descent_steps(phase, self.bounds, self.plan, self.terms)
+        return replace(steps, filled=self.mass / self.n)
 
     def _wander(self, steps: Steps, progress: float) -> float:
         """Return the variance of predictions at the end if nothing but noise moved them."""
@@ -299,7 +326,7 @@ class PrivateDescent:
         low, high = self._target_range()
         width, level = high - low, self._first_level
         belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        counting = (self.terms["targets"]["std"], self.few_n, self.noise)
+        counting = (self.terms["targets"]["std"], self.few_mass, self.noise)
         middle, scale = private_location(
             self.few_rows.counter(_target_of), level, belief, TARGET_STEPS, *counting
         )
@@ -320,15 +347,15 @@ class PrivateDescent:
         edges = np.concatenate([-sizes[:0:-1], sizes])
         std = self.terms["octaves"]["std"]
 
-        def part(y: Array, w: Array) -> tuple[Array]:
+        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             # The outermost bins take all that is beyond.
             places = np.searchsorted(edges[1:-1], y, side="right")
-            return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
+            return (np.asarray(np.bincount(places, v, minlength=edges.size - 1), np.float64),)
 
         (exact,) = self.few_rows.sum_targets(part)
         counts = self.noise.add_gaussian(np.asarray(exact), std)
         sure = np.flatnonzero(counts > 4 * std)
-        if not sure.size or counts[sure].sum() < 0.5 * self.few_n:
+        if not sure.size or counts[sure].sum() < 0.5 * self.few_mass:
             self.bracket = (-1.0, 1.0)
         else:
             low, high = float(edges[sure[0]]), float(edges[sure[-1] + 1])
@@ -338,7 +365,7 @@ class PrivateDescent:
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
         below = self.few_rows.predicted(self.frame.to_rows(phi)).counter(_residual_of)
-        counting = (self.terms["residuals"]["std"], self.few_n, self.noise)
+        counting = (self.terms["residuals"]["std"], self.few_mass, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         reach = 2 * scale * (1 - self._gone_at_once)
@@ -353,7 +380,7 @@ class PrivateDescent:
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share, counted = positive_share(self.rows, self.n, self.terms, self.noise)
+        share, counted = positive_share(self.rows, self.mass, self.terms, self.noise)
         self.released["positive_share"] = share
         steps = self._steps("gradients").after(counted)
         number = steps.stds.size
@@ -397,16 +424,16 @@ class PrivateDescent:
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
         inner = middle + spread * edges[1:-1]
 
-        def part(y: Array, z: Array) -> tuple[Array]:
+        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
             places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
-            return (np.bincount(places, minlength=2 * MARGIN_BINS).astype(np.float64),)
+            return (np.asarray(np.bincount(places, v, minlength=2 * MARGIN_BINS), np.float64),)
 
         (counts,) = margins.sum_targets(part)
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
         intercept, slope = margin_calibration(
-            counts / self.few_n,
-            std / self.few_n,
+            counts / self.few_mass,
+            std / self.few_mass,
             edges,
             share,
             signal * spread,
@@ -422,7 +449,7 @@ class PrivateDescent:
 
     def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
-        counting = (self.terms["margin range"]["std"], self.few_n, self.noise)
+        counting = (self.terms["margin range"]["std"], self.few_mass, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
             margins,
@@ -457,7 +484,7 @@ class PrivateDescent:
         for step, rate in enumerate(rates):
             exact = gradient_sum(parts[int(steps.rows[step])], frame, phi, slope)
             gradient = self.noise.add_gaussian(exact, steps.stds[step])
-            gradient = gradient * frame.typical / steps.rows[step]
+            gradient = gradient * frame.typical / (steps.filled * steps.rows[step])
             phi = phi - rate * gradient
             if self.alpha:
                 phi = frame.shrunk(phi, rate * self.alpha)

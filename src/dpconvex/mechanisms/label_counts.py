@@ -25,7 +25,7 @@ _LATER = (*_STEPS, "margin range", "margins")  # phases, as far as a course has 
 
 
 def positive_share(
-    rows: Rows, n_samples: int, terms: Mapping[str, NoiseTerm], noise: NoiseSource
+    rows: Rows, n_samples: float, terms: Mapping[str, NoiseTerm], noise: NoiseSource
 ) -> tuple[float, int]:
     """Return what is to be expected of the share of positive labels, and how many steps of the descent counted.
 
@@ -34,9 +34,9 @@ def positive_share(
     Parameters
     ----------
     rows : engine
-        Mapped rows; a count of their labels changes by at most 1 between neighbours.
-    n_samples : int
-        Public number of rows.
+        Mapped rows; the sensitivity of "labels" is how far a count of them changes between neighbours.
+    n_samples : float
+        Number of records, public or released.
     terms : mapping
         Noise of the certificate, by phase.
     noise : NoiseSource
@@ -50,24 +50,29 @@ def positive_share(
     for name in later:
         if min(found, n_samples - found) >= _ABSENT * std and counted <= _TURNED * steps:
             break
-        more, error = _count_instead(float(positive[0]), terms[name], noise)
+        moved = terms["labels"].sensitivity
+        more, error = _count_instead(float(positive[0]), moved, terms[name], noise)
         found += (more - found) / (1 + (error / std) ** 2)
         std /= math.hypot(1, std / error)
         counted += name in _STEPS
     return expected_label_share(found / n_samples, std / n_samples, n_samples), counted
 
 
-def _count_instead(count: float, term: NoiseTerm, noise: NoiseSource) -> tuple[float, float]:
+def _count_instead(
+    count: float, moved: float, term: NoiseTerm, noise: NoiseSource
+) -> tuple[float, float]:
     """Return a noisy count and its noise, released in place of a vector.
 
-    In the first coordinate is the count times the sensitivity of what it stands for, so a count that changes by 1 moves
-    the vector as far as the certificate allows; a millionth less, which pays for rounding the product.
+    In the first coordinate is the count in units in which it moves, as `moved` says between neighbours, as far as the
+    certificate allows for what it stands for; a millionth less, which pays for rounding the product.
     """
-    unit = (1 - 2.0**-20) * term.sensitivity
+    unit = (1 - 2.0**-20) * term.sensitivity / moved
     vector = np.zeros(term.dimension)
     vector[0] = unit * count
     return float(noise.add_gaussian(vector, term.scale)[0]) / unit, term.scale / unit
 
 
-def _count_positive(y: NDArray[np.float64], w: NDArray[np.float64]) -> tuple[NDArray[np.float64]]:
-    return (np.array([np.count_nonzero(y > 0)], dtype=np.float64),)
+def _count_positive(
+    y: NDArray[np.float64], w: NDArray[np.float64], v: NDArray[np.float64]
+) -> tuple[NDArray[np.float64]]:
+    return (np.array([v @ (y > 0)], dtype=np.float64),)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.description import Facts, describe
@@ -92,6 +93,16 @@ class PrivateMechanism:
         raise AttributeError(f"{type(self).__name__} does not say how it runs.")
 
 
+def check_one_each(bounds: Bounds, owner: str) -> None:
+    """Raise where several records change at once: a person's rows would be in several batches or phases."""
+    if bounds.rows_per_person > 1:
+        raise ValueError(
+            f"{owner} needs rows_per_person=1, because a person's rows would be in several batches or phases. "
+            f"Got {bounds.rows_per_person} instead. Give groups with person_weight='equal', or use 'gradient', "
+            "'objective' or 'output'."
+        )
+
+
 def check_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
     """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
 
@@ -117,7 +128,8 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
         )
     found = {"diameter": stated.get("diameter"), **found}
     if bounds.neighbors == "replace_one":
-        stated["n_rows"], found["n_rows"] = bounds.n_samples, getattr(objective, "n_rows", None)
+        counted = getattr(objective, "n_records", getattr(objective, "n_rows", None))
+        stated["n_records"], found["n_records"] = bounds.n_samples, counted
     for name, value in stated.items():
         given = found.get(name)
         if not _agree(value, given):

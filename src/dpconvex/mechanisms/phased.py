@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Places
 from dpconvex.mechanisms.gradient_settings import total_mu
-from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
@@ -153,14 +153,16 @@ class Phased(PrivateMechanism):
     ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
         radius = certificate.parameters[self.name]["radius"]
-        order = noise.generator.permutation(objective.rows.n_rows)
+        order = noise.generator.permutation(objective.rows.n_records)
         point, start = np.zeros(certificate.bounds.dimension), 0
         phases = phases_of(certificate.bounds.n_samples, certificate.parameters[self.name])
         for phase, name in zip(phases, phase_names(phases), strict=True):
             term = certificate.noise[name]
             chosen = order[start : start + phase.records]
             start += phase.records
-            exact = self._solve(objective, certificate, phase, term.tolerance, chosen, point)
+            exact = self._solve(
+                objective, certificate, phase, term.tolerance, chosen, point, noise.generator
+            )
             point = noise.add(exact, term)
             # A projection of what was released: no privacy cost.
             point = point * min(1.0, radius / max(float(np.linalg.norm(point)), 1e-300))
@@ -174,6 +176,7 @@ class Phased(PrivateMechanism):
         tolerance: float,
         chosen: Places,
         start: Array,
+        generator: np.random.Generator,
     ) -> Array:
         raise AttributeError
 
@@ -185,6 +188,7 @@ def check_bounds(bounds: LinearBounds, owner: str) -> None:
             f"{owner} needs neighbors='replace_one': the sizes of its phases follow from the number of rows, which is "
             f"private otherwise. Got {bounds.neighbors!r} instead. Use 'objective', 'output' or 'gradient'."
         )
+    check_one_each(bounds, owner)
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
             f"{owner} needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "

@@ -141,6 +141,7 @@ class PhasedERM(Phased):
         tolerance: float,
         chosen: Places,
         start: Array,
+        generator: np.random.Generator,
     ) -> Array:
         from dpconvex.objectives.clamped_targets import with_clamped_targets
         from dpconvex.smoothing import moreau
@@ -152,7 +153,8 @@ class PhasedERM(Phased):
             loss = moreau(loss, local.envelope_smoothness())
         anchor = 2 / (phase.step * phase.records)
         rows = cast(MemoryRows, objective.rows)  # those of other engines are refused before
-        problem = EmpiricalObjective(rows.chosen(chosen), loss, local.alpha, linear=-anchor * start)
+        held = rows.take_records(chosen) if rows.people_vote else rows.chosen(chosen)
+        problem = EmpiricalObjective(held, loss, local.alpha, linear=-anchor * start)
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
         return default_solver(start.size).solve(problem, start, tolerance).point

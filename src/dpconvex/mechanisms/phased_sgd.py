@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.engine.summation_order import block_rows
 from dpconvex.mechanisms.phased import (
@@ -153,6 +154,7 @@ class PhasedSGD(Phased):
         tolerance: float,
         chosen: Places,
         start: Array,
+        generator: np.random.Generator,
     ) -> Array:
         from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
         from dpconvex.mechanisms.stochastic_slopes import compile_slope
@@ -164,7 +166,8 @@ class PhasedSGD(Phased):
             start.size
         )  # at a time: mapped rows may have far more numbers than given ones
         for first in range(0, chosen.size, few):
-            records = objective.rows.take(chosen[first : first + few]).mapped()
+            part = cast(MemoryRows, objective.rows)
+            records = part.one_row_each(chosen[first : first + few], generator).mapped()
             if compiled is not None:
                 order = np.arange(len(records[1]))
                 run_one_sgd_pass(order, *records, compiled, theta, total, step, alpha)

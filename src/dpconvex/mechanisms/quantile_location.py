@@ -55,12 +55,12 @@ class Belief:
 
 
 def private_location(
-    below: Callable[[float], int],
+    below: Callable[[float], float],
     level: float,
     belief: Belief,
     steps: int,
     count_std: float,
-    n_samples: int,
+    n_samples: float,
     noise: NoiseSource,
 ) -> tuple[float, float]:
     """Return a quantile of a statistic and the scale ``level (1 - level) / density`` of its law there.
@@ -76,9 +76,9 @@ def private_location(
     steps : int
         Number of counts.
     count_std : float
-        Noise on each count; a count changes by at most 1 between neighbours.
-    n_samples : int
-        Public number of records.
+        Noise on each count; a count of votes changes by at most 1 between neighbours.
+    n_samples : float
+        Number of records, public or released.
     noise : NoiseSource
         Where noise comes from.
     """

@@ -31,7 +31,7 @@ def private_median(
     low: float,
     high: float,
     counts: NoiseTerm,
-    n_samples: int,
+    n_samples: float,
     noise: NoiseSource,
 ) -> float:
     """Return a point near the median of a positive statistic of the rows, on a logarithmic scale.
@@ -49,9 +49,9 @@ def private_median(
     low, high : float
         Bracket, fixed by public or released facts.
     counts : NoiseTerm
-        Noise on each count; a count changes by at most 1 between neighbours.
-    n_samples : int
-        Public number of rows.
+        Noise on each count; a count of votes changes by at most 1 between neighbours.
+    n_samples : float
+        Number of records, public or released.
     noise : NoiseSource
         Where noise comes from.
     """
@@ -106,7 +106,7 @@ def private_quantile(
     values: Callable[[Array, Array], Array],
     walk: Walk,
     count_std: float,
-    n_samples: int,
+    n_samples: float,
     noise: NoiseSource,
 ) -> float:
     """Return a point near a quantile of a statistic: the mean of the last steps of a descent on one number.
@@ -123,9 +123,9 @@ def private_quantile(
     walk : Walk
         Which quantile, and by which steps.
     count_std : float
-        Noise on each count; a count changes by at most 1 between neighbours.
-    n_samples : int
-        Public number of records.
+        Noise on each count; a count of votes changes by at most 1 between neighbours.
+    n_samples : float
+        Number of records, public or released.
     noise : NoiseSource
         Where noise comes from.
     """
@@ -141,7 +141,7 @@ def private_quantile(
 
 
 def noisy_share(
-    below: Callable[[float], int], point: float, std: float, n_samples: int, noise: NoiseSource
+    below: Callable[[float], float], point: float, std: float, n_samples: float, noise: NoiseSource
 ) -> float:
     """Return the noisy share of records below a point."""
     return float(noise.add_gaussian(np.array([float(below(point))]), std)[0]) / n_samples

@@ -21,7 +21,7 @@ from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.summation_order import block_rows
-from dpconvex.mechanisms.mechanism import PrivateMechanism
+from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
 from dpconvex.mechanisms.structured_sgd import descend_on_batches
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.structured import StructuredObjective
@@ -106,6 +106,7 @@ def calibrate_sgd(
     bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
+    check_one_each(bounds, "NoisySGD")
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
             f"NoisySGD needs a loss of bounded slope, but {type(bounds.loss).__name__} has lipschitz=inf. "
@@ -129,6 +130,7 @@ def prove_sgd(certificate: Certificate) -> Proof:
     """Account for the stated steps with the stated noise, batches and scheme."""
     bounds, settings = certificate.bounds, certificate.parameters["sgd"]
     certificate.check_bounds(LinearBounds, StructuredBounds, several=True)
+    check_one_each(bounds, "NoisySGD")
     certificate.check_terms("gradients")
     steps = check_count("steps", "NoisySGD", settings["steps"])
     moved = bounds.gradient_sum_sensitivity()
@@ -163,7 +165,7 @@ class NoisySGD(PrivateMechanism):
         Number of steps. By default as many as make sampling pay, ``(n mu / batch_size)^2`` with ``mu`` the Gaussian DP
         budget of (epsilon, delta), at least 20 passes over the rows, at most n^2 and what a core does in half a minute.
     batch_size : int, default=1
-        Records per step (in expectation for Poisson sampling).
+        Records per step (in expectation for Poisson sampling). Of a person with several rows, one of them at random.
     sampling : {"fixed", "poisson"}
         Exactly ``batch_size`` distinct records, or every record independently with probability ``batch_size / n``.
     step_size : float, optional
@@ -309,10 +311,10 @@ class _Run:
         self.alpha, self.loss = certificate.bounds.alpha, objective.loss
         # Records are visited one by one: rows of other engines are refused before.
         self.rows = cast(MemoryRows, objective.rows)
-        self.n_rows = self.rows.n_rows
+        self.n_rows = self.rows.n_records
         self.sparse = isinstance(self.rows, SparseRows)
         # Small tables are mapped once, of large and sparse ones only the records that the next steps visit.
-        whole = self.rows.small and not self.sparse
+        whole = self.rows.small and not self.sparse and not self.rows.people_vote
         self.mapped = self.rows.mapped() if whole else None
         self.compiled = compile_slope(self.loss)
         self.generator = fast_generator(noise)
@@ -334,6 +336,11 @@ class _Run:
         chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
+            if (
+                self.rows.people_vote
+            ):  # of people, a random row each, drawn anew every so many steps
+                everyone = np.arange(self.n_rows)
+                self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
             self._single(count, total) if single else self._batches(count, total)
             steps -= count
 

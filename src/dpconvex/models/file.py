@@ -92,7 +92,8 @@ def save_model(
         if key in NOT_SAVED:
             continue
         try:
-            parameters[key] = _plain(value)
+            pairs = key == "class_weight" and isinstance(value, Mapping)
+            parameters[key] = _plain(list(map(list, value.items())) if pairs else value)
             json.dumps(parameters[key], allow_nan=False)
         except (TypeError, ValueError):
             parameters.pop(key, None)

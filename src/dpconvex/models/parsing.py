@@ -16,6 +16,7 @@ from sklearn.base import is_classifier
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -32,6 +33,8 @@ FORMAT = "dpconvex-model-1"
 NOT_SAVED = ("ledger", "random_state", "verbose")
 # Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
 # is missing only where none was used. A loss is never missing: nobody could compare it with the certificate's.
+# Parameters that estimators did not have when the format was made.
+LATER = {"rows_per_person", "person_weight", "class_weight"}
 OMITTABLE = ("kernel", "mechanism")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": str,
@@ -169,20 +172,25 @@ def _rebuild_estimator(data: Content) -> Fitted:
             f"The model file's 'omitted' may name {sorted(OMITTABLE)} only: whatever else is missing, nothing can be "
             "checked."
         )
-    if set(parameters) | set(omitted) != allowed or set(parameters) & set(omitted):
+    # Older files do not name what they could not have set.
+    later = LATER & allowed - set(omitted)
+    if set(parameters) | set(omitted) | later != allowed or set(parameters) & set(omitted):
         raise ModelFileError(
             f"The model file's 'parameters' and 'omitted' must name the parameters of "
             f"{data['estimator']}, each once."
         )
     try:
-        values = {
-            # Bounds by name are no description, even of a column that is called "class".
-            name: rebuild(value) if isinstance(value, dict) and name != "feature_bounds" else value
-            for name, value in parameters.items()
-        }
+        values = {name: _rebuilt(name, value) for name, value in parameters.items()}
         return kind(**values)
     except _REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' are malformed.") from error
+
+
+def _rebuilt(name: str, value: object) -> object:
+    """Return a parameter as an estimator takes it; weights of classes stand as pairs, since labels may be numbers."""
+    if name == "class_weight" and isinstance(value, list):
+        return {label: weight for label, weight in value}
+    return rebuild(value) if isinstance(value, dict) else value
 
 
 def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
@@ -207,7 +215,7 @@ def _stated_facts(
 ) -> dict[str, tuple[object, object]]:
     """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
-    facts = model._public_facts(bounds.n_samples, width)
+    facts = model._public_facts(Records.stated_by(bounds), width)
     pairs = {
         "n_features": (bounds.n_features, width),
         "guarantee": (certificate.guarantee, facts.guarantee),

@@ -226,7 +226,7 @@ class OverRows(Ridged):
             )
         self.rows = rows.with_labels() if loss.kind == "margin" else rows
         self.loss = loss
-        self.divisor = float(rows.n_rows if divisor is None else divisor)
+        self.divisor = float(rows.n_records if divisor is None else divisor)
 
     @property
     def n_rows(self) -> int:
@@ -234,8 +234,13 @@ class OverRows(Ridged):
         return self.rows.n_rows
 
     @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of: people who vote by their rows, or the rows themselves."""
+        return self.rows.n_records
+
+    @property
     def _share(self) -> float:
-        return self.n_rows / self.divisor
+        return self.n_records / self.divisor
 
     def _facts(self, objective: str) -> dict[str, object]:
         """Return what the certificate of a release must say about any objective over rows."""

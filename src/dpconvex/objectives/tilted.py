@@ -19,17 +19,17 @@ Array = npt.NDArray[np.float64]
 
 
 class _LogSum:
-    """Sums of ``exp(a_i)`` times something, kept relative to the largest exponent so that nothing overflows.
+    """Sums of ``v_i exp(a_i)`` times something, kept relative to the largest exponent so that nothing overflows.
 
-    ``excess`` is ``sum_i expm1(a_i - top)``: exact where all exponents nearly agree, as they do for small tilts.
+    ``excess`` is ``sum_i v_i expm1(a_i - top)``: exact where all exponents nearly agree, as they do for small tilts.
     """
 
-    def __init__(self, exponents: Array) -> None:
-        self.top = float(exponents.max())
-        below = exponents - self.top
-        self.factors = np.exp(below)
-        self.count = exponents.size
-        self.excess = float(np.expm1(below).sum())
+    def __init__(self, exponents: Array, votes: Array) -> None:
+        self.top = float(exponents.max(initial=0.0, where=votes > 0))  # losses are never negative
+        below = np.where(votes > 0, exponents - self.top, 0.0)
+        self.factors = votes * np.exp(below)
+        self.count = float(votes.sum())
+        self.excess = float(votes @ np.expm1(below))
         self.parts: list[Array | float] = []
 
     def with_parts(self, *parts: Array | float) -> _LogSum:
@@ -57,7 +57,7 @@ class _LogSum:
 
     @property
     def log_mean(self) -> float:
-        """``log((1/n) sum_i exp(a_i))``."""
+        """``log((1/n) sum_i v_i exp(a_i))``, n the sum of votes."""
         return self.top + math.log1p(self.excess / self.count)
 
     @property
@@ -76,6 +76,9 @@ class TiltedObjective(OverRows):
 
         gradient  g + alpha theta + K max(0, 1 - B / ||theta||) theta
         Hessian   sum_i p_i (w_i loss_i'' x~_i x~_i^T + t g_i g_i^T) - t g g^T + alpha I + W''
+
+    Where people vote, ``sum_i exp(t w_i loss_i)`` becomes ``sum_p (1/m_p) sum_{i of p} exp(t w_i loss_i)``: the loss of
+    a person is the log-mean-exp of its rows', in their range and no steeper. Votes of single rows multiply ``w_i``.
 
     Parameters
     ----------
@@ -183,14 +186,16 @@ class TiltedObjective(OverRows):
         return float(1.01 * UNIT * roundings)
 
     def _sum(self, theta: Array, with_hessian: bool = False) -> _LogSum:
-        tilt, loss = self.tilt, self.loss
+        tilt, loss, shared = self.tilt, self.loss, self.rows.people_vote
 
         @takes_sparse
-        def part(block: Array, y: Array, w: Array) -> tuple[_LogSum]:
+        def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[_LogSum]:
+            whole = np.ones(y.size)
+            w, v = (w, whole) if v is None else (w, v) if shared else (w * v, whole)
             y = np.clip(y, -1.0, 1.0)
             z = block @ theta
             losses, slopes = w * loss.value(y, z), w * loss.gradient(y, z)
-            sums = _LogSum(tilt * losses)
+            sums = _LogSum(tilt * losses, v)
             factors = sums.factors
             parts: list[Array | float] = [(factors * slopes) @ block, float(factors @ losses)]
             if with_hessian:
@@ -198,5 +203,5 @@ class TiltedObjective(OverRows):
                 parts.append(weighted_gram(block, factors * curvature))
             return (sums.with_parts(*parts),)
 
-        (sums,) = self.rows.sum(part)
+        (sums,) = self.rows.sum_votes(part) if self.rows.voted else self.rows.sum(part)
         return sums

@@ -16,6 +16,7 @@ from dpconvex.privacy.profiles import (
     glm_add_remove_delta,
     glm_replace_delta,
     structured_delta,
+    trace_delta,
 )
 
 # The gate's grid is this many bits finer than the noise: far below the sensitivity, often a hundredth of the noise.
@@ -257,3 +258,58 @@ def objective_perturbation_laplace_scale(
         raise _refuse_curvature(owner, epsilon, curvature_ratio)
     records = 2 if neighbors == "replace_one" else 1
     return records * lipschitz / reduced
+
+
+@lru_cache(maxsize=1024)
+def trace_perturbation_scale(
+    epsilon: float, delta: float, lipschitz: float, curvature_ratio: float, neighbors: str
+) -> float:
+    """Return the smallest certified std of ``b`` where ``curvature_ratio`` bounds a record's trace over ``Lambda``.
+
+    Of records that are several rows: see :func:`dpconvex.privacy.profiles.trace_delta`.
+
+    Examples
+    --------
+    >>> round(trace_perturbation_scale(1.0, 1e-6, 1.0, 0.05, "replace_one"), 1)
+    10.3
+    """
+    owner = "trace_perturbation_scale"
+    _check_budget(epsilon, delta, owner)
+    _check_objective(epsilon, lipschitz, curvature_ratio, 1, neighbors, owner)
+    target = delta * _RESERVE
+
+    def delta_at(std: float) -> float:
+        return trace_delta(epsilon, 1 / std, curvature_ratio, neighbors)
+
+    if delta_at(1e12) > target:
+        raise _refuse_trace(epsilon, curvature_ratio)
+    return lipschitz * smallest_safe(lambda std: delta_at(std) <= target)
+
+
+def trace_laplace_scale(epsilon: float, moved: float, curvature_ratio: float, rank: int) -> float:
+    """Return the scale of l2-Laplace ``b`` for epsilon-DP, ``moved / (epsilon - k log(1 + kappa / k))``, ``k = rank``.
+
+    Why: the determinant of ``I + E`` with trace at most kappa and rank at most k is at most ``(1 + kappa / k)^k``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget.
+    moved : float
+        How far the gradient can move between neighbours.
+    curvature_ratio : float
+        Bound on the trace of a record's Hessian over the strong convexity.
+    rank : int
+        Bound on its rank.
+    """
+    reduced = epsilon - rank * math.log1p(curvature_ratio / rank)
+    if reduced <= 0:
+        raise _refuse_trace(epsilon, curvature_ratio)
+    return moved / reduced
+
+
+def _refuse_trace(epsilon: float, curvature_ratio: float) -> ValueError:
+    return ValueError(
+        f"Objective perturbation of records that are several rows needs a smaller curvature ratio at "
+        f"epsilon={epsilon!r}. Got {curvature_ratio!r}. Use a larger alpha, a larger bandwidth or a larger epsilon."
+    )

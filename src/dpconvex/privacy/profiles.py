@@ -225,6 +225,32 @@ def least_delta(epsilon: float, curve: Callable[[Array], Array], orders: Array) 
     return math.exp(smallest) if smallest < 0 else 1.0
 
 
+def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> float:
+    r"""Return delta of objective perturbation where a record's Hessian has trace ``kappa Lambda`` at most.
+
+    Of a mean or sum over several rows, say: no fixed subspace holds its gradients. The curves of :func:`renyi_curve`
+    with rank 1, for orders with ``sqrt(order) kappa <= 1`` and ``(order - 1) kappa < 1``; every such order gives a
+    valid delta, and the larger direction counts.
+
+    Examples
+    --------
+    >>> trace_delta(1.0, 0.1, 0.01, "replace_one") < trace_delta(1.0, 0.1, 0.05, "replace_one") < 2e-6
+    True
+    """
+    largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
+    if largest <= 1e-3:
+        return 1.0
+    directions = ("replace",) if neighbors == "replace_one" else ("with", "without")
+    return max(
+        least_delta(
+            epsilon,
+            lambda order, way=way: renyi_curve(order, ratio, kappa, 1, way),  # type: ignore[misc]
+            1 + np.geomspace(1e-3, largest, 300),
+        )
+        for way in directions
+    )
+
+
 def structured_delta(
     epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str
 ) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["most_summed_rows", "relative_sum_error", "summation_error"]
+__all__ = ["MANY_ROWS", "most_summed_rows", "relative_sum_error", "summation_error"]
 
 UNIT = 2.0**-53
 
@@ -29,8 +29,16 @@ def most_summed_rows(n_samples: int, neighbors: str) -> int:
     return n_samples if neighbors == "replace_one" else max(10 * n_samples, 2_000_000)
 
 
+#: Rows that rounding is paid for where votes are summed and their number is private: more than any machine reads.
+MANY_ROWS = 2**40
+
+
 def summation_error(
-    n_rows: int, dimension: int, largest_term: float, additions: int | None = None
+    n_rows: int,
+    dimension: int,
+    largest_term: float,
+    additions: int | None = None,
+    votes: bool = False,
 ) -> float:
     r"""Bound the norm of the rounding error of a sum over rows.
 
@@ -49,6 +57,9 @@ def summation_error(
         Bound on the norm of one record's contribution.
     additions : int, optional
         How many additions a term passes through at most, where sums are not formed by the engine.
+    votes : bool, default=False
+        Whether `n_rows` people are meant, whose rows share one vote each: terms are as large together, but there may
+        be `MANY_ROWS` of them.
 
     Notes
     -----
@@ -64,9 +75,10 @@ def summation_error(
     from dpconvex.engine.summation_order import most_additions
 
     if additions is None:
-        additions = most_additions(n_rows, dimension)
+        additions = most_additions(MANY_ROWS if votes else n_rows, dimension)
     relative = _relative(additions + _TERM)
-    return n_rows * (relative * largest_term + math.sqrt(dimension) * _UNDERFLOW)
+    lost = (MANY_ROWS if votes else n_rows) * math.sqrt(dimension) * _UNDERFLOW
+    return n_rows * relative * largest_term + lost
 
 
 def relative_sum_error(n_rows: int, dimension: int) -> float:

@@ -179,7 +179,7 @@ class Envelope:
         if not objective.strong_convexity > 0:
             raise ValueError("Envelope needs a strongly convex objective. Use alpha > 0.")
         wanted = tolerance**2 / (2 * objective.alpha)
-        share = max(1.0, objective.n_rows / objective.divisor)
+        share = max(1.0, objective.n_records / objective.divisor)
         smoothness = share * objective.loss.lipschitz**2 / wanted
         solver = self.solver or default_solver(objective.dim)
         iterations = 0

@@ -229,7 +229,7 @@ def _value(objective: EmpiricalObjective, theta: Array) -> tuple[float, float]:
         return (w @ np.abs(loss.value(y, block @ theta)),)
 
     size = float(np.linalg.norm(theta))
-    share = objective.n_rows / objective.divisor
+    share = objective.n_records / objective.divisor
     terms = float(objective.rows.sum(part)[0]) / objective.divisor
     margins = (objective.dim + 6) * row_map.weighted_norm * size
     margins += 4 * objective.rows.mean_target_size

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.inputs.release_file import ReleaseFacts
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
@@ -35,6 +36,7 @@ from dpconvex.words.content import (
 )
 from dpconvex.words.nist import answers
 from dpconvex.words.officer import limits, method, quotable, sharper, unit_of, who_and_why
+from dpconvex.words.terminal import unit_in_words
 
 _MOST_BARS = 40
 # Parameters of what happens to coefficients after the noise was added.
@@ -133,6 +135,9 @@ def render_report(
         sharper=truly,
         tradeoff_plot=_tradeoff_plot(certificate, truly, attacks[0][1].accuracy),
         groups=_groups(certificate),
+        whom=unit_in_words(certificate.unit),
+        thing="record" if certificate.unit == RECORD else "person",
+        things="people" if certificate.bounds.people else "rows",
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
         mechanism=describe_mechanism(certificate.mechanism),

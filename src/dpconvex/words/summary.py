@@ -9,6 +9,7 @@ from textwrap import wrap
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.words.certificate_words import (
     describe_mechanism,
     describe_neighbors,
@@ -71,10 +72,14 @@ def summary_text(model: Fitted) -> str:
     guarantee = certificate.guarantee
     lines: list[tuple[str, str]] = [
         ("guarantee", repr(guarantee)),
-        ("neighbours", describe_neighbors(certificate.neighbors)),
+        ("promised to", certificate.unit),
+        ("neighbours", describe_neighbors(certificate.neighbors).replace(RECORD, certificate.unit)),
         ("mechanism", describe_mechanism(certificate.mechanism)),
         ("because", certificate.theorem),
-        ("records (public)", f"{certificate.bounds.n_samples:,}"),
+        (
+            "people (public)" if certificate.bounds.people else "records (public)",
+            f"{certificate.bounds.n_samples:,}",
+        ),
         ("penalty alpha", f"{certificate.bounds.alpha:.4g}"),
         *model._summary_facts(),
         *zip(first_label("noise"), noise_lines(certificate), strict=False),

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted
-from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.base import RECORD, Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.words.certificate_words import (
@@ -38,17 +38,28 @@ def guarantee_in_words(guarantee: Guarantee) -> str:
     return f"mu = {guarantee.mu:g} (Gaussian differential privacy)"
 
 
-def meaning(guarantee: Guarantee, neighbors: str) -> str:
+def unit_in_words(unit: str) -> str:
+    """Return whom a promise is made to, as it stands in a sentence."""
+    if unit == RECORD:
+        return unit
+    return (
+        unit.replace(", at most", " with at most")
+        if "rows" in unit
+        else f"{unit} with all its rows"
+    )
+
+
+def meaning(guarantee: Guarantee, neighbors: str, unit: str = RECORD) -> str:
     """Return what the promise means for one person, as a sentence."""
-    change = _CHANGES[neighbors]
+    change, unit = _CHANGES[neighbors], unit_in_words(unit)
     if isinstance(guarantee, GaussianDP):
         return (
-            f"Telling whether one record {change} is at least as hard as telling N(0, 1) from "
+            f"Telling whether {unit} {change} is at least as hard as telling N(0, 1) from "
             f"N({guarantee.mu:g}, 1) from one draw."
         )
     epsilon = guarantee.epsilon_bound
     factor = f"{math.exp(epsilon):.4g}" if epsilon < 30 else f"exp({epsilon:g})"
-    text = f"When one record {change}, the probability of any outcome changes by a factor of at most {factor}"
+    text = f"When {unit} {change}, the probability of any outcome changes by a factor of at most {factor}"
     if isinstance(guarantee, ApproxDP) and guarantee.delta_bound > 0:
         text += f", plus at most {guarantee.delta_bound:g}"
     return text + "."
@@ -62,8 +73,9 @@ def certificate_table(certificate: Certificate) -> Table:
     bounds, guarantee = certificate.bounds, certificate.guarantee
     rows: list[tuple[str, str]] = [
         ("guarantee", guarantee_in_words(guarantee)),
-        ("meaning", meaning(guarantee, certificate.neighbors)),
-        ("neighbours", describe_neighbors(certificate.neighbors)),
+        ("meaning", meaning(guarantee, certificate.neighbors, certificate.unit)),
+        ("promised to", certificate.unit),
+        ("neighbours", describe_neighbors(certificate.neighbors).replace(RECORD, certificate.unit)),
         ("mechanism", describe_mechanism(certificate.mechanism)),
         ("because", certificate.theorem),
         ("public facts", _facts(bounds)),
@@ -79,7 +91,7 @@ def certificate_table(certificate: Certificate) -> Table:
 
 
 def _facts(bounds: Bounds) -> str:
-    facts = f"{bounds.n_samples:,} rows"
+    facts = f"{bounds.n_samples:,} {'people' if bounds.people else 'rows'}"
     if hasattr(bounds, "n_features"):
         facts += f", {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):

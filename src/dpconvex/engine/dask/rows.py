@@ -53,6 +53,7 @@ from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.sparse import rows_in_memory, stack_rows
 from dpconvex.engine.summation_order import accumulate, sum_depth
+from dpconvex.engine.votes import Votes, joined_votes
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
 
@@ -138,6 +139,7 @@ class DaskTable:
         PartitionFacts.require(facts, owner, least)
         self._clean = clean
         self.shape = (sum(fact.rows for fact in facts), width)
+        self.lengths = [fact.rows for fact in facts]
         self.sources = [
             Source(fact.rows, fact.mark, number, pair, recipe, fact.X, fact.y)
             for number, (fact, pair, recipe) in enumerate(
@@ -157,13 +159,41 @@ class DaskTable:
         target: Callable[[npt.NDArray[Any]], npt.NDArray[Any]] | None = None,
         target_shift: float = 0.0,
         target_scale: float = 1.0,
+        votes: Votes | None = None,
     ) -> DaskRows | MemoryRows:
         """Return sums over these rows; ``target(y)`` is applied to each partition's target first."""
         if not self.sources:  # no rows at all fit into memory
             return MemoryRows(np.empty((0, self.shape[1])), np.empty(0), row_map)
         shift, scale = float(target_shift), float(target_scale)
         mapping = Mapping(row_map, target, shift, scale, self._clean)
-        return DaskRows(self.sources, mapping, self.spill, self.held)
+        return DaskRows(self._with_votes(votes), mapping, self.spill, self.held)
+
+    def _with_votes(self, votes: Votes | None) -> list[Source]:
+        """Return the partitions with what their rows count for, which stays in the memory of this process."""
+        if votes is None:
+            return self.sources
+        if self.held is not None or not all(source.at_hand for source in self.sources):
+            raise ValueError(
+                "Weights and groups must be summed by threads of this process: workers of a cluster, and partitions "
+                "that have work in common, are not supported. Close the client, or persist the collection."
+            )
+        ends = np.cumsum([source.rows for source in self.sources])
+        return [
+            replace(source, votes=votes.part(slice(end - source.rows, end), votes.records))
+            for source, end in zip(self.sources, ends.tolist(), strict=True)
+        ]
+
+    def column(self, values: Any, function: Callable[[Any], Any], problem: str) -> list[Any]:
+        """Return ``function(values)`` of every partition of a further column, or raise if it has other partitions."""
+        import dask
+
+        call = dask.delayed(_of_column, pure=False, traverse=False)
+        parts = np.ravel(values.to_delayed()).tolist()
+        found = compute([call(function, part) for part in parts])
+        rows = [count for count, _ in found]
+        if rows != self.lengths and [r for r in rows if r] != [r for r in self.lengths if r]:
+            raise ValueError(problem)
+        return [result for _, result in found]
 
 
 class DaskRows:
@@ -206,6 +236,27 @@ class DaskRows:
         return _RowFacts, (self.n_rows, self.dim, self.row_map)
 
     @property
+    def n_records(self) -> int:
+        """Number of records that the rows are of."""
+        votes = self._sources[0].votes
+        return self.n_rows if votes is None else votes.records
+
+    @property
+    def voted(self) -> bool:
+        """Whether rows may count for less than a whole one."""
+        return self._sources[0].votes is not None
+
+    @property
+    def people_vote(self) -> bool:
+        """Whether several rows may be of one person."""
+        votes = self._sources[0].votes
+        return votes is not None and votes.tags is not None
+
+    def _votes(self) -> Votes | None:
+        """What all rows count for."""
+        return joined_votes([source.votes for source in self._sources if source.votes is not None])
+
+    @property
     def additions(self) -> int:
         """Bound on the number of roundings any one term of `sum` passes through."""
         longest = max(source.rows for source in self._sources)
@@ -220,12 +271,16 @@ class DaskRows:
     @cached_property
     def mean_target_size(self) -> float:
         """Mean of ``|y|`` over mapped targets (a private number)."""
-        (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_rows,))
-        return float(total) / self.n_rows
+        (total,) = self._pass(lambda rows: (rows.mean_target_size * rows.n_records,))
+        return float(total) / self.n_records
 
     def sum(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(block, y, w)`` over all blocks of rows, as `MemoryRows.sum` does."""
         return self._pass(lambda rows: rows.sum(function))
+
+    def sum_votes(self, function: Any) -> tuple[Any, ...]:
+        """Add ``function(block, y, w, v)`` over all blocks of rows, as `MemoryRows.sum_votes` does."""
+        return self._pass(lambda rows: rows.sum_votes(function))
 
     def combine(self, theta: Array, function: Any) -> tuple[Any, ...]:
         """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
@@ -265,17 +320,17 @@ class DaskRows:
         return self.reweighted(Predict(theta))
 
     def sum_targets(self, function: Any) -> tuple[Any, ...]:
-        """Add ``function(y, w)`` over targets and given weights, as `MemoryRows.sum_targets` does."""
+        """Add ``function(y, w, v)`` over targets, given weights and votes, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
-    def counter(self, function: Any) -> Callable[[float], int]:
-        """Return how many of the numbers ``function(y, w)`` are below a point, as `MemoryRows.counter` does."""
+    def counter(self, function: Any) -> Callable[[float], float]:
+        """Return the votes of rows whose ``function(y, w)`` is below a point, as `MemoryRows.counter` does."""
 
-        def count(point: float) -> int:
-            def below(y: Array, w: Array) -> tuple[int]:
-                return (int(np.count_nonzero(function(y, w) < point)),)
+        def count(point: float) -> float:
+            def below(y: Array, w: Array, v: Array) -> tuple[float]:
+                return (float(v @ (function(y, w) < point)),)
 
-            return int(self.sum_targets(below)[0])
+            return float(self.sum_targets(below)[0])
 
         return count
 
@@ -299,7 +354,9 @@ class DaskRows:
         any_weights = any(source.weights or source.pending for source in self._sources)
         # Targets are mapped already.
         weights = w[back] if any_weights else None
-        return rows_in_memory(X[back], y[back], self.row_map, weights=weights)
+        taken = rows_in_memory(X[back], y[back], self.row_map, weights=weights)
+        votes = self._votes()
+        return taken if votes is None else taken.with_votes(votes.take(indices))
 
     def subsample(self, rows: int) -> MemoryRows:
         """Return about `rows` rows in memory, those that `MemoryRows.subsample` would take."""
@@ -307,10 +364,16 @@ class DaskRows:
 
     def part(self, rows: int) -> MemoryRows | DaskRows:
         """Return exactly `rows` rows in memory, those of `MemoryRows.part`."""
-        if rows >= self.n_rows:
+        if rows >= self.n_records:
             return self
-        starts, size = MemoryRows.stretches(self.n_rows, rows)
-        return self.take((starts[:, None] + np.arange(size)).ravel()[:rows])
+        votes = self._votes()
+        if votes is not None and votes.tags is not None:
+            chosen = votes.in_part(rows)
+        else:
+            starts, size = MemoryRows.stretches(self.n_rows, rows)
+            chosen = (starts[:, None] + np.arange(size)).ravel()[:rows]
+        taken = self.take(chosen)
+        return taken if votes is None else taken.with_votes(votes.part(chosen, rows))
 
     def each(self, call: Call | Sequence[Call]) -> Iterator[tuple[Any, ...]]:
         """Yield ``call(rows)``, a tuple, of every partition's `MemoryRows` in order.
@@ -364,6 +427,12 @@ class DaskRows:
             if result is None:
                 raise SourceChangedError
             yield result
+
+
+def _of_column(function: Callable[[Any], Any], part: Any) -> tuple[int, Any]:
+    """Return the length of a partition of one column, and what a function makes of it."""
+    values = np.asarray(part)
+    return len(values), function(values)
 
 
 @dataclass(frozen=True)

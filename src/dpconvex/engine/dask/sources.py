@@ -21,6 +21,7 @@ from dpconvex.engine.passes import Survey
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.summation_order import accumulate
+from dpconvex.engine.votes import Votes
 
 __all__ = [
     "Call",
@@ -113,6 +114,8 @@ class Source:
         What passes in this process found out about the rows, by row map and order in memory.
     opened : dict
         Parked rows whose mapped targets are parked, too, by the name of the mapping.
+    votes : Votes or None
+        What the rows count for, in the memory of this process.
     """
 
     rows: int
@@ -126,6 +129,7 @@ class Source:
     pending: tuple[Change, ...] = ()
     notes: dict[tuple[RowMap, bool], Survey] = field(default_factory=dict, compare=False)
     opened: dict[str, MemoryRows] = field(default_factory=dict, compare=False)
+    votes: Votes | None = None
 
     @property
     def spilled(self) -> bool:
@@ -149,7 +153,7 @@ class Source:
             for change in self.pending:
                 rows = rows.reweighted(change)
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
-        return rows
+        return rows if self.votes is None else rows.with_votes(self.votes)
 
     def _parked(self, mapping: Mapping, cores: int) -> MemoryRows:
         """Return parked rows; their mapped targets are parked for later passes where there is room."""

@@ -22,8 +22,11 @@ from dpconvex.privacy.calibration import (
     objective_perturbation_epsilon,
     objective_perturbation_laplace_scale,
     objective_perturbation_scale,
+    trace_laplace_scale,
+    trace_perturbation_scale,
 )
 from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
+from dpconvex.privacy.profiles import trace_delta
 
 __all__ = [
     "EPS",
@@ -37,6 +40,7 @@ __all__ = [
 ]
 
 
+RECORD = "one record"
 EPS = 2.0**-52  # spacing of doubles at 1
 ROUNDINGS = 64  # of one term of a gradient: some 30 are made, and as many again in reserve
 FINEST = 1e-10  # of the Lipschitz constant: no solver is asked for a smaller gradient where rounding would allow it
@@ -52,6 +56,18 @@ class Bounds:
     n_samples: int
     alpha: float
     neighbors: str
+    people: bool = False
+    rows_per_person: int = 1
+    weighted_rows: bool = False
+
+    @property
+    def unit(self) -> str:
+        """Whom a promise is made to."""
+        if self.people:
+            return "one person"
+        if self.rows_per_person > 1:
+            return f"one person, at most {self.rows_per_person} rows"
+        return RECORD
 
     @property
     def dimension(self) -> int:
@@ -124,8 +140,8 @@ class Bounds:
         return 2 if self.neighbors == "replace_one" else 1
 
     def gradient_sum_sensitivity(self) -> float:
-        """Return how far the SUM of gradients at one fixed theta can move when one record changes."""
-        return self.changed_records * self.lipschitz
+        """Return how far the SUM of gradients at one fixed theta can move when one record, or one person, changes."""
+        return self.rows_per_person * self.changed_records * self.lipschitz
 
     @property
     def tilted(self) -> tuple[str, int, float]:
@@ -138,6 +154,12 @@ class Bounds:
     def tilt_scale(self, epsilon: float, delta: float) -> float:
         """Return the scale of ``b``: Gaussian, or l2-Laplace where delta is 0."""
         facts = (self.lipschitz, self.curvature_ratio)
+        if self._mixed:
+            facts = (self.rows_per_person * facts[0], self.rows_per_person * facts[1])
+            if delta > 0:
+                return trace_perturbation_scale(epsilon, delta, *facts, self.neighbors)
+            moved, rank = self.gradient_sum_sensitivity(), self._mixed_rank
+            return trace_laplace_scale(epsilon, moved, facts[1], rank)
         if delta > 0:
             return objective_perturbation_scale(
                 epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors
@@ -147,20 +169,39 @@ class Bounds:
 
     def tilt_delta(self, epsilon: float, scale: float) -> float:
         """Return delta of Gaussian ``b`` of this scale."""
+        if self._mixed:
+            many = self.rows_per_person
+            facts = (many * self.lipschitz / scale, many * self.curvature_ratio)
+            return trace_delta(epsilon, *facts, self.neighbors)
         return objective_perturbation_delta(
             epsilon, self.lipschitz / scale, self.curvature_ratio, self.rank, self.neighbors
         )
 
     def tilt_epsilon(self, scale: float) -> float:
         """Return epsilon of l2-Laplace ``b`` of this scale."""
+        if self._mixed:
+            trace, rank = self.rows_per_person * self.curvature_ratio, self._mixed_rank
+            return self.gradient_sum_sensitivity() / scale + rank * math.log1p(trace / rank)
         self._check_rank()
         facts = (self.lipschitz, self.curvature_ratio, self.neighbors)
         return objective_perturbation_epsilon(scale, *facts)
 
     def tilt_theorem(self, gaussian: bool) -> tuple[str, str]:
         """Return what is perturbed and by which theorem, in the words of a certificate."""
+        if self._mixed:
+            return "perturbation", "Rényi profile in trace form" if gaussian else "trace form"
         family = "GLM two-sided profile" if self.rank == 1 else "Rényi and chi profiles"
         return "perturbation", family if gaussian else "GLM"
+
+    @property
+    def _mixed(self) -> bool:
+        """Whether a record's gradient is a sum over several rows, no multiple of one vector."""
+        return self.people or self.rows_per_person > 1
+
+    @property
+    def _mixed_rank(self) -> int:
+        """Largest rank of such a record's Hessian: of its rows, whose number is private where they share one vote."""
+        return self.dimension if self.people else min(self.dimension, self.rows_per_person)
 
     def _check_rank(self) -> None:
         if self.rank != 1:
@@ -196,9 +237,9 @@ class Bounds:
 
         ``max(10, 2e6 / n)`` under add-or-remove-one. Solvers finish with gradients in which every row's slope is off
         by some 30 roundings (:meth:`dpconvex.objectives.EmpiricalObjective.refined_gradient`), whatever its number, so
-        that this covers 1e10 rows. 1 where the number of rows is public.
+        that this covers 1e10 rows. The same where people share votes. 1 where the number of rows is public.
         """
-        if self.neighbors == "replace_one":
+        if self.neighbors == "replace_one" and not self.people:
             return 1.0
         return max(_LEAST_RESERVE, _RESERVED / self.n_samples)
 
@@ -209,8 +250,10 @@ class Bounds:
     def to_dict(self) -> Facts:
         """Return the public facts as plain data."""
         facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-        if not facts.get("void_rows"):  # a fact that certificates without it do not state
-            facts.pop("void_rows", None)
+        usual = {"void_rows": False, "people": False, "rows_per_person": 1, "weighted_rows": False}
+        for name, value in usual.items():  # facts that certificates without them do not state
+            if facts.get(name) == value:
+                del facts[name]
         return {"kind": type(self).__name__, **facts}
 
     def _check_shared(self) -> None:

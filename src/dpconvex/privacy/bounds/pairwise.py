@@ -25,14 +25,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, ROUNDINGS, Bounds
 from dpconvex.privacy.calibration import smallest_safe
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.profiles import least_delta, renyi_curve
+from dpconvex.privacy.profiles import trace_delta
 
 __all__ = ["PairwiseBounds", "pairwise_delta", "pairwise_laplace_scale", "pairwise_scale"]
 
@@ -260,17 +258,10 @@ def pairwise_delta(epsilon: float, ratio: float, kappa: float) -> float:
     r"""Return delta of Gaussian objective perturbation of a pairwise objective, by its Rényi curve in trace form.
 
     Order a costs ``a ratio^2 / 2 + (psi1 + psi2)(kappa) / (a - 1)``, ``ratio = Gamma / std``, for orders with
-    ``sqrt(a) kappa <= 1`` and ``(a - 1) kappa < 1``; every such order gives a valid delta.
+    ``sqrt(a) kappa <= 1`` and ``(a - 1) kappa < 1``; see :func:`dpconvex.privacy.profiles.trace_delta`.
     """
-    largest = 1e5 if kappa == 0 else min(1e5, 1 / kappa**2 - 1, (1 - 1e-9) / kappa)
-    if largest <= 1e-3:
-        return 1.0
     # The replace-one curve counts two records of gradient Gamma / 2 each.
-    return least_delta(
-        epsilon,
-        lambda order: renyi_curve(order, ratio / 2, kappa, 1, "replace"),
-        1 + np.geomspace(1e-3, largest, 300),
-    )
+    return trace_delta(epsilon, ratio / 2, kappa, "replace_one")
 
 
 def _refuse(epsilon: float, kappa: float) -> ValueError:

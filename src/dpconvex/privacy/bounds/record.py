@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dpconvex.checks import check_count
 from dpconvex.privacy.bounds.base import Bounds
@@ -41,6 +41,14 @@ class LinearRecord(Bounds):
         Strength of the penalty ``(alpha/2) ||theta||^2``.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
+    people : bool
+        Whether a record is a person whose rows share one vote: ``n_samples`` is the number of people, and what a person
+        contributes lies in the convex hull of what single rows contribute. How many rows there are is private.
+    rows_per_person : int
+        How many rows a person has at most, where each of them has a vote of its own: so many records change at once.
+        ``n_samples`` is the number of rows, or of people times this number.
+    weighted_rows : bool
+        Whether a row may count less than a whole one, down to 0.
     """
 
     n_samples: int
@@ -51,11 +59,20 @@ class LinearRecord(Bounds):
     fit_intercept: bool = True
     alpha: float = 0.0
     neighbors: str = "replace_one"
+    people: bool = field(default=False, kw_only=True)
+    rows_per_person: int = field(default=1, kw_only=True)
+    weighted_rows: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check_shared()
         owner = type(self).__name__
         check_count("n_features", owner, self.n_features, 1)
+        check_count("rows_per_person", owner, self.rows_per_person, 1)
+        if self.people and self.rows_per_person > 1:
+            raise ValueError(
+                f"The 'rows_per_person' parameter of {owner} must be 1 where the rows of a person share one vote. "
+                f"Got {self.rows_per_person!r} instead."
+            )
         if getattr(self.loss, "kind", None) not in ("residual", "margin"):
             raise TypeError(
                 f"The 'loss' parameter of {owner} must be a loss of one margin, of kind 'residual' or 'margin'. "

@@ -205,19 +205,20 @@ class RobustBounds(LinearRecord):
         ``w_min = min(1, U / X)`` the smallest weight. Why: the difference ``s y x - s' y' x' - (s - s') radius grad N``
         of two gradients is convex in the slopes ``0 <= s <= w slope`` and ``0 <= s' <= w' slope`` (signs turned), so it
         is largest at a corner: both at their largest, where the adversary's parts cancel but for the weights, or one
-        of them 0. With a cost, where the adversary's part is no multiple of the slope, ``2 L``.
+        of them 0. With a cost, where the adversary's part is no multiple of the slope, ``2 L``. A weight between 0 and
+        1 only makes slopes smaller, which they may be anyway; a person's gradient is a mean of such gradients.
         """
-        both = 2 * self.lipschitz
+        both, many = 2 * self.lipschitz, self.rows_per_person
         if self.neighbors == "add_or_remove_one":
-            return self.lipschitz
+            return many * self.lipschitz
         if self.cost is not None:
-            return both
+            return many * both
         least_weight = min(1.0, self.row_norm / self.max_norm)
         record = self.row_norm_with_intercept
         steep = float(self.loss.lipschitz) * (
             2 * record + (1 - least_weight) * self.adversary_reach
         )
-        return min(both, max(steep, self.lipschitz))
+        return many * min(both, max(steep, self.lipschitz))
 
     @property
     def smoothness(self) -> float:

@@ -6,7 +6,12 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.privacy.bounds.record import LinearRecord
-from dpconvex.privacy.summation import most_summed_rows, relative_sum_error, summation_error
+from dpconvex.privacy.summation import (
+    MANY_ROWS,
+    most_summed_rows,
+    relative_sum_error,
+    summation_error,
+)
 
 __all__ = ["LinearSums"]
 
@@ -44,7 +49,8 @@ class LinearSums(LinearRecord):
         influence : float, optional
             Influence bound U in the coordinates that are used; the rows' own by default.
         least_weight : float, optional
-            Smallest weight ``w_min`` a record can have in these coordinates; 0 whatever is given with ``void_rows``.
+            Smallest weight ``w_min`` a record can have in these coordinates; 0 whatever is given with ``void_rows`` or
+            ``weighted_rows``. Where people vote a record is a mean of such rows, and its weight a mean of theirs.
 
         Returns
         -------
@@ -55,17 +61,17 @@ class LinearSums(LinearRecord):
             influence = min(self.row_norm, self.max_norm)
         if least_weight is None:
             least_weight = min(1.0, self.row_norm / self.max_norm)
-        if self.void_rows:
+        if self.void_rows or self.weighted_rows:
             least_weight = 0.0
         low, high = self.loss.slope_range
         middle, half = abs(low + high) / 2, (high - low) / 2
-        reach = math.sqrt(self.fit_intercept + influence**2)
+        reach, many = math.sqrt(self.fit_intercept + influence**2), self.rows_per_person
         if self.neighbors == "add_or_remove_one":
-            return half * reach, middle * reach
+            return many * half * reach, many * middle * reach
         if self.loss.kind == "margin":
-            return 2 * half * reach, 2 * middle * reach
+            return many * 2 * half * reach, many * 2 * middle * reach
         constant = math.sqrt(self.fit_intercept * (1 - least_weight) ** 2 + 4 * influence**2)
-        return 2 * half * reach, middle * constant
+        return many * 2 * half * reach, many * middle * constant
 
     def gradient_sensitivity(self, clip: float, slope: float) -> float:
         r"""Return the sensitivity of a sum of gradients whose norms are at most ``slope * clip``.
@@ -83,7 +89,9 @@ class LinearSums(LinearRecord):
         slope : float
             Largest size of a slope.
         """
-        return self.changed_records * slope * clip * (1 + self.rounding_share())
+        return (
+            self.rows_per_person * self.changed_records * slope * clip * (1 + self.rounding_share())
+        )
 
     def given_sensitivities(self) -> tuple[float, float]:
         """Return those of :meth:`split_sensitivity` in coordinates with an influence bound of ``sqrt(n_features)``."""
@@ -111,8 +119,9 @@ class LinearSums(LinearRecord):
 
     def _digits(self) -> float:
         """Return ``records / (2 n e)``, for every number of rows that rounding is paid for."""
-        rows = most_summed_rows(self.n_samples, self.neighbors)
-        return self.changed_records / (2 * rows * relative_sum_error(rows, self.dimension))
+        records = most_summed_rows(self.n_samples, self.neighbors)
+        rows = MANY_ROWS if self.people else records
+        return self.changed_records / (2 * records * relative_sum_error(rows, self.dimension))
 
     def moment_sensitivity(self) -> float:
         r"""Return the Frobenius sensitivity of a computed ``sum_i v_i v_i^T`` with ``||v_i|| <= 1``.
@@ -120,9 +129,9 @@ class LinearSums(LinearRecord):
         ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (v . u)^2 <= 2``, attained by orthogonal unit vectors, so
         ``sqrt(2)`` under replace-one; one record adds ``||v||^2 <= 1``. Rounding comes on top, on either side.
         """
-        rows = most_summed_rows(self.n_samples, self.neighbors)
-        error = summation_error(rows, self.dimension, 1.0)
-        return math.sqrt(self.changed_records) + 2 * error
+        records = most_summed_rows(self.n_samples, self.neighbors)
+        error = summation_error(records, self.dimension, 1.0, votes=self.people)
+        return self.rows_per_person * math.sqrt(self.changed_records) + 2 * error
 
     def histogram_sensitivity(self, histograms: int = 1) -> float:
         """Return the l2 sensitivity of histograms in each of which every record is in at most one bin.
@@ -130,8 +139,8 @@ class LinearSums(LinearRecord):
         Replacing a record takes 1 from a bin and adds 1 to another in each of ``k`` histograms: ``sqrt(2 k)``; adding
         or removing one changes a single bin of each: ``sqrt(k)``.
         """
-        return math.sqrt(self.changed_records * histograms)
+        return self.rows_per_person * math.sqrt(self.changed_records * histograms)
 
     def count_sensitivity(self) -> float:
-        """Return the sensitivity of a number of records: 1 under both relations."""
-        return 1.0
+        """Return the sensitivity of a number of records: 1 under both relations, or as many as change at once."""
+        return float(self.rows_per_person)

@@ -11,6 +11,11 @@ softmax weights ``p_i``. At any point where the weighted losses lie in a range o
 most ``q = C / (C + n - 1)``, ``C = exp(t r)``. Replace it: with ``m`` the mean gradient of the others, the gradient
 changes from ``q1 g1 + (1 - q1) m`` to ``q2 g2 + (1 - q2) m``, by at most ``(q1 + q2 + |q1 - q2|) L = 2 max(q1, q2) L``.
 Both minimisers lie in a public ball, so it is enough to know the range there.
+
+Where people vote, a person's loss is ``L_p = (1/t) log((1/m_p) sum_i exp(t w_i loss_i))`` over its m_p rows: between
+the smallest and the largest of them, hence in the same range; its gradient is a mean of theirs under softmax weights,
+hence no longer than L; and ``sum_p exp(t L_p)`` is what F is made of. The proof holds for people as it does
+for records. The curvature of ``L_p`` is at most ``beta + t L^2``, which that of the whole data term is as well.
 """
 
 from __future__ import annotations
@@ -90,6 +95,16 @@ class TiltedBounds(LinearRecord):
                 f"of all others, and no bound is known. Got {self.neighbors!r} instead. Use replace_one, or a mean of "
                 "losses such as DPLogisticRegression."
             )
+        if self.rows_per_person > 1:
+            raise ValueError(
+                "The 'rows_per_person' parameter of TiltedBounds must be 1: no bound is known for several records at "
+                f"once. Got {self.rows_per_person!r} instead. Give groups, whose rows share one vote."
+            )
+        if self.people and self.weighted_rows:
+            raise ValueError(
+                "TiltedBounds must be given either people or weights: a person's vote is outside of the exponential "
+                "and a weight inside. Got both instead. Leave out the weights."
+            )
         allowed = "a finite number of at least 0"
         check_number("tilt", "TiltedBounds", self.tilt, allowed, 0, math.inf)
         if self.coef_bound is not None:
@@ -149,7 +164,7 @@ class TiltedBounds(LinearRecord):
         margin = math.hypot(self.fit_intercept, self.max_norm) * self.radius
         losses = self.loss.value(_TARGETS, _SIDES * margin)
         falls = self.loss.kind == "margin" and self.loss.slope_range[1] <= 0
-        lowest = np.min(losses) if falls and not self.void_rows else 0.0
+        lowest = np.min(losses) if falls and not (self.void_rows or self.weighted_rows) else 0.0
         return float(np.max(losses) - lowest)
 
     @property

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.privacy.bounds.base import Bounds, bounds_from_dict
+from dpconvex.privacy.bounds.base import RECORD, Bounds, bounds_from_dict
 from dpconvex.privacy.certificates.concerns import large_delta, unbounded_columns
 from dpconvex.privacy.certificates.rules import (
     CertificateError,
@@ -37,12 +37,15 @@ from dpconvex.privacy.noise import EXACT, FAILURE_PROBABILITY, SEEDED
 FORMAT = "dpconvex-certificate-2"
 # Raised with every change of what a certificate means or of how noise is drawn.
 REVISION = 3
-RECORD = "one record"
 # Revisions that under-protect, and why: their certificates are answered "withdrawn".
 WITHDRAWN = {
     1: "noise was added in floating point, whose last bits can betray the value, and an objective could depend on its "
     "own noise. Fit again with this version"
 }
+
+
+# Mechanisms whose sums, counts and draws carry votes; others must be read and tested before they join.
+_CARRY_VOTES = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
 
 
 def _scalar(value: object) -> object:
@@ -75,7 +78,8 @@ class Certificate(Promise):
     sampler : str
         ``"exact"``, ``"floating-point"`` or ``"seeded: not private"``.
     unit : str
-        Whom the promise is made to: ``"one record"``.
+        Whom the promise is made to: ``"one record"``, ``"one person"`` whose rows share one vote, or ``"one person, at
+        most k rows"``.
     revision : int
         Which rules the certificate was written by.
     digest : str
@@ -117,6 +121,7 @@ class Certificate(Promise):
             parameters={**chosen, **derived.stated},
             solver_tolerance=derived.solver_tolerance,
             sampler="",
+            unit=bounds.unit,
         )
         proof = draft._proof()
         draft = replace(draft, theorem=proof.theorem, sampler=SEEDED if seeded else proof.sampler)
@@ -198,6 +203,7 @@ class Certificate(Promise):
                 f"The public facts do not support the guarantee: {error}"
             ) from error
         self._check_void_rows()
+        self._check_votes()
         if not enough:
             raise CertificateError(
                 f"The certificate's noise does not suffice for {self.guarantee!r}: it proves {proof.guarantee!r}."
@@ -211,6 +217,16 @@ class Certificate(Promise):
                     f"The noise of '{name}' must have a grid where it is drawn exactly, and only there."
                 )
         return proof
+
+    def _check_votes(self) -> None:
+        """Raise where rows count for less than a whole record, or several change, and no sum is known to carry that."""
+        bounds = self.bounds
+        special = bounds.unit != RECORD or bounds.weighted_rows
+        if special and self.mechanism not in _CARRY_VOTES:
+            raise CertificateError(
+                f"Mechanism {self.mechanism!r} offers neither groups, rows_per_person nor weights. Use one of "
+                f"{sorted(_CARRY_VOTES)}."
+            )
 
     def _check_void_rows(self) -> None:
         """Raise unless the facts count records of weight 0 where, and only where, invalid rows become such records."""
@@ -390,8 +406,10 @@ class Certificate(Promise):
             )
         if self.neighbors != self.bounds.relation:
             raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
-        if self.unit != RECORD:
-            raise CertificateError(f"The certificate's 'unit' must be {RECORD!r}.")
+        if self.unit != self.bounds.unit:
+            raise CertificateError(
+                f"The certificate's 'unit' must be {self.bounds.unit!r}, as its bounds say."
+            )
         if (
             type(self.solver_tolerance) not in (int, float)
             or not 0 <= self.solver_tolerance < math.inf

@@ -208,6 +208,11 @@ class SelectionCertificate(Promise):
         for certificate in self.fits:
             certificate.verify()
 
+    @property
+    def unit(self) -> str:
+        """Whom the promise is made to: as the candidates' certificates say."""
+        return str(self.fits[0].unit)
+
     def _check(self) -> None:
         """Raise unless the guarantee follows from what is stated, the candidates' certificates believed."""
         try:
@@ -244,6 +249,13 @@ class SelectionCertificate(Promise):
         type(self.score)(**vars(self.score))  # its own checks, if it was not made by them
         if set(self.noise) != {"std" if self.strategy == "repeat" else "epsilon"}:
             raise CertificateError("The selection's 'noise' is not that of its strategy.")
+        if len({fit.unit for fit in self.fits}) > 1 or any(
+            fit.bounds.rows_per_person > 1 for fit in self.fits
+        ):
+            raise CertificateError(
+                "The selection's 'fits' must all promise to one record, or all to one person whose rows share one "
+                "vote: rows of a person with several votes would be in both parts."
+            )
         stated = (self.per_fit, self.neighbors, self.training_rows)
         fits = [(fit.guarantee, fit.neighbors, fit.bounds.n_samples) for fit in self.fits]
         if len(fits) != self.candidates or any(fit != stated for fit in fits):

@@ -43,6 +43,7 @@ from dataclasses import dataclass, replace
 
 from scipy.special import expit, log_ndtr, ndtri
 
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -166,6 +167,8 @@ class Account:
         How many there were.
     neighbors : str or None
         The relation under which all of them hold; None before the first.
+    unit : str
+        Whom all of them are promises to, once there are any.
     """
 
     epsilon: float | None
@@ -179,6 +182,7 @@ class Account:
     mixed: bool = False
     charges: int = 0
     neighbors: str | None = None
+    unit: str = RECORD
 
     @classmethod
     def from_dict(cls, state: Facts) -> Account:
@@ -190,8 +194,10 @@ class Account:
         return cls(**values)
 
     def to_dict(self) -> Facts:
-        """Return the account as plain data."""
-        return dict(vars(self))
+        """Return the account as plain data; the unit where it is not a record, which older files do not name."""
+        return {
+            name: value for name, value in vars(self).items() if (name, value) != ("unit", RECORD)
+        }
 
     def cost(self, guarantee: Guarantee, mu: float | None = None) -> Cost:
         """Return what a release would be charged now: the first way that the budget allows, or else the last.
@@ -232,7 +238,7 @@ class Account:
         implied = face.delta > 0 and gaussian_delta(face.epsilon, mu) <= face.delta
         return [squares, face] if implied else [face]
 
-    def charged(self, cost: Cost, neighbors: str) -> Account:
+    def charged(self, cost: Cost, neighbors: str, unit: str = RECORD) -> Account:
         """Return the account with one more charge, whether or not the budget allows it."""
         turned = self.turned
         if turned is None and self.mu is None and cost.mu_squared > 0:
@@ -246,6 +252,7 @@ class Account:
             mixed=self.mixed or (self.turned is not None and cost.epsilon + cost.delta > 0),
             charges=self.charges + 1,
             neighbors=self.neighbors or neighbors,
+            unit=self.unit if self.charges else unit,
         )
 
     def _unspent(self) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import re
 from dataclasses import asdict
 
 from dpconvex.checks import check_number
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import DEFAULT_DELTA, Account, Cost, Remaining
 from dpconvex.privacy.ledger.chain import ChainedLog, LedgerError
@@ -25,6 +26,7 @@ from dpconvex.privacy.ledger.records import (
     entry_of,
     now,
 )
+from dpconvex.privacy.ledger.units import check_unit, converted
 
 _NEIGHBORS = ("replace_one", "add_or_remove_one", "replace_one_keeping_label")
 
@@ -170,6 +172,7 @@ class Ledger:
         description: str = "",
         mechanism: str = "",
         neighbors: str = "replace_one",
+        unit: str = RECORD,
     ) -> Entry:
         """Record the cost of a release, durably, or raise; call it before noise is drawn.
 
@@ -183,6 +186,9 @@ class Ledger:
             Public words for the record: never put a data value here.
         neighbors : {"replace_one", "add_or_remove_one", "replace_one_keeping_label"}
             The relation under which the guarantee holds.
+        unit : str
+            Whom the guarantee is made to, as a certificate says: ``"one record"``, ``"one person"``, or ``"one person,
+            at most k rows"``. The first charge fixes the ledger's; others are converted where something follows for it.
 
         Returns
         -------
@@ -208,18 +214,29 @@ class Ledger:
                 f"The 'neighbors' parameter of Ledger.charge must be one of {_NEIGHBORS}. "
                 f"Got {neighbors!r} instead."
             )
-        record = {
-            "kind": "charge",
-            "dataset": self.dataset,
-            "guarantee": guarantee.to_dict(),
-            "mu": mu,
-            "description": description,
-            "mechanism": mechanism,
-            "neighbors": neighbors,
-            "time": now(),
-        }
+        unit = check_unit(unit)
         with self._log.append() as snapshot:
             account = Account.from_dict(snapshot.states[self.dataset])
+            if account.charges:
+                same = converted(guarantee, mu, unit, account.unit)
+                if same is None:
+                    raise LedgerError(
+                        f"The charges of '{self.dataset}' are promises to {account.unit}, and nothing follows for that "
+                        f"from a promise to {unit}. Fit for the same unit, or keep a second budget for the other one."
+                    )
+                (guarantee, mu), unit = same, account.unit
+            record = {
+                "kind": "charge",
+                "dataset": self.dataset,
+                "guarantee": guarantee.to_dict(),
+                "mu": mu,
+                "description": description,
+                "mechanism": mechanism,
+                "neighbors": neighbors,
+                "time": now(),
+            }
+            if unit != RECORD:
+                record["unit"] = unit
             if account.neighbors not in (None, neighbors):
                 raise LedgerError(
                     f"The charges of '{self.dataset}' hold under neighbors="
@@ -227,7 +244,7 @@ class Ledger:
                     "Fit with the same relation, or keep a second budget for the other one."
                 )
             cost = account.cost(guarantee, mu)
-            after = account.charged(cost, neighbors)
+            after = account.charged(cost, neighbors, unit)
             if not after.within_budget():
                 remaining = account.remaining()
                 raise BudgetExceeded(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpconvex.checks import check_number
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.guarantees import Guarantee, guarantee_from_dict
 from dpconvex.privacy.ledger.account import COMPOSITIONS, DEFAULT_DELTA, Account, Cost
 from dpconvex.privacy.ledger.chain import Record, State
@@ -29,6 +30,7 @@ class Entry:
     mechanism: str
     neighbors: str
     mu: float | None = None
+    unit: str = RECORD
 
 
 def asked_budget(
@@ -68,7 +70,7 @@ def advance(state: State | None, record: Record) -> State:
         cost = Cost(**record["cost"])
     else:  # a charge of format 1
         cost = account.cost(guarantee_from_dict(record["guarantee"]))
-    return account.charged(cost, record["neighbors"]).to_dict()
+    return account.charged(cost, record["neighbors"], record.get("unit", RECORD)).to_dict()
 
 
 def _opened(record: Record) -> Account:
@@ -109,4 +111,5 @@ def entry_of(number: int, record: Record) -> Entry:
         mechanism=record["mechanism"],
         neighbors=record["neighbors"],
         mu=record.get("mu"),
+        unit=record.get("unit", RECORD),
     )

@@ -1,0 +1,236 @@
+"""What every row counts for, and whose row it is: one record, a weighted record, or a part of a person's vote.
+
+A vote multiplies everything that a row adds to a sum, a count or a moment. Votes of one person sum to at most 1, so
+what a person contributes is a mean of what its rows contribute, or less: no longer than the longest of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Tags",
+    "Votes",
+    "at_most_each",
+    "joined_votes",
+    "person_tags",
+    "round_votes",
+    "share_votes",
+]
+
+Array = npt.NDArray[np.float64]
+Tags = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
+
+_FINEST = 40  # bits of the grid of votes where records are few
+_DIGITS = 52  # of a sum of votes that is exact
+_STRETCH = 1 << 20  # rows whose votes are looked up at a time
+
+
+@dataclass(frozen=True)
+class Votes:
+    """One number per row between 0 and 1, and the people behind the rows.
+
+    Attributes
+    ----------
+    shares : array of shape (n_rows,)
+        What each row counts for; those of one record sum to at most 1.
+    records : int
+        Public number of records that vote: people, or rows where every row is a record of its own.
+    tags : array of shape (n_rows,), optional
+        Of the person behind each row: a public function of its identifier, evenly spread over 64 bits. None where
+        every row is a record of its own.
+
+    Notes
+    -----
+    Privacy: shares, tags and the number of rows of a person are private; `records` is public.
+    """
+
+    shares: Array
+    records: int
+    tags: Tags | None = None
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Votes:
+        """Return the votes of some rows, chosen for speed alone: the number of records is scaled."""
+        share = rows.size / max(1, self.shares.size)
+        return self._chosen(rows, max(1, round(self.records * share)))
+
+    def in_part(self, records: int) -> Places:
+        """Return which rows belong to a part of about `records` people.
+
+        Whether a person is in the part follows from its tag and public numbers, never from other people: replacing one
+        person changes what one person contributes to sums over the part.
+        """
+        assert self.tags is not None, (
+            "rows that are records of their own are told apart by their places"
+        )
+        limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
+        return np.flatnonzero(self.tags < limit)
+
+    def part(self, rows: npt.NDArray[np.integer] | slice, records: int) -> Votes:
+        """Return the votes of the rows of a part of so many records."""
+        return self._chosen(rows, records)
+
+    def people(self) -> tuple[Places, Places]:
+        """Return the rows that vote, sorted by person, and where each person's begin, with their number at the end.
+
+        As many people as there are records: those without a vote have no rows. Their order follows from their tags:
+        nothing but a uniformly random choice among all of them may use it.
+        """
+        assert self.tags is not None, "rows that are records of their own"
+        voting = np.flatnonzero(self.shares > 0)
+        order = voting[np.argsort(self.tags[voting], kind="stable")]
+        placed = self.tags[order]
+        starts = np.flatnonzero(np.concatenate([[True], placed[1:] != placed[:-1]])[: order.size])
+        nobody = np.full(max(0, self.records - starts.size), order.size)
+        return order, np.concatenate([starts, nobody, [order.size]])
+
+    def rows_of(self, people: Places) -> Places:
+        """Return all rows of some people, by their places in `people`."""
+        order, starts = self.people()
+        counts = starts[people + 1] - starts[people]
+        first = np.repeat(starts[people] - np.cumsum(counts) + counts, counts)
+        return np.asarray(order[first + np.arange(counts.sum())])
+
+    def one_row_each(self, people: Places, generator: np.random.Generator) -> tuple[Places, Array]:
+        """Return a random row of each of some people, and what it counts for: on average what all of them do.
+
+        One of the m rows that vote, each as likely, times m: between 0 and 1. People without a vote count nothing.
+        """
+        order, starts = self.people()
+        counts = starts[people + 1] - starts[people]
+        drawn = starts[people] + (generator.random(people.size) * counts).astype(np.int64)
+        voting = counts > 0
+        rows = np.zeros(people.size, dtype=np.int64)
+        rows[voting] = order[drawn[voting]]
+        return rows, np.where(voting, np.minimum(self.shares[rows] * counts, 1.0), 0.0)
+
+    def _chosen(self, rows: npt.NDArray[np.integer] | slice, records: int) -> Votes:
+        tags = None if self.tags is None else self.tags[rows]
+        return replace(self, shares=self.shares[rows], tags=tags, records=records)
+
+
+def joined_votes(parts: Sequence[Votes]) -> Votes | None:
+    """Return the votes of consecutive stretches of one table; None for none."""
+    if not parts:
+        return None
+    tags = None if parts[0].tags is None else _joined([part.tags for part in parts])
+    return Votes(_joined([part.shares for part in parts]), parts[0].records, tags)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return arrays one after the other: the one that all of them are stretches of, if they are."""
+    whole = parts[0].base
+    size = sum(part.size for part in parts)
+    if whole is not None and whole.size == size and all(part.base is whole for part in parts):
+        return whole
+    return np.concatenate(parts)
+
+
+def round_votes(shares: Array, most_records: int) -> Array:
+    """Round votes down to a public grid on which sums of as many votes as there are records at most are exact.
+
+    A count that is a sum of such numbers has no rounding error, whatever the order of addition.
+    """
+    bits = min(_FINEST, _DIGITS - math.ceil(math.log2(max(2, most_records))))
+    rounded = np.ldexp(shares, bits)
+    np.floor(rounded, out=rounded)
+    return np.asarray(np.ldexp(rounded, -bits, out=rounded))
+
+
+def share_votes(tags: Tags, missing: npt.NDArray[np.bool_]) -> tuple[int, Array]:
+    """Return the number of people and ``1 / m`` for each row of somebody with m rows.
+
+    Rows that name nobody have no vote and count for nobody.
+    """
+    ordered = np.sort(tags[~missing] if missing.any() else tags)
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: ordered.size])
+    found, votes = ordered[starts], 1.0 / np.diff(np.append(starts, ordered.size))
+    del ordered
+    shares = np.zeros(tags.size)
+    for start in range(
+        0, tags.size if found.size else 0, _STRETCH
+    ):  # little memory beside the result
+        part = slice(start, start + _STRETCH)
+        places = np.minimum(np.searchsorted(found, tags[part]), found.size - 1)
+        shares[part] = np.where(missing[part], 0.0, votes[places])
+    return found.size, shares
+
+
+def at_most_each(tags: Tags, rows: int) -> Array:
+    """Return 1 for at most so many rows of every person, and 0 for its others.
+
+    Which ones follows from the person's tag and the order of its own rows, never from other people's.
+    """
+    order = np.argsort(tags, kind="stable")
+    placed = tags[order]
+    first = np.concatenate([[True], placed[1:] != placed[:-1]]) if tags.size else np.empty(0, bool)
+    starts = np.flatnonzero(first)
+    own = np.arange(tags.size) - np.repeat(starts, np.diff([*starts, tags.size]))
+    with np.errstate(over="ignore"):
+        drawn = _mixed(placed + _mixed(own.astype(np.uint64)))
+    by_person = np.lexsort((drawn, placed))  # people stay where they are
+    chosen = np.zeros(tags.size)
+    chosen[order[by_person]] = own < rows
+    return chosen
+
+
+def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    """Return 64 evenly spread bits for each row's person, and which rows name nobody.
+
+    Equal identifiers have equal tags, whatever the other ones are, and 7, 7.0 and True == 1 are what they are in
+    Python. Whole numbers are mixed by a bijection; others are hashed. People whose tags agree, by a chance of
+    2^-64 for each pair, count as one and are protected together.
+    """
+    if identifiers.dtype.kind in "iub":
+        return _mixed(identifiers.astype(np.int64).view(np.uint64)), np.zeros(
+            identifiers.size, np.bool_
+        )
+    if identifiers.dtype.kind == "f":
+        whole = np.floor(identifiers) == identifiers
+        whole &= np.abs(identifiers) < 2.0**62
+        if whole.all():
+            return person_tags(identifiers.astype(np.int64))
+    if identifiers.dtype.kind in "mM":
+        missing = np.isnat(identifiers)
+        return _mixed(identifiers.view(np.uint64)), missing
+    different, places = _distinct(identifiers)
+    hashed = [_tag(value) for value in different]
+    tags = np.array([tag or 0 for tag in hashed], dtype=np.uint64)
+    missing = np.array([tag is None for tag in hashed], dtype=np.bool_)
+    return tags[places], missing[places]
+
+
+def _distinct(identifiers: npt.NDArray[Any]) -> tuple[list[Any], npt.NDArray[np.int64]]:
+    """Return the different identifiers, in any order, and the place of each row's among them."""
+    found: dict[Any, int] = {}
+    places = np.empty(identifiers.size, dtype=np.int64)
+    for row, value in enumerate(identifiers.tolist()):
+        places[row] = found.setdefault(value, len(found))
+    return list(found), places
+
+
+def _tag(value: Any) -> int | None:
+    """Return the tag of one identifier; None if it is missing."""
+    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, (int, float)) and value == math.floor(value) and abs(value) < 2**62:
+        return int(_mixed(np.array([int(value)], dtype=np.int64).view(np.uint64))[0])
+    text = f"{type(value).__name__}:{value!s}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def _mixed(numbers: Tags) -> Tags:
+    """Mix the bits of whole numbers (the finaliser of splitmix64, a bijection)."""
+    with np.errstate(over="ignore"):
+        mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return mixed ^ (mixed >> np.uint64(31))

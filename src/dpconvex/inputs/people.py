@@ -1,0 +1,267 @@
+"""Whose rows they are and what they count for: weights, and identifiers of people, checked and made into votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpconvex.checks import check_count, check_number
+from dpconvex.engine.votes import Tags, Votes, at_most_each, person_tags, round_votes, share_votes
+from dpconvex.inputs.estimator_protocols import Label, Model
+from dpconvex.inputs.settings import ignores_invalid
+from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.summation import most_summed_rows
+
+__all__ = ["Ballot", "Records", "check_class_weight", "read_ballot"]
+
+Array = npt.NDArray[np.float64]
+
+PERSON_WEIGHTS = ("equal", "rows")
+_CAP = "Divide all weights by a public number that none of them exceeds."
+
+
+@dataclass(frozen=True)
+class Records:
+    """How many records there are and what one is: public facts.
+
+    Attributes
+    ----------
+    count : int
+        Rows; people, where the rows of a person share one vote; or people times `rows_each`.
+    people : bool
+        Whether the rows of a person share one vote.
+    rows_each : int
+        Rows of a person, at most, that have a vote of their own each.
+    weighted : bool
+        Whether a row may count less than a whole one.
+    """
+
+    count: int
+    people: bool = False
+    rows_each: int = 1
+    weighted: bool = False
+
+    @classmethod
+    def stated_by(cls, bounds: Bounds) -> Records:
+        """Return the records that bounds are about."""
+        return cls(bounds.n_samples, bounds.people, bounds.rows_per_person, bounds.weighted_rows)
+
+    @classmethod
+    def of(cls, model: Model, count: int, groups: bool, weighted: bool) -> Records:
+        """Return what a fit counts, by an estimator's settings.
+
+        Parameters
+        ----------
+        model : estimator
+            Says what a person's rows weigh.
+        count : int
+            Number of rows, or of people with groups.
+        groups, weighted : bool
+            Whether identifiers and weights are given.
+        """
+        owner = type(model).__name__
+        each = check_count("rows_per_person", owner, getattr(model, "rows_per_person", 1), 1)
+        rule = getattr(model, "person_weight", "equal")
+        if rule not in PERSON_WEIGHTS:
+            raise ValueError(
+                f"The 'person_weight' parameter of {owner} must be one of {list(PERSON_WEIGHTS)}. Got {rule!r} instead."
+            )
+        weighted = weighted or getattr(model, "class_weight", None) is not None
+        if not groups:
+            if rule == "rows":
+                raise ValueError(
+                    f"The 'person_weight' parameter of {owner} must be 'equal' without identifiers. Got 'rows' "
+                    "instead. Give fit the rows' identifiers as 'groups', or promise rows_per_person alone."
+                )
+            return cls(count, rows_each=each, weighted=weighted)
+        if rule == "rows":  # somebody with fewer rows has others of weight 0
+            return cls(count * each, rows_each=each, weighted=True)
+        if each > 1:
+            raise ValueError(
+                f"The 'rows_per_person' parameter of {owner} must be 1 with identifiers and person_weight='equal', "
+                f"where all rows of a person share one vote. Got {each!r} instead. Use person_weight='rows'."
+            )
+        return cls(count, people=True, weighted=weighted)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the records as bounds state them."""
+        return {
+            "people": self.people,
+            "rows_per_person": self.rows_each,
+            "weighted_rows": self.weighted,
+        }
+
+    def require_rows(self, owner: str, why: str) -> None:
+        """Raise unless every row is a whole record of its own."""
+        if self.people or self.rows_each > 1 or self.weighted:
+            raise ValueError(
+                f"{owner} must be given neither groups, rows_per_person nor weights here: {why}."
+            )
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """Votes as they were read, before they are rounded for a certified number of records.
+
+    Attributes
+    ----------
+    records : Records
+        Public facts.
+    shares : array of shape (n_rows,), optional
+        What each row counts for; None stands for ones.
+    tags : array of shape (n_rows,), optional
+        Of the rows' people; None where every row is a record of its own.
+    """
+
+    records: Records
+    shares: Array | None = None
+    tags: Tags | None = None
+
+    def votes(self, bounds: Bounds, factors: Array | None = None) -> Votes | None:
+        """Return the votes of a fit with these public facts; None where every row is a whole record.
+
+        Parameters
+        ----------
+        bounds : Bounds
+            Their number of records says how finely votes are rounded.
+        factors : array of shape (n_rows,), optional
+            Between 0 and 1; further weights.
+        """
+        shares = self.shares
+        if factors is not None:
+            shares = factors if shares is None else shares * factors
+        if shares is None:
+            return None
+        if not isinstance(
+            bounds, TiltedBounds
+        ):  # which count nothing, and whose people's votes sum to 1
+            shares = round_votes(shares, most_summed_rows(bounds.n_samples, bounds.neighbors))
+        return Votes(shares, self.records.count, self.tags)
+
+
+def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> Ballot:
+    """Return the votes of rows, after all checks of weights and identifiers.
+
+    Parameters
+    ----------
+    model : estimator
+        Says what a person's rows weigh and what becomes of invalid rows.
+    X : array or DaskTable
+        The rows, as they were read.
+    sample_weight : array-like, Dask collection or None
+        One number between 0 and 1 per row.
+    groups : array-like, Dask collection or None
+        One identifier per row. Of collections 16 bytes per row are kept in memory; rows stay where they are.
+
+    Notes
+    -----
+    Privacy: identifiers are not kept; messages name what is wrong and never a value or a number of rows.
+    """
+    owner, ignored, n_rows = type(model).__name__, ignores_invalid(model), X.shape[0]
+    weights = None if sample_weight is None else _weights(sample_weight, X, owner, ignored)
+    if groups is None:
+        records = Records.of(model, n_rows, False, weights is not None)
+        return Ballot(records, weights)
+    tags, missing = _tags(groups, X, owner)
+    if missing.any() and not ignored:
+        raise ValueError(
+            f"The 'groups' given to {owner}.fit must name a person in every row. Got missing identifiers instead. "
+            "Give such rows an identifier each, or use invalid_rows='ignore', which gives them no vote."
+        )
+    count, shares = share_votes(tags, missing)
+    rule = Records.of(model, max(1, count), True, weights is not None)
+    if not rule.people:
+        shares = np.where(missing, 0.0, at_most_each(tags, rule.rows_each))
+    return Ballot(rule, shares if weights is None else shares * weights, tags)
+
+
+def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
+    """Return one value per row, or raise."""
+    problem = (
+        f"The '{name}' given to {owner}.fit must be one-dimensional, with one value for each row of X, and with the "
+        "partitions of X if both are Dask collections. Got another shape instead."
+    )
+    if type(values).__module__.split(".")[0] == "dask":
+        if isinstance(X, np.ndarray):
+            raise TypeError(
+                f"The '{name}' given to {owner}.fit must be in memory where X is. Got a Dask collection instead. Use "
+                f"{name}.compute()."
+            )
+        values = np.concatenate(X.column(values, np.asarray, problem))
+    column = np.asarray(values)
+    if column.ndim == 0 and name == "sample_weight":
+        column = np.full(X.shape[0], column)
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.shape != (X.shape[0],):
+        raise ValueError(problem)
+    return column
+
+
+def _tags(groups: Any, X: Any, owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    """Return the tags of all rows' people, and which rows name nobody."""
+    if isinstance(X, np.ndarray) or type(groups).__module__.split(".")[0] != "dask":
+        return _identified(_column(groups, X, "groups", owner), owner)
+    problem = (
+        f"The 'groups' given to {owner}.fit must have the partitions of X. Got others instead."
+    )
+    parts = X.column(groups, partial(_identified, owner=owner), problem)
+    return np.concatenate([tags for tags, _ in parts]), np.concatenate([none for _, none in parts])
+
+
+def _identified(column: npt.NDArray[Any], owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
+    if column.ndim != 1 or column.dtype.kind not in "biufUSOmM":
+        raise TypeError(
+            f"The 'groups' given to {owner}.fit must be numbers or text. Got another type instead."
+        )
+    return person_tags(column)
+
+
+def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
+    """Return weights between 0 and 1; where invalid rows are ignored, others are clipped and missing ones are 0."""
+    problem = f"The 'sample_weight' given to {owner}.fit must be numbers between 0 and 1."
+    column = _column(sample_weight, X, "sample_weight", owner)
+    try:
+        weights = column.astype(np.float64)
+    except (TypeError, ValueError):
+        weights = None
+    if weights is None:
+        raise TypeError(f"{problem} Got another type instead.")
+    inside = (weights >= 0) & (weights <= 1)
+    if inside.all():
+        return weights
+    if not ignored:
+        raise ValueError(f"{problem} Got others instead. {_CAP}")
+    return np.clip(np.where(np.isnan(weights), 0.0, weights), 0.0, 1.0)
+
+
+def check_class_weight(weights: object, classes: Sequence[Label], owner: str) -> Array | None:
+    """Return a weight between 0 and 1 for each label, the largest one 1 at most; None if none are given.
+
+    Weights beyond 1 are divided by the largest of them: a public number, which alpha is to be seen against.
+    """
+    if weights is None:
+        return None
+    problem = (
+        f"The 'class_weight' parameter of {owner} must be None or a dictionary from labels to numbers of at least 0, "
+        "not all of them 0."
+    )
+    if not isinstance(weights, Mapping):
+        remedy = "Weights that are 'balanced' would be read from the data: write down public ones."
+        raise TypeError(f"{problem} Got {type(weights).__name__} instead. {remedy}")
+    known = list(classes)
+    if any(label not in known for label in weights):
+        raise ValueError(f"{problem} Got a label that is not in the label set instead.")
+    found = np.array([
+        check_number("class_weight", owner, weights.get(label, 1.0), "numbers of at least 0", 0, np.inf)
+        for label in known
+    ])  # fmt: skip
+    if not found.any():
+        raise ValueError(f"{problem} Got only zeros instead.")
+    return np.asarray(found / max(1.0, float(found.max())))

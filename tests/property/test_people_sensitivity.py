@@ -1,0 +1,386 @@
+"""Coupled runs on neighbours that differ in a person: all rows at once, how many there are, and the identifier.
+
+The second run is made to release what the first did, as in ``test_gradient_sensitivity``: what it would have released
+without noise may differ by no more than is paid for, and nothing else that a fit shows may differ at all.
+"""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import test_gradient_sensitivity as coupled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+    DPRobustClassifier,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+)
+from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.engine.votes import Votes, at_most_each, person_tags, round_votes, share_votes
+from dpconvex.estimators import release as release_path
+from dpconvex.inputs import people
+from dpconvex.losses import Logistic, Pinball
+from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy import LinearBounds
+from dpconvex.smoothing import LogisticKernel, convolve
+
+ROUNDING = 1 + 1e-9
+RELATIONS = ["replace_one", "add_or_remove_one"]
+MODELS = {
+    "quantile": lambda **public: DPQuantileRegressor(0.8, target_bounds=(-2, 2), **public),
+    "newsvendor": lambda **public: DPNewsvendor(3.0, 1.0, target_bounds=(-2, 2), **public),
+    "given": lambda **public: DPQuantileRegressor(
+        0.9, target_bounds=(-2, 2), mechanism=NoisyGradientDescent(geometry="given"), **public
+    ),
+    "logistic": lambda **public: DPLogisticRegression(classes=[0, 1], **public),
+    "hinge": lambda **public: DPLinearSVC(classes=[0, 1, 2], alpha=0.1, **public),
+    "weighted classes": lambda **public: DPLogisticRegression(
+        classes=[0, 1, 2], class_weight={0: 0.3, 2: 2.0}, **public
+    ),
+    "ranking": lambda **public: DPAUCClassifier(classes=[0, 1], **public),
+    "output": lambda **public: DPLogisticRegression(
+        classes=[0, 1], mechanism="output", alpha=0.3, **public
+    ),
+    "kinked output": lambda **public: DPQuantileRegressor(
+        0.8, target_bounds=(-2, 2), mechanism="output", alpha=0.3, **public
+    ),
+    "robust": lambda **public: DPRobustClassifier(0.1, classes=[0, 1], alpha=0.3, **public),
+    "tilted": lambda **public: DPTiltedClassifier(1.0, classes=[0, 1], alpha=0.3, **public),
+    "tilted regression": lambda **public: DPTiltedRegressor(
+        1.0, target_bounds=(-2, 2), alpha=0.3, **public
+    ),
+}
+ONLY_REPLACE = {"ranking", "tilted", "tilted regression"}
+CLASSES = {"hinge": 3, "weighted classes": 3}
+
+
+class Coupled(coupled.Coupled):
+    """As there, for every way in which noise is added."""
+
+    def add(self, value, term):
+        return self.add_gaussian(value, term.scale)
+
+
+def fitted(model, table, patch, leader=None):
+    """Return all that a fit shows (attributes and warnings), and its noise."""
+    noise = Coupled(0, leader)
+    patch.setattr(release_path, "noise_source", lambda model, certificate: noise)
+    X, y, groups, sample_weight = table
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(X, y, sample_weight=sample_weight, groups=groups)
+    shown = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    shown["certificate_"] = shown["certificate_"].to_json()
+    return (shown, [str(warning.message) for warning in said]), noise
+
+
+def plain(value):
+    """Return nested lists that can be compared bit by bit."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def population(rng, people, columns, classes, kinds="mixed"):
+    """Return the rows of each person: few or many, alike or not, at the bounds or far beyond."""
+    table = []
+    for _ in range(people):
+        rows = int(rng.choice([1, 1, 2, 3, 7, 40]))
+        X = rng.choice([-1e9, -1.0, 0.0, 0.3, 1e-9, 1e9], size=(rows, columns))
+        if kinds == "alike" or rng.random() < 0.5:
+            X[:], label = X[0], rng.integers(classes)
+            y = np.full(rows, float(label))
+        else:
+            y = rng.integers(0, classes, rows).astype(float)
+        table.append((X, y, rng.random(rows)))
+    return table
+
+
+def joined(persons, names, weights=None):
+    """Return one table of people's rows, in an order in which everybody's own keep theirs."""
+    X, y, places = (np.concatenate([person[i] for person in persons]) for i in range(3))
+    groups = np.repeat(np.array(names), [len(person[1]) for person in persons])
+    order = np.argsort(places)
+    given = None if weights is None else np.concatenate(weights)[order]
+    return X[order], y[order], groups[order], given
+
+
+def spent_by(first, second, make, public, patch):
+    """Return the mu that tells two tables apart, after a check that nothing else does."""
+    mine, leader = fitted(make(**public), first, patch)
+    theirs, follower = fitted(make(**public), second, patch, leader)
+    assert plain(mine) == plain(theirs)
+    assert len(leader.log) == len(follower.log)
+    return math.sqrt(
+        math.fsum(
+            float(np.sum((a - b) ** 2)) / std**2
+            for (a, _, std), (b, _, _) in zip(leader.log, follower.log, strict=True)
+        )
+    )
+
+
+def neighbours(name, relation, rng, weighted=False, people_at_most=12):
+    """Return two tables that differ in one person."""
+    classes = CLASSES.get(name, 2)
+    count = int(rng.integers(1, people_at_most))
+    persons = population(rng, count + 1, 3, classes)
+    if rng.random() < 0.4:  # one row against as many as can be, at the other end
+        X, y, _ = persons[0]
+        opposite = np.repeat(-X[:1], 50, axis=0), np.repeat((y[:1] + 1) % classes, 50)
+        persons[count] = (*opposite, rng.random(50))
+    names = [f"person {number}" for number in range(count + 1)]
+    weights = [rng.choice([0.0, 0.1, 1.0], len(y)) for _, y, _ in persons] if weighted else None
+    place = int(rng.integers(count))
+    first = list(range(count))
+    second = [*range(count), count] if relation == "add_or_remove_one" else first.copy()
+    if relation == "replace_one":
+        second[place] = count
+    called = [names, names.copy()]
+    if rng.random() < 0.5:  # the replacement may have the name of the one it replaces
+        called[1][count] = names[place] if relation == "replace_one" else names[count]
+
+    def table(chosen, labels):
+        own = None if weights is None else [weights[i] for i in chosen]
+        return joined([persons[i] for i in chosen], [labels[i] for i in chosen], own)
+
+    return table(first, called[0]), table(second, called[1])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_person_is_worth_no_more_than_the_budget(name, relation, monkeypatch):
+    if relation == "add_or_remove_one" and name in ONLY_REPLACE:
+        pytest.skip("no bound is known")
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        weighted = bool(seed % 2) and not name.startswith("tilted")
+        first, second = neighbours(name, relation, rng, weighted)
+        public = {"mu": float(rng.choice([0.3, 30.0])), "neighbors": relation}
+        public |= {"feature_bounds": [(-2.0, 2.0), (0.5, 2.0)][seed % 2]}
+        public |= {"row_norm": [None, 0.4][seed % 3 == 0], "fit_intercept": seed % 4 > 0}
+        if name == "ranking":
+            public.pop("fit_intercept")
+        if relation == "add_or_remove_one":
+            public["nominal_samples"] = int(rng.choice([1, 5, 50]))
+        spent = spent_by(first, second, MODELS[name], public, monkeypatch)
+        assert spent <= public["mu"] * ROUNDING
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", ["quantile", "logistic", "output", "robust", "given"])
+def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, monkeypatch):
+    """At most k rows by identifier, or k rows that are promised and replaced where they stand."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        public = {"mu": 5.0, "neighbors": relation, "feature_bounds": (-2.0, 2.0)}
+        public |= {"rows_per_person": 3, "person_weight": "rows"}
+        if relation == "add_or_remove_one":
+            public["nominal_samples"] = 9
+        first, second = neighbours(name, relation, rng)
+        assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 5.0 * ROUNDING
+        public |= {"rows_per_person": 3, "person_weight": "equal"}
+        X, y, _, _ = joined(population(rng, 5, 3, 2), range(5))
+        other, label = X.copy(), y.copy()
+        places = rng.choice(len(y), min(3, len(y)), replace=False)
+        other[places], label[places] = -np.sign(X[places]) * 1e9, 1 - y[places]
+        kept = slice(None) if relation == "replace_one" else np.delete(np.arange(len(y)), places)
+        tables = (X, y, None, None), (other[kept], label[kept], None, None)
+        if relation == "add_or_remove_one":
+            tables = tables[0], (X[kept], y[kept], None, None)
+        assert spent_by(*tables, MODELS[name], public, monkeypatch) <= 5.0 * ROUNDING
+
+
+@pytest.mark.parametrize("name", ["quantile", "logistic"])
+def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
+    """Geometry and early steps on part of the people, whom nothing but their own identifiers choose."""
+    monkeypatch.setattr(gradient_plan, "_LOOK", 4)
+    monkeypatch.setattr(gradient_plan, "_AMPLE", 1e-9)
+    for seed in range(15):
+        first, second = neighbours(
+            name, "replace_one", np.random.default_rng(seed), people_at_most=40
+        )
+        public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
+        assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 10.0 * ROUNDING
+
+
+@pytest.mark.parametrize("name", ["quantile", "logistic", "weighted classes"])
+def test_compiled_kernels_carry_votes(name, monkeypatch):
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
+    for seed in range(10):
+        first, second = neighbours(
+            name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60
+        )
+        public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
+        assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 10.0 * ROUNDING
+
+
+def worst_spent(name, patch, seeds=range(30)):
+    """Return the largest share of the budget that neighbours at the extremes spend."""
+    worst = 0.0
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        persons = population(rng, 4, 1, 2, "alike")
+        X = np.ones((50, 1))
+        persons[0] = (X, np.ones(50), rng.random(50))
+        other = [(X[:1], np.zeros(1), np.zeros(1)), *persons[1:]]
+        tables = (joined(group, list("abcd")) for group in (persons, other))
+        public = {"mu": 2.0, "feature_bounds": (-1.0, 1.0)}
+        worst = max(worst, spent_by(*tables, MODELS[name], public, patch) / 2.0)
+    return worst
+
+
+@pytest.mark.parametrize(("name", "rows"), [("quantile", 1), ("logistic", 1), ("output", 50)])
+def test_forgotten_rows_are_caught(name, rows, monkeypatch):
+    """Somebody with 50 rows, of which one counts as a whole person (all, where bounds are wide): it is seen."""
+    assert worst_spent(name, monkeypatch, range(3)) <= ROUNDING
+
+    def forgetful(shares, most_records):
+        rounded = round_votes(shares, most_records)
+        rounded[np.argsort(rounded)[:rows]] = 1.0
+        return rounded
+
+    monkeypatch.setattr(people, "round_votes", forgetful)
+    assert worst_spent(name, monkeypatch, range(3)) > 1.3
+
+
+def counted_in_part(table, records):
+    """Return how many votes each first column has among the people of a part."""
+    X, y, names, _ = table
+    tags, missing = person_tags(names)
+    count, shares = share_votes(tags, missing)
+    ballot = Votes(round_votes(shares, count), count, tags)
+    rows = MemoryRows(X, y, RowMap(X.shape[1], 1.0), threads=1, votes=ballot).part(records)
+    (found,) = rows.sum_votes(
+        lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),)
+    )
+    return found
+
+
+def furthest_in_part():
+    """Return how far neighbours' histograms of a part lie apart at most."""
+    pairs = (
+        neighbours("logistic", "replace_one", np.random.default_rng(i), False, 40)
+        for i in range(200)
+    )
+    return max(
+        float(np.linalg.norm(counted_in_part(first, 5) - counted_in_part(second, 5)))
+        for first, second in pairs
+    )
+
+
+def test_a_part_by_rows_would_be_caught(monkeypatch):
+    """The first rows of a table, or every so many of them, are others when a person has more rows than before."""
+    assert 1 <= furthest_in_part() <= math.sqrt(2)
+    monkeypatch.setattr(
+        Votes, "in_part", lambda self, records: np.arange(min(self.shares.size, 20))
+    )
+    assert furthest_in_part() > 2
+
+
+@given(seed=st.integers(0, 100_000))
+@settings(max_examples=150, derandomize=True, deadline=None)
+def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
+    """What objective perturbation rests on: a gradient that moves by 2 L, and a trace of beta for each person."""
+    rng = np.random.default_rng(seed)
+    d, intercept = int(rng.integers(1, 4)), bool(rng.integers(2))
+    loss = [Logistic(), convolve(Pinball(0.8), LogisticKernel(), 0.3)][seed % 2]
+    row_map = RowMap.from_bounds(d, (-1.0, 2.0), [None, 0.4][seed % 3 == 0], intercept)
+    bounds = LinearBounds(
+        3, d, loss, row_map.row_norm, row_map.max_norm, intercept, 0.1, people=True
+    )
+    persons = population(rng, 4, d, 2)
+    theta = rng.normal(size=row_map.dim) * rng.choice([0.0, 1.0, 30.0])
+
+    def objective(chosen, divisor=3):
+        X, y, names, _ = joined([persons[i] for i in chosen], chosen)
+        tags, missing = person_tags(names)
+        count, shares = share_votes(tags, missing)
+        rows = MemoryRows(
+            X, 2 * y - 1, row_map, threads=1, votes=Votes(round_votes(shares, 3), count, tags)
+        )
+        return EmpiricalObjective(rows, loss, 0.0, divisor=divisor)
+
+    moved = 3 * (objective([0, 1, 2]).gradient(theta) - objective([0, 1, 3]).gradient(theta))
+    assert np.linalg.norm(moved) <= bounds.gradient_sum_sensitivity() * ROUNDING
+    alone = objective([3], divisor=1)
+    assert np.linalg.norm(alone.gradient(theta)) <= bounds.lipschitz * ROUNDING
+    assert np.trace(alone.hessian(theta)) <= bounds.smoothness * ROUNDING
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=60), st.integers(1, 4))
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_votes_of_everybody_sum_to_one_at_most(names, each):
+    tags, missing = person_tags(np.array(names))
+    count, shares = share_votes(tags, missing)
+    assert count == len(set(names))
+    rounded = round_votes(shares, count)
+    chosen = at_most_each(tags, each)
+    for name in set(names):
+        own = np.array(names) == name
+        assert 1 - 1e-9 <= math.fsum(rounded[own]) <= 1
+        assert chosen[own].sum() == min(each, own.sum())
+    # Which of somebody's rows are chosen does not depend on anybody else.
+    alone = np.flatnonzero(np.array(names) == names[0])
+    assert np.array_equal(chosen[alone], at_most_each(tags[alone], each))
+
+
+def test_sums_of_votes_are_exact_in_any_order():
+    rng = np.random.default_rng(0)
+    tags, missing = person_tags(rng.integers(0, 30_000, 200_000))
+    count, shares = share_votes(tags, missing)
+    rounded = round_votes(shares, count)
+    exact = math.fsum(rounded)
+    assert exact == rounded.sum() == np.cumsum(rounded)[-1] == rounded[::-1] @ np.ones(200_000)
+    assert shares.sum() != exact  # what rounding is for
+
+
+def test_people_are_partitioned_and_drawn_one_by_one():
+    """Phases and batches: all rows of a person go together, and no person counts for more than one."""
+    rng = np.random.default_rng(0)
+    names = rng.integers(0, 50, 400)
+    tags, missing = person_tags(names)
+    count, shares = share_votes(tags, missing)
+    weights = rng.choice([0.0, 0.5, 1.0], 400)
+    ballot = Votes(round_votes(shares * weights, count), count, tags)
+    order = rng.permutation(count)
+    parts = [ballot.rows_of(part) for part in np.array_split(order, 7)]
+    assert sorted(np.concatenate(parts)) == np.flatnonzero(ballot.shares > 0).tolist()
+    people_of = [set(names[part]) for part in parts]
+    assert sum(map(len, people_of)) == len(set().union(*people_of))
+    total = np.zeros(400)
+    for _ in range(4000):
+        rows, shares_drawn = ballot.one_row_each(np.arange(count), rng)
+        voting = shares_drawn > 0
+        assert np.unique(names[rows[voting]]).size == voting.sum() <= count
+        assert shares_drawn.max() <= 1
+        total[rows] += shares_drawn
+    # On average every row counts for its vote: within six standard errors, 1e-6 over all of them.
+    error = np.sqrt(np.maximum(ballot.shares, 1e-3) / 4000)
+    assert (np.abs(total / 4000 - ballot.shares) < 6 * error).all()
+
+
+def test_tags_are_spread_evenly_and_follow_from_the_identifier_alone():
+    tags, _ = person_tags(np.arange(100_000))
+    assert np.unique(tags).size == 100_000
+    share = (tags < np.uint64(2**62)).mean()
+    assert abs(share - 0.25) < 6 * math.sqrt(0.25 * 0.75 / 100_000)
+    some = np.array(["b", "a", "b", "c"], dtype=object)
+    assert person_tags(some)[0][1] == person_tags(np.array(["a"]))[0][0]
+    assert person_tags(np.array([7.0, 8.5]))[0][0] == person_tags(np.array([7]))[0][0]
+    assert person_tags(np.array([None, math.nan, 0], dtype=object))[1].tolist() == [
+        True,
+        True,
+        False,
+    ]
