@@ -14,6 +14,7 @@ from dpconvex.estimators.base import CommonFacts, Stated
 from dpconvex.estimators.linear import finite_predictions
 from dpconvex.estimators.matrix_records import StructuredModel, read_numbers, without_invalid
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.pointwise import Huber, Logistic
@@ -133,8 +134,8 @@ class DPL1Link(StructuredModel):
             shared=None if shared is None else tuple(map(tuple, shared.tolist())),
         )
 
-    def _public_facts(self, n_samples: int, n_features: int) -> CommonFacts:
-        facts, shared = super()._public_facts(n_samples, n_features), self._shared(n_features)
+    def _public_facts(self, records: Records, n_features: int) -> CommonFacts:
+        facts, shared = super()._public_facts(records, n_features), self._shared(n_features)
         if shared is None:
             return facts
         norm = float(np.linalg.norm(shared, 2)) * (1 + 1e-12)

@@ -18,6 +18,7 @@ from dpconvex.estimators.linear import (
     kept_share_facts,
 )
 from dpconvex.estimators.parameters import estimator
+from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms import LeastSquares, OutputPerturbation
@@ -54,7 +55,8 @@ class DPLinearRegression(PrivateLinearRegressor):
         limits are wide from the start.
     mechanism : str or Mechanism, default="auto"
         ``"least-squares"`` (private moments in white coordinates), or ``"output"`` for the Huber loss of a width of a
-        quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
+        quarter of the target's range; ``"auto"`` takes the second for pure epsilon, people
+        and weights.
 
     Attributes
     ----------
@@ -94,11 +96,14 @@ class DPLinearRegression(PrivateLinearRegressor):
             "inference": (certificate.parameters.get("inference", False), self.inference),
         }
 
-    def _chosen(self, facts: PublicFacts) -> Mechanism:
+    def _chosen(self, facts: PublicFacts, records: Records) -> Mechanism:
         if isinstance(self.mechanism, str):
             name = self.mechanism
             if name == "auto":
-                name = "output" if isinstance(facts.guarantee, PureDP) else "least-squares"
+                # Sums of least squares count every row in full.
+                whole = records == Records(records.count)
+                pure = isinstance(facts.guarantee, PureDP)
+                name = "least-squares" if whole and not pure else "output"
             if name in _MECHANISMS:
                 return _MECHANISMS[name]()
         elif isinstance(self.mechanism, (LeastSquares, OutputPerturbation)):
@@ -108,9 +113,9 @@ class DPLinearRegression(PrivateLinearRegressor):
             f"of theirs. Got {self.mechanism!r} instead."
         )
 
-    def _plan(self, n_samples: int, n_features: int) -> Plan:
-        facts = self._public_facts(n_samples, n_features)
-        mechanism = self._chosen(facts)
+    def _plan(self, records: Records, n_features: int) -> Plan:
+        facts = self._public_facts(records, n_features)
+        mechanism = self._chosen(facts, records)
         alpha = optional_positive("alpha", self.alpha, type(self).__name__)
         row_map = facts.row_map
         if isinstance(mechanism, LeastSquares):

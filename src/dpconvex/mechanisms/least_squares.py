@@ -338,7 +338,7 @@ class _Run:
         sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
         edges = np.concatenate([-sizes[:0:-1], sizes])
 
-        def part(y: Array, w: Array) -> tuple[Array]:
+        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             places = np.searchsorted(edges[1:-1], y, side="right")
             return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
 
