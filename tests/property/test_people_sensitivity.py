@@ -204,8 +204,9 @@ def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, mon
 @pytest.mark.parametrize("name", ["quantile", "logistic"])
 def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
     """Geometry and early steps on part of the people, whom nothing but their own identifiers choose."""
-    monkeypatch.setattr(gradient_plan, "_LOOK", 4)
-    monkeypatch.setattr(gradient_plan, "_AMPLE", 1e-9)
+    for constant in ("_LOOK_LEAST", "_LOOK_MOST", "_STEPPED_LEAST"):
+        monkeypatch.setattr(gradient_plan, constant, 4.0)
+    monkeypatch.setattr(gradient_plan, "_STEPPED", 0.0)
     for seed in range(15):
         first, second = neighbours(
             name, "replace_one", np.random.default_rng(seed), people_at_most=40
