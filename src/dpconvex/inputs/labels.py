@@ -150,7 +150,8 @@ def _distinct(y: Any, owner: str) -> np.ndarray:
 
 def _unique(y: np.ndarray) -> np.ndarray:
     """Return the sorted distinct values; a few of them are found without sorting all."""
-    left, found = y, []
+    left = y
+    found: list[object] = []
     while y.dtype.kind in "biu" and left.size and len(found) < 3:
         found.append(left[0])
         left = left[left != left[0]]

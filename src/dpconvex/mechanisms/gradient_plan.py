@@ -251,7 +251,8 @@ def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
     look = _LOOK_LEAST + (_LOOK_MOST - _LOOK_LEAST) / halfway
     stepped = _STEPPED_LEAST + _STEPPED * math.sqrt(n * dimension) / max(mu, 1e-9)
     looked_at, stepped_on = (round(n / (1 + (n / rows) ** 4) ** 0.25) for rows in (look, stepped))
-    return tuple(rows if rows < 0.98 * n else None for rows in (looked_at, stepped_on))
+    most = 0.98 * n
+    return looked_at if looked_at < most else None, stepped_on if stepped_on < most else None
 
 
 def _geometry_phases(
