@@ -13,7 +13,7 @@ test: $(READY)
 	$(BIN)/pytest -n auto
 
 slow: $(READY)
-	$(BIN)/pytest -n auto -m "slow or not slow"
+	$(BIN)/pytest -n auto -m "slow or not slow" tests src reproduction
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

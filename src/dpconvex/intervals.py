@@ -180,6 +180,14 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "DPConformal holds out a public number of rows, so its estimator must have neighbors='replace_one'. "
                 f"Got {model.neighbors!r} instead."
             )
+        if (
+            getattr(model, "rows_per_person", 1) != 1
+            or getattr(model, "person_weight", "equal") != "equal"
+        ):
+            raise ValueError(
+                "DPConformal promises something to one row: a person's rows could lie in both parts. Leave "
+                "'rows_per_person' and 'person_weight' of its estimator at their defaults."
+            )
         own = {name: getattr(self, name) for name in _BUDGET}
         if any(value is not None for value in own.values()):
             if any(getattr(model, name) is not None for name in _BUDGET):

@@ -438,7 +438,8 @@ class SparseRows(MemoryRows):
         (counts,) = self._sum_matrices(run)
         void = 0 if self._void is None else int(np.count_nonzero(self._void))
         zeros = np.zeros((width, octaves))
-        count_octaves((self.base if self.base.size else np.zeros(width))[None, :], 0, zeros)
+        row = (self.base if self.base.size else np.zeros(width))[None, :]
+        count_octaves(row, np.ones(1), 0, zeros)
         zeros *= (self.n_rows - void - counts.sum(axis=1))[:, None]
         zeros[:, -1] += void
         return np.asarray(counts + zeros)

@@ -182,6 +182,15 @@ def at_most_each(tags: Tags, rows: int) -> Array:
     return chosen
 
 
+def exact_values(column: Any) -> npt.NDArray[Any]:
+    """Return a column as an array; one of pandas' own types as objects, or a missing value would round the others."""
+    dtype = getattr(column, "dtype", None)
+    if dtype is not None and not isinstance(dtype, np.dtype) and hasattr(column, "to_numpy"):
+        module = type(column).__module__.split(".")[0]
+        return np.asarray(column.to_numpy(dtype=object) if module == "pandas" else column)
+    return np.asarray(column)
+
+
 def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.bool_]]:
     """Return 64 evenly spread bits for each row's person, and which rows name nobody.
 
@@ -198,9 +207,9 @@ def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.boo
         whole &= np.abs(identifiers) < 2.0**62
         if whole.all():
             return person_tags(identifiers.astype(np.int64))
-    if identifiers.dtype.kind in "mM":
-        missing = np.isnat(identifiers)
-        return _mixed(identifiers.view(np.uint64)), missing
+    if identifiers.dtype.kind == "M":  # whatever the unit
+        identifiers = identifiers.astype("datetime64[us]")
+        return _mixed(identifiers.view(np.uint64)), np.isnat(identifiers)
     different, places = _distinct(identifiers)
     hashed = [_tag(value) for value in different]
     tags = np.array([tag or 0 for tag in hashed], dtype=np.uint64)
@@ -213,17 +222,44 @@ def _distinct(identifiers: npt.NDArray[Any]) -> tuple[list[Any], npt.NDArray[np.
     found: dict[Any, int] = {}
     places = np.empty(identifiers.size, dtype=np.int64)
     for row, value in enumerate(identifiers.tolist()):
-        places[row] = found.setdefault(value, len(found))
+        try:
+            places[row] = found.setdefault(value, len(found))
+        except TypeError:  # what cannot be an identifier names nobody
+            places[row] = found.setdefault(None, len(found))
     return list(found), places
 
 
 def _tag(value: Any) -> int | None:
-    """Return the tag of one identifier; None if it is missing."""
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+    """Return the tag of one identifier, for every value: None if it is missing, or nothing that could be one.
+
+    Equal values have equal tags whatever type holds them, so that no person has two.
+    """
+    if isinstance(value, (bool, int, np.bool_, np.integer)):
+        value = int(value)
+    elif isinstance(value, (float, np.floating)):
+        if math.isnan(value):
+            return None
+        value = (
+            int(value)
+            if math.isfinite(value) and value == math.floor(value)
+            else repr(float(value))
+        )
+    elif isinstance(value, bytes):
+        value = f"bytes:{value.hex()}"
+    elif isinstance(value, str):
+        value = f"text:{value}"
+    elif hasattr(value, "isoformat") and type(value).__name__ != "NaTType":
+        try:
+            value = int(np.datetime64(value, "us").astype(np.int64)) % 2**64
+        except (TypeError, ValueError, OverflowError):
+            return None
+    else:
         return None
-    if isinstance(value, (int, float)) and value == math.floor(value) and abs(value) < 2**62:
-        return int(_mixed(np.array([int(value)], dtype=np.int64).view(np.uint64))[0])
-    text = f"{type(value).__name__}:{value!s}".encode(errors="surrogatepass")
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**64:  # as arrays of whole numbers are mixed
+            return int(_mixed(np.array([value % 2**64], dtype=np.uint64))[0])
+        value = f"number:{value:x}"
+    text = value.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 

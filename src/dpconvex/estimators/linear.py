@@ -30,6 +30,8 @@ from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts, RecordLoss
 
+_BLOCK = 4096  # rows whose predictions are added up at a time
+
 AnyBounds = TypeVar("AnyBounds", bound=Bounds)
 
 
@@ -247,13 +249,29 @@ def finite_predictions(
     Infinities of both signs would otherwise meet in one sum, and be no number.
     """
     with np.errstate(all="ignore"):
-        found = np.asarray(X @ coef + intercept, dtype=np.float64)
+        found = np.asarray(_in_order(X, coef) + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
             scaled = (X.astype(np.float64) * unit) @ (coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)
+
+
+def _in_order(X: np.ndarray, coef: Array) -> Array:
+    """Return ``X @ coef``, each row by itself: BLAS rounds a row differently when there is one more or less.
+
+    A score under add-or-remove-one compares predictions with targets, and one row more must move no other.
+    """
+    if X.ndim != 2 or not isinstance(X, np.ndarray):
+        return np.asarray(X @ coef)
+    found = np.zeros((X.shape[0], *coef.shape[1:]))
+    for start in range(0, len(X), _BLOCK):
+        columns = np.ascontiguousarray(X[start : start + _BLOCK].T, dtype=np.float64)
+        total = found[start : start + _BLOCK]
+        for column, weight in zip(columns, coef, strict=True):
+            total += column * weight if total.ndim == 1 else column[:, None] * weight
+    return found
 
 
 def row_map_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:

@@ -55,8 +55,7 @@ class DPLinearRegression(PrivateLinearRegressor):
         limits are wide from the start.
     mechanism : str or Mechanism, default="auto"
         ``"least-squares"`` (private moments in white coordinates), or ``"output"`` for the Huber loss of a width of a
-        quarter of the target's range; ``"auto"`` takes the second for pure epsilon, people
-        and weights.
+        quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
 
     Attributes
     ----------
@@ -100,10 +99,12 @@ class DPLinearRegression(PrivateLinearRegressor):
         if isinstance(self.mechanism, str):
             name = self.mechanism
             if name == "auto":
-                # Sums of least squares count every row in full.
-                whole = records == Records(records.count)
-                pure = isinstance(facts.guarantee, PureDP)
-                name = "least-squares" if whole and not pure else "output"
+                name = "output" if isinstance(facts.guarantee, PureDP) else "least-squares"
+                if name == "least-squares" and records != Records(records.count):
+                    raise ValueError(
+                        f"{type(self).__name__} counts every row in full, and offers no groups, rows_per_person or "
+                        "weights. Use DPQuantileRegressor(0.5), or mechanism='output', which is far less accurate."
+                    )
             if name in _MECHANISMS:
                 return _MECHANISMS[name]()
         elif isinstance(self.mechanism, (LeastSquares, OutputPerturbation)):

@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.votes import Tags, Votes, at_most_each, person_tags, round_votes, share_votes
+from dpconvex.engine.dask.partitions import numbers_or_missing
+from dpconvex.engine.votes import (
+    Tags,
+    Votes,
+    at_most_each,
+    exact_values,
+    person_tags,
+    round_votes,
+    share_votes,
+)
 from dpconvex.inputs.estimator_protocols import Label, Model
 from dpconvex.inputs.settings import ignores_invalid
 from dpconvex.privacy.bounds.base import Bounds
@@ -194,7 +203,7 @@ def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
                 f"{name}.compute()."
             )
         values = np.concatenate(X.column(values, np.asarray, problem))
-    column = np.asarray(values)
+    column = exact_values(values)
     if column.ndim == 0 and name == "sample_weight":
         column = np.full(X.shape[0], column)
     if column.ndim == 2 and column.shape[1] == 1:
@@ -216,7 +225,7 @@ def _tags(groups: Any, X: Any, owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]
 
 
 def _identified(column: npt.NDArray[Any], owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
-    if column.ndim != 1 or column.dtype.kind not in "biufUSOmM":
+    if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
         raise TypeError(
             f"The 'groups' given to {owner}.fit must be numbers or text. Got another type instead."
         )
@@ -228,7 +237,7 @@ def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
     problem = f"The 'sample_weight' given to {owner}.fit must be numbers between 0 and 1."
     column = _column(sample_weight, X, "sample_weight", owner)
     try:
-        weights = column.astype(np.float64)
+        weights = numbers_or_missing(column) if ignored else column.astype(np.float64)
     except (TypeError, ValueError):
         weights = None
     if weights is None:

@@ -219,7 +219,9 @@ def _equivalents(guarantee: Guarantee) -> list[tuple[str, str]]:
 
 def _groups(certificate: Certificate) -> list[tuple[int, str]]:
     """Return what several records of one person are promised together."""
-    rows = []
+    rows: list[tuple[int, str]] = []
+    if "person" in certificate.unit:  # all rows of a person are covered
+        return rows
     for size in (1, 2, 5, 10):
         try:
             rows.append((size, promise(certificate.for_group(size))))

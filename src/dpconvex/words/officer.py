@@ -92,7 +92,7 @@ def limits(certificate: Certificate, label_set: object) -> Iterator[tuple[str, s
     """Yield what the guarantee does not cover, each with a heading."""
     public = ["names, bounds and units of the columns"]
     if certificate.neighbors != "add_or_remove_one":
-        public.append("the number of rows")
+        public.append(f"the number of {'people' if 'person' in certificate.unit else 'rows'}")
     if label_set:
         public.append(f"the set of labels ({label_set})")
     yield (

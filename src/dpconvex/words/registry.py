@@ -115,8 +115,9 @@ def _flavor(certificate: Certificate, release: ReleaseFacts) -> Entry:
     names = {PureDP: "Pure DP", GaussianDP: "Zero-concentrated DP"}
     added = certificate.neighbors == "add_or_remove_one"
     unprotected = ["names and bounds of columns"]
+    person = "person" in certificate.unit
     if not added:
-        unprotected.append("number of rows")
+        unprotected.append("number of people" if person else "number of rows")
     if certificate.parameters.get("label_set"):
         unprotected.append("set of labels")
     if certificate.neighbors == "replace_one_keeping_label":
@@ -133,6 +134,9 @@ def _flavor(certificate: Certificate, release: ReleaseFacts) -> Entry:
 
 
 def _relation(certificate: Certificate) -> str:
+    if "person" in certificate.unit:
+        changed = "more or less" if certificate.neighbors == "add_or_remove_one" else "replaced"
+        return f"Neighbouring data sets differ by one person with all rows that count, {changed}."
     if certificate.neighbors == "add_or_remove_one":
         return "Neighbouring data sets differ by one record more or less."
     kept = " with the same label" if certificate.neighbors == "replace_one_keeping_label" else ""

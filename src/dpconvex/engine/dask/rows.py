@@ -53,7 +53,7 @@ from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.sparse import rows_in_memory, stack_rows
 from dpconvex.engine.summation_order import accumulate, sum_depth
-from dpconvex.engine.votes import Votes, joined_votes
+from dpconvex.engine.votes import Votes, exact_values, joined_votes
 
 __all__ = ["DaskRows", "DaskTable", "watching"]
 
@@ -346,7 +346,8 @@ class DaskRows:
             for (first, last), start in zip(itertools.pairwise(cuts.tolist()), starts, strict=True)
         ]
         calls = [_Take(local) for local in chosen]
-        picked = [number for number, local in enumerate(chosen) if local.size]
+        # Of no rows at all, the first partition gives none.
+        picked = [number for number, local in enumerate(chosen) if local.size] or [0]
         parts = list(self._each([self._sources[i] for i in picked], [calls[i] for i in picked]))
         X, y, w = (stack_rows([part[item] for part in parts]) for item in range(3))
         back = np.empty_like(order)
@@ -431,7 +432,7 @@ class DaskRows:
 
 def _of_column(function: Callable[[Any], Any], part: Any) -> tuple[int, Any]:
     """Return the length of a partition of one column, and what a function makes of it."""
-    values = np.asarray(part)
+    values = exact_values(part)
     return len(values), function(values)
 
 

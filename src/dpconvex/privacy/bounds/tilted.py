@@ -100,10 +100,11 @@ class TiltedBounds(LinearRecord):
                 "The 'rows_per_person' parameter of TiltedBounds must be 1: no bound is known for several records at "
                 f"once. Got {self.rows_per_person!r} instead. Give groups, whose rows share one vote."
             )
-        if self.people and self.weighted_rows:
+        if self.weighted_rows:
             raise ValueError(
-                "TiltedBounds must be given either people or weights: a person's vote is outside of the exponential "
-                "and a weight inside. Got both instead. Leave out the weights."
+                "TiltedBounds must be given no weights: a person's vote is outside of the exponential, a weight would "
+                "be inside, and no bound is proven for both. Leave out sample_weight and class_weight, and use "
+                "person_weight='equal'."
             )
         allowed = "a finite number of at least 0"
         check_number("tilt", "TiltedBounds", self.tilt, allowed, 0, math.inf)

@@ -142,6 +142,10 @@ class EvaluationCertificate(Promise):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):
             check_count(name, "a certificate", getattr(self, name), least)
+        added = self.neighbors == "add_or_remove_one"
+        size = {"mean": 2 if added else 1, "auc": 2, "counts": 1}.get(self.statistic)
+        if (size is not None and self.dimension != size) or (size is None and self.dimension < 2):
+            raise CertificateError("The certificate's 'dimension' is not that of its statistic.")
         allowed = "a finite number above 0"
         stated = check_number(
             "scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True

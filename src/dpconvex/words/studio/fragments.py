@@ -50,7 +50,7 @@ class Wish:
     def parse(cls, sent: Mapping[str, Any]) -> Wish:
         """Return the wish that a page sent, or raise ``InputError`` in words for people."""
         task = sent.get("task")
-        if task not in TASKS:
+        if not isinstance(task, str) or task not in TASKS:
             raise InputError(f"The task must be one of {list(TASKS)}.")
         numbers = {
             name: _number(sent.get(name), label, low, high)
@@ -89,7 +89,7 @@ class Wish:
 def _number(value: object, label: str, low: float, high: float) -> float:
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not low <= number <= high:
         raise InputError(f"The {label} must be a number from {low:g} to {high:g}.")
@@ -257,7 +257,7 @@ def verified(content: bytes) -> dict[str, str]:
         try:
             model = read_model(path).estimator
             report = render_report(model)
-        except (ModelFileError, CertificateError) as error:
+        except (ModelFileError, CertificateError, ValueError, TypeError) as error:
             problem = str(error).replace(str(path), "the file")
             return {"verdict": _verdict(problem, None), "report": ""}
     return {"verdict": _verdict(None, promise(model.certificate_.guarantee)), "report": report}

@@ -90,7 +90,8 @@ class Studio:
             from starlette.responses import PlainTextResponse, RedirectResponse
 
             allowed = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
-            known = secrets.compare_digest(request.cookies.get(_COOKIE, ""), self._session)
+            cookie = request.cookies.get(_COOKIE, "").encode(errors="replace")
+            known = secrets.compare_digest(cookie, self._session.encode())
             response: Response
             if request.headers.get("host") not in allowed:
                 response = PlainTextResponse("Unknown host.", 403)
@@ -108,7 +109,10 @@ class Studio:
                     response = await handler(request)
                 except InputError as error:
                     response = PlainTextResponse(str(error), 400)
-                except ValueError as error:  # a combination that no mechanism offers, said in words
+                except (
+                    ValueError,
+                    OverflowError,
+                ) as error:  # no mechanism offers that, said in words
                     response = PlainTextResponse(str(error), 400)
             response.headers.update(_HEADERS)
             return response
