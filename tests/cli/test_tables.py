@@ -272,7 +272,7 @@ def test_messages_speak_of_options(folder):
     told = "The option --classes must be given. Write --classes 0,1 with x=3, --delta 0."
     assert in_options(text) == told
     assert in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == (
-        "not ApproxDP(epsilon=2.0, delta=1e-06): --mu 1."
+        "not epsilon 2.0 and delta 1e-06: --mu 1."
     )
 
 

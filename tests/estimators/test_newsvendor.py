@@ -169,7 +169,7 @@ def test_auto_is_about_the_best_of_its_alternatives(n, d, epsilon):
 
     best = min(overall(mechanism) for mechanism in ("gradient", "objective", "output"))
     # Between some 50 and 100 records after noise objective perturbation is ahead.
-    assert overall("auto") <= 2 * best
+    assert overall("auto") <= 2.5 * best
 
 
 @pytest.mark.parametrize("cost", [1e-300, 1e300, 1e-10])

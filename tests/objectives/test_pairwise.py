@@ -122,8 +122,6 @@ def test_bounds_follow_their_formulas():
 
 
 def test_bad_facts_are_refused():
-    with pytest.raises(ValueError, match="add_or_remove_one"):
-        PairwiseBounds(10, 2, PairLogistic(), 1.0, neighbors="add_or_remove_one")
     with pytest.raises(ValueError, match="min_positive"):
         PairwiseBounds(10, 2, PairLogistic(), 1.0, min_positive=0)
     with pytest.raises(TypeError, match="label_private"):

@@ -257,8 +257,8 @@ def in_order_of_bounds(estimator: object, X: Any) -> Any:
     names = column_names(X)
     if names is None:
         raise TypeError(
-            f"The X given to {owner} must have named columns, because its 'feature_bounds' parameter is a dictionary. "
-            f"Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
+            f"The X given to {owner} must be a table with named columns, because its 'feature_bounds' parameter is a "
+            f"dictionary. Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
         )
     for missing, what in (
         ([name for name in wanted if name not in names], "X has no such column"),

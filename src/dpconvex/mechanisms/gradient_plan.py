@@ -226,7 +226,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         phases |= margins(bounds, left, few, clip, settings["steps"], records)
     else:
         clip = _CLIP * math.sqrt(1 + records / 100)
-        floor = 0.3 * math.sqrt(1 + 5 / records)
+        floor = 0.5 * math.sqrt(1 + 5 / records)
         kinked = not math.isfinite(bounds.loss.smoothness)
         plan = _quantile_phases if kinked else _smooth_phases
         phases |= plan(bounds, left, few, clip, settings["steps"], records)

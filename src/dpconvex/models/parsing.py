@@ -285,7 +285,23 @@ def _check_shapes(data: Content) -> None:
         raise ModelFileError("The model file's 'coef' and 'intercept' do not match 'n_features'.")
 
 
+def _check_people(model: Fitted, certificate: Certificate) -> None:
+    """Raise unless the settings about people are those that the certificate is about."""
+    bounds = certificate.bounds
+    rule = getattr(model, "person_weight", "equal")
+    each = getattr(model, "rows_per_person", 1)
+    stated = getattr(bounds, "rows_per_person", 1)
+    if type(each) is not int or each != stated or rule not in ("equal", "rows"):
+        raise ModelFileError(
+            "The model file's 'person_weight' or 'rows_per_person' is not that of its certificate."
+        )
+    by_rows = getattr(bounds, "weighted_rows", False) and not getattr(bounds, "people", False)
+    if rule == "rows" and not by_rows:
+        raise ModelFileError("The model file's 'person_weight' is not that of its certificate.")
+
+
 def _set_fitted(model: Fitted, certificate: Certificate, data: Content) -> None:
+    _check_people(model, certificate)
     coef, intercept = (_finite_array(name, data[name]) for name in ("coef", "intercept"))
     width = data["n_features"]
     classes = data["classes"]

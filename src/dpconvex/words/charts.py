@@ -71,7 +71,7 @@ class Axis:
             return found[:: max(1, len(found) // 8)]
         rough = (self.high - self.low) / 7
         unit = 10.0 ** math.floor(math.log10(rough))
-        step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= 0.999 * rough)
+        step = next((unit * k for k in (1, 2, 5, 10) if unit * k >= 0.999 * rough), rough)
         start = math.ceil(self.low / step - 1e-9)
         stop = math.floor(self.high / step + 1e-9)
         return [round(k * step, 12) for k in range(start, stop + 1)]
