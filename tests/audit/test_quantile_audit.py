@@ -75,7 +75,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# The descent has audits of its own (test_gradient_audit.py), which are shorter.
+LONG = {"gradient, target"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES]
+)
 def test_honest_noise_survives_and_a_fraction_of_it_does_not(name):
     settings, pair = CASES[name]
     honest = verdict(PAIRS[pair], 1.0, **settings)
@@ -105,7 +111,13 @@ def test_the_estimator_itself():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+# The descent has audits of its own (test_gradient_audit.py), which are shorter.
+LONG = {"gradient, target"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES]
+)
 def test_honest_noise_survives_longer_audits(name):
     settings, pair = CASES[name]
     assert verdict(PAIRS[pair], 1.0, runs=20_000, **settings).passed

@@ -60,7 +60,9 @@ def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
         assert certificate.noise[name]["std"] > 1.5 * single.noise[name]["std"]
 
 
-@pytest.mark.parametrize("mechanism", ["sgd", "phased-erm", "phased-sgd"])
+@pytest.mark.parametrize(
+    "mechanism", [pytest.param("sgd", marks=pytest.mark.slow), "phased-erm", "phased-sgd"]
+)
 def test_stochastic_mechanisms_learn_and_share_the_budget(mechanism, two_classes, three_classes):
     X, y = two_classes
     model = DPLogisticRegression(

@@ -151,12 +151,12 @@ def excess(mechanism, n, d, epsilon, spread, repeats):
 @pytest.mark.parametrize(
     ("n", "d", "epsilon"),
     [
-        (60, 5, 1.0),
-        (200, 5, 0.5),
-        (1_000, 20, 0.1),
+        pytest.param(60, 5, 1.0, marks=pytest.mark.slow),
+        pytest.param(200, 5, 0.5, marks=pytest.mark.slow),
+        pytest.param(1_000, 20, 0.1, marks=pytest.mark.slow),
         (200, 5, 2.0),
         (2_000, 5, 1.0),
-        (5_000, 20, 1.0),
+        pytest.param(5_000, 20, 1.0, marks=pytest.mark.slow),
     ],
 )
 def test_auto_is_about_the_best_of_its_alternatives(n, d, epsilon):
