@@ -87,6 +87,7 @@ def test_pure_robust_classifier():
     assert audit(*pair, PureDP(1.0), 4_000, statistic=lowest_bit, rng=0).passed
 
 
+@pytest.mark.slow
 def test_prevalence_of_auc_by_moments(monkeypatch):
     """118 of 3600 against none: not every number is a floating-point normal times the noise's scale."""
     # Searches for row lengths take most of the time and have no part in the count.

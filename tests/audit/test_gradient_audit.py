@@ -82,6 +82,7 @@ def test_forgotten_composition_is_caught():
     assert not attack(mechanism, weak, objectives, GaussianDP(MU)).passed
 
 
+@pytest.mark.slow
 def test_all_phases_together_survive():
     """Private coordinates, rough fit and residual scale included, at a budget that affords them for two rows."""
     claim = GaussianDP(60.0)

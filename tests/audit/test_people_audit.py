@@ -75,6 +75,7 @@ def weaker(certificate, factor=0.5):
     return replace(certificate, noise=noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [Pinball(0.5), Pinball(0.8), Logistic(), Hinge()], ids=repr)
 def test_a_descent_keeps_its_promise_to_people(loss):
     result = attack(*descent(loss), GaussianDP(MU))
@@ -92,6 +93,7 @@ def test_one_forgotten_row_is_caught():
     assert not attack(*descent(Pinball(0.5), forgotten=True), GaussianDP(MU)).passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 0.5])
 def test_output_perturbation(factor):
     alpha, loss = 1.0, Pinball(0.5)
@@ -124,6 +126,7 @@ def test_batches_and_phases_of_people(mechanism):
     assert attack(mechanism, certificate, pair, claim, runs=1_000).passed
 
 
+@pytest.mark.slow
 def test_whole_estimators_and_pairs_that_are_no_neighbours():
     X, y, names = np.zeros((4, 1)), np.zeros(4), np.array([1, 1, 2, 3])
     model = DPQuantileRegressor(

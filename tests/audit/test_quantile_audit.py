@@ -111,13 +111,7 @@ def test_the_estimator_itself():
 
 
 @pytest.mark.slow
-# The descent has audits of its own (test_gradient_audit.py), which are shorter.
-LONG = {"gradient, target"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_honest_noise_survives_longer_audits(name):
     settings, pair = CASES[name]
     assert verdict(PAIRS[pair], 1.0, runs=20_000, **settings).passed

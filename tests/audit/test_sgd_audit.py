@@ -15,6 +15,8 @@ from dpconvex.mechanisms import NoisySGD, PhasedERM, PhasedSGD
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
+pytestmark = pytest.mark.slow  # thousands of runs each
+
 LOSS = Huber(0.1)
 
 

@@ -17,6 +17,8 @@ from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import TiltedObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, TiltedBounds
 
+pytestmark = pytest.mark.slow  # thousands of runs each
+
 
 def tight_pair(exponent, n):
     """Minimisers of the neighbours that attain the tilted sensitivity, and the bounds."""

@@ -23,9 +23,9 @@ def seen(monkeypatch):
     found = []
     release = PrivateLinearModel._release
 
-    def noted(self, X, y):
+    def noted(self, X, y, *more):
         found.append((X.compute(), y.compute()) if hasattr(X, "compute") else (X, y))
-        release(self, X, y)
+        release(self, X, y, *more)
 
     monkeypatch.setattr(PrivateLinearModel, "_release", noted)
     return found

@@ -211,7 +211,7 @@ CASES = [
     for setting, mechanism in MECHANISMS
     for fact in SETTINGS[setting].wrong
 ]
-WORDS = {"n_samples": "(divisor|n_rows)"}
+WORDS = {"n_samples": "(divisor|n_rows|n_records)"}
 
 
 def names(value):

@@ -32,7 +32,7 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
     objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha)
     (phase,) = phases_of(bounds.n_samples, certificate.parameters[mechanism.name])
     chosen = np.arange(len(X))
-    point = mechanism._solve(objective, certificate, phase, term.tolerance, chosen, start)
+    point = mechanism._solve(objective, certificate, phase, term.tolerance, chosen, start, None)
     return point, term.sensitivity
 
 

@@ -231,6 +231,8 @@ def certify(
     if n_classes is not None and not TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
+    if feature_bounds is not None and schema.person is not None:
+        more["groups"] = True  # the number of rows is then one of people
     certificate = model.certify(n_samples, width, **more)
     if json_:
         typer.echo(certificate.to_json())
