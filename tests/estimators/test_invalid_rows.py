@@ -79,7 +79,7 @@ def test_invalid_rows_act_as_the_fixed_record(name, monkeypatch):
         same(first, fitted(name, X, y))
         return
 
-    def fixed(X, target, plan, owner):
+    def fixed(X, target, plan, owner, *more):
         """Features and target in the middle of their bounds, and weight 0, as documented."""
         X, target = X.copy(), target.copy()
         X[invalid], target[invalid] = plan.row_map.shift, plan.target_shift

@@ -207,7 +207,7 @@ def test_bounds_by_name_on_every_estimator(kind, tmp_path):
     [
         ({"a": (0, 1)}, "frame", "Check 'b': X has this column without bounds"),
         ({"a": (0, 1), "b": (0, 1), "c": (0, 1)}, "frame", "Check 'c': X has no such column"),
-        ({"a": (0, 1), "b": (0, 1)}, "array", "must have named columns"),
+        ({"a": (0, 1), "b": (0, 1)}, "array", "table with named columns"),
         ({"a": (0, 1), "b": 3}, "frame", "a dictionary of column"),
         ({"a": (0, 1), "b": (2, 1)}, "frame", "low >= high"),
         (([0, 0, 0], [1, 1, 1]), "frame", "Got 3 lows and 3 highs for 2 columns"),

@@ -73,7 +73,8 @@ def test_columns_whose_bounds_exclude_zero_are_shifted(name):
     assert_same(*both(TABLES[name], X, y, feature_bounds=(low, high)), X)
 
 
-@pytest.mark.parametrize("name", ["DPLogisticRegression gradient", "DPQuantileRegressor gradient"])
+# Quantiles bound the lengths of dense rows by few products, and those of sparse rows are exact.
+@pytest.mark.parametrize("name", ["DPLogisticRegression gradient"])
 def test_larger_tables_by_the_default_mechanism(name):
     X, y = sparse_data(name, rows=3_000, columns=40)
     assert_same(*both(TABLES[name], X, y, mechanism="auto"), X)

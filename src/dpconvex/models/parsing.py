@@ -190,6 +190,8 @@ def _rebuilt(name: str, value: object) -> object:
     """Return a parameter as an estimator takes it; weights of classes stand as pairs, since labels may be numbers."""
     if name == "class_weight" and isinstance(value, list):
         return {label: weight for label, weight in value}
+    if name == "feature_bounds":  # by name, or a pair
+        return value
     return rebuild(value) if isinstance(value, dict) else value
 
 
