@@ -62,6 +62,7 @@ FITS = {
     "ranking, labels public": DPAUCClassifier(mechanism="output", label_private=False, **TWO),
     "tilted classifier": DPTiltedClassifier(**TWO),
     "tilted regressor": DPTiltedRegressor(**TARGETS),
+    "worst share": DPTiltedRegressor(share=0.2, **TARGETS),
     "robust l2": DPRobustClassifier(0.1, "l2", **PURE, **TWO),
     "robust linf": DPRobustClassifier(0.1, "linf", **TWO),
     "median objective": DPMedian(mechanism="objective", random_state=0),

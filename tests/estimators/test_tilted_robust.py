@@ -19,6 +19,8 @@ MODELS = [
     DPTiltedClassifier(0.5, mu=1.0, feature_bounds=(-1, 1)),
     DPTiltedRegressor(0.5, mu=1.0, feature_bounds=(-1, 1), target_bounds=(-2, 2)),
     DPTiltedRegressor(0.5, Huber(0.5), mu=1.0, feature_bounds=(-1, 1)),
+    DPTiltedClassifier(share=0.1, mu=1.0, feature_bounds=(-1, 1)),
+    DPTiltedRegressor(share="max", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, mu=1.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, "linf", "hinge", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(cost=50.0, mu=1.0, feature_bounds=(-1, 1)),
@@ -68,6 +70,29 @@ def test_more_tilt_serves_the_worst_off():
         return max(losses[rare].mean(), losses[~rare].mean())
 
     assert worst(5.0) < 0.95 * worst(1.0) < 0.95 * worst(0.0)
+
+
+def test_a_smaller_share_serves_the_worst_off():
+    """Without noise worth mentioning, the mean of the worst losses is least for the share that it is taken over."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 2))
+    y = np.clip(0.3 * X[:, 0] - 0.6 + 0.3 * rng.exponential(size=2000), -1, 1)
+
+    def losses(share):
+        model = DPTiltedRegressor(
+            loss=Huber(2.0),
+            share=share,
+            alpha=1e-4,
+            feature_bounds=(-1, 1),
+            random_state=0,
+            mu=1e12,
+        ).fit(X, y)
+        return np.sort(Huber(2.0).value(y, model.predict(X)))[::-1]
+
+    fits = {size: losses(size / 2000) for size in (2000, 200, 1)}
+    for size, fit in fits.items():
+        others = [other[:size].mean() for key, other in fits.items() if key != size]
+        assert fit[:size].mean() < 0.95 * min(others)
 
 
 def test_no_tilt_is_private_logistic_regression():
@@ -171,6 +196,8 @@ def test_several_classes_share_the_budget():
         (DPTiltedClassifier(neighbors="add_or_remove_one", nominal_samples=100), "replace_one"),
         (DPTiltedRegressor(neighbors="add_or_remove_one", nominal_samples=100), "replace_one"),
         (DPTiltedClassifier(-1.0), "tilt"),
+        (DPTiltedClassifier(share=0.001), "share"),
+        (DPTiltedClassifier(share=1.5), "share"),
         (DPTiltedClassifier(mechanism="objective"), "output"),
         (DPRobustClassifier(mechanism="gradient"), "output"),
         (DPRobustClassifier(norm="l3"), "norm"),

@@ -126,6 +126,35 @@ class Judge:
         weight = 1 / (1 + (self.n - 1) * math.exp(-min(745.0, tilt * spread)))
         self.minimiser = min(2 * self.L / self.alpha * weight, 2 * ball)
 
+    def _read_WorstShareBounds(self) -> None:
+        self._row()
+        require(self.mechanism == "output", "worst share")
+        loss, share = self.loss, number(self.facts["share"])
+        width = number(self.facts["width"])
+        require(share <= 1 and share * self.n >= 1 - 1e-9, "share")
+        self.L, self.beta = loss.slope * self.row, math.nan
+        ball = self.L / self.alpha
+        if self.neighbors == "replace_one":
+            ends = (1.0, -1.0) if loss.kind == "residual" else (0.0,)
+            found = level(max(map(loss.value, ends)), 1 / share, width)
+            ball = min(ball, math.sqrt(2 * found / self.alpha))
+        self.minimiser = min(2 * self.L / self.alpha / max(1.0, share * self.n), 2 * ball)
+
+    def _read_TopRankBounds(self) -> None:
+        require(self.neighbors == "replace_one" and self.mechanism == "output", "top rank")
+        loss, reach = pointwise(self.facts["loss"]), number(self.facts["row_norm"])
+        require(loss.kind == "margin" and loss.high <= 0, "a loss that never increases")
+        top, positive = count(self.facts["top"]), count(self.facts["min_positive"])
+        width = number(self.facts["width"])
+        require(top >= 1 and positive >= 1, "counts")
+        self.size, self.L, self.beta = self.d, 2 * reach * loss.slope, math.nan
+        start = level(0.0, 2 + self.n / top, width)  # of n negative records and 2 K public ones
+        ball = min(self.L / self.alpha, math.sqrt(2 * loss.value(-start) / self.alpha))
+        bent = 2 * reach * loss.curvature / top
+        flip = self.L / positive + self.L / top + bent * (reach * ball + width * math.log(2))
+        kept = self.L / top + bent * 2 * reach * ball
+        self.minimiser = min(max(flip, kept), 2 * self.L) / self.alpha
+
     def _read_PairwiseBounds(self) -> None:
         self.loss, self.size = pair(self.facts["loss"]), self.d
         require(self.neighbors == "replace_one", "pairs")
@@ -417,6 +446,12 @@ class Judge:
 
 
 @cache
+def level(height: float, ratio: float, width: float) -> float:
+    """``min_{t >= 0} t + ratio s(height - t)``: the mean of the worst of so many numbers that are all alike."""
+    t = max(0.0, height + width * math.log(ratio - 1)) if ratio > 1 else 0.0
+    return t + ratio * width * float(np.logaddexp(0.0, (height - t) / width))
+
+
 def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: str) -> float:
     """Delta of Gaussian objective perturbation, ``a = L / std``: GLM, or the smaller of Renyi and chi."""
     reduced = epsilon - rank * math.log1p(kappa)

@@ -46,6 +46,8 @@ from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.top_rank import TopRankBounds
+from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.rules import Calibration, calibrate, calibrates
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -154,6 +156,25 @@ def tilted(draw: Draw) -> TiltedBounds:
     )  # fmt: skip
 
 
+def worst(draw: Draw) -> WorstShareBounds:
+    n, d = numbers(draw)
+    return WorstShareBounds(
+        n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
+        draw(st.sampled_from([0.2, 2.0])), draw(RELATIONS),
+        share=max(1 / n, draw(st.sampled_from([0.0, 0.1, 1.0]))),
+        width=draw(st.sampled_from([0.01, 0.5])),
+    )  # fmt: skip
+
+
+def top_rank(draw: Draw) -> TopRankBounds:
+    return TopRankBounds(
+        *numbers(draw), draw(st.sampled_from([loss for loss in FALLING if loss in BOUNDED_BELOW])),
+        draw(st.sampled_from([0.5, 2.0])), draw(st.sampled_from([1, 7])),
+        draw(st.sampled_from([1, 20])), draw(st.sampled_from([0.2, 2.0])),
+        width=draw(st.sampled_from([0.01, 0.5])),
+    )  # fmt: skip
+
+
 def pairs(draw: Draw, losses: list[Any], alpha: float, **fixed: Any) -> PairwiseBounds:
     n, d = numbers(draw)
     given: dict[str, Any] = {
@@ -195,12 +216,15 @@ def objective(draw: Draw) -> Certificate:
 
 
 def output(draw: Draw) -> Certificate:
-    kind = draw(st.sampled_from(["linear", "robust", "costly", "tilted", "pairs", "structured"]))
+    kinds = ["linear", "robust", "costly", "tilted", "worst", "top", "pairs", "structured"]
+    kind = draw(st.sampled_from(kinds))
     bounds: Any = {
         "linear": lambda: linear(draw, [*KINKED, *SMOOTH], [0.05, 2.0]),
         "robust": lambda: robust(draw),
         "costly": lambda: costly(draw),
         "tilted": lambda: tilted(draw),
+        "worst": lambda: worst(draw),
+        "top": lambda: top_rank(draw),
         "pairs": lambda: pairs(draw, [*PAIRS, *SQUARES], draw(st.sampled_from([0.1, 3.0]))),
         "structured": lambda: structured(draw, SMOOTH_STRUCTURED),
     }[kind]()

@@ -21,10 +21,18 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import Guarantee
 
-__all__ = ["WALLS", "only_output", "resolve_loss", "robust_penalty", "tilted_penalty"]
+__all__ = [
+    "WALLS",
+    "only_output",
+    "resolve_loss",
+    "robust_penalty",
+    "tilted_penalty",
+    "worst_share_penalty",
+]
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -101,6 +109,25 @@ def tilted_penalty(
     return (_rounded(best[0]) if alpha is None else alpha), best[1], best[2]
 
 
+def worst_share_penalty(
+    bounds: WorstShareBounds,
+    guarantee: Guarantee,
+    parameters: Parameters,
+    alpha: float | None = None,
+    curvature: float = CURVATURE,
+    margin_variance: float = 2.0,
+) -> tuple[float, float]:
+    """Return the penalty with the smallest predicted risk, and that risk; parameters as in :func:`tilted_penalty`."""
+    unit = _noise_per_sensitivity(bounds, guarantee, parameters)
+    alphas = _ALPHAS if alpha is None else np.array([alpha])
+    known = [replace(bounds, alpha=float(a)) for a in alphas]
+    stds = unit * np.array([facts.minimiser_sensitivity() for facts in known])
+    limits = np.array([facts.radius for facts in known])
+    risks = _excess(bounds, alphas, stds, limits, curvature, margin_variance)
+    index = int(np.argmin(risks))
+    return (_rounded(float(alphas[index])) if alpha is None else alpha), float(risks[index])
+
+
 def robust_penalty(
     bounds: RobustBounds,
     guarantee: Guarantee,
@@ -147,7 +174,9 @@ def _with_alpha(bounds: RobustBounds, alpha: float) -> RobustBounds | None:
 
 
 def _noise_per_sensitivity(
-    bounds: TiltedBounds | RobustBounds, guarantee: Guarantee, parameters: Parameters
+    bounds: TiltedBounds | WorstShareBounds | RobustBounds,
+    guarantee: Guarantee,
+    parameters: Parameters,
 ) -> float:
     """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
     facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
@@ -157,7 +186,7 @@ def _noise_per_sensitivity(
 
 
 def _excess(
-    bounds: TiltedBounds | RobustBounds,
+    bounds: TiltedBounds | WorstShareBounds | RobustBounds,
     alphas: NDArray[np.float64],
     stds: NDArray[np.float64],
     limits: NDArray[np.float64],

@@ -8,6 +8,8 @@ from dpconvex.objectives.pair_partitions import PartitionedPairwiseObjective
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.objectives.tilted import TiltedObjective
+from dpconvex.objectives.top_rank import TopRankObjective
+from dpconvex.objectives.worst_share import WorstShareObjective
 
 __all__ = [
     "AdversarialObjective",
@@ -19,4 +21,6 @@ __all__ = [
     "StructuredObjective",
     "StructuredRecords",
     "TiltedObjective",
+    "TopRankObjective",
+    "WorstShareObjective",
 ]
