@@ -7,6 +7,7 @@ from sklearn.base import clone
 from dpconvex import (
     DPLogisticRegression,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
     load_model,
@@ -23,6 +24,8 @@ MODELS = [
     DPTiltedRegressor(share="max", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, mu=1.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, "linf", "hinge", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
+    DPRobustRegressor(0.1, "box", shape=[0.1, 1.0, 0.5], mu=1.0, feature_bounds=(-1, 1)),
+    DPRobustRegressor(0.1, "linf", "squared", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(cost=50.0, mu=1.0, feature_bounds=(-1, 1)),
 ]
 
@@ -144,6 +147,23 @@ def test_robust_models_withstand_an_attack_that_breaks_plain_ones(norm):
     assert under_attack[0] > under_attack[1] + 0.3
 
 
+def test_robust_regression_withstands_moved_rows():
+    """A narrow column that tells the target exactly against a wide one that tells it roughly."""
+    rng = np.random.default_rng(1)
+    wide = rng.uniform(-0.8, 0.8, 4000)
+    y = np.clip(wide + 0.1 * rng.normal(size=4000), -1, 1)
+    X = np.column_stack([0.05 * y, wide])
+    shared = {"feature_bounds": (-1, 1), "alpha": 1e-4, "random_state": 0, "epsilon": 1e4}
+    fits = [DPRobustRegressor(r, "l2", "squared", **shared).fit(X, y) for r in (0.1, 0.0)]
+
+    def attacked(model):
+        unit = model.coef_ / np.linalg.norm(model.coef_)
+        return max(np.mean((y - model.predict(X + s * 0.1 * unit)) ** 2) for s in (1, -1))
+
+    assert attacked(fits[0]) < 0.5 * attacked(fits[1])
+    assert np.mean((y - fits[1].predict(X)) ** 2) < np.mean((y - fits[0].predict(X)) ** 2)
+
+
 def test_the_attack_is_what_the_radius_promises():
     """Accuracy under attack is the share of margins above ``radius ||coef||_dual``: no other move does worse."""
     X, y, _ = table(500)
@@ -201,6 +221,9 @@ def test_several_classes_share_the_budget():
         (DPTiltedClassifier(mechanism="objective"), "output"),
         (DPRobustClassifier(mechanism="gradient"), "output"),
         (DPRobustClassifier(norm="l3"), "norm"),
+        (DPRobustClassifier(norm="own", shape=(1.0, 1.0)), "hull_of"),
+        (DPRobustRegressor(mechanism="objective"), "output"),
+        (DPRobustRegressor(loss="logistic"), "huber"),
         (DPRobustClassifier(radius=-1.0), "radius"),
         (DPRobustClassifier(loss=Hinge()), "smooth"),
         (DPTiltedClassifier(loss="huber"), "logistic"),

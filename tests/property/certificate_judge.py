@@ -79,13 +79,16 @@ class Judge:
     def _read_RobustBounds(self) -> None:
         self._row()
         loss, radius = self.loss, number(self.facts["radius"], closed=True)
-        require(loss.kind == "margin" and loss.high <= 0, "a loss that never increases")
+        sided = loss.kind == "residual"
+        require(sided or loss.high <= 0, "a loss that never increases")
         width, norm, cost = number(self.facts["width"]), self.facts["norm"], self.facts["cost"]
-        require(norm in ("l2", "linf"), "norm")
+        require(norm in ("l2", "linf", "l1", "box", "hull", "own"), "norm")
+        unit, curved = adversary(norm, self.facts.get("shape"), self.d, width)
+        require(cost is None or not sided, "a cost of residuals")
         if cost is None:
-            reach = radius * (math.sqrt(self.d) if norm == "linf" else 1.0)
-            bend = loss.slope * radius / width
+            reach, bend = radius * unit, loss.slope * radius * curved
             self.beta = loss.curvature * self._factor(reach) + bend
+            self.beta += loss.slope**2 * self._factor(reach) / width if sided else 0.0
         else:
             require(self.neighbors == "replace_one" and norm == "l2", "with a cost")
             ball = math.sqrt(2 * loss.value(0.0) / self.alpha)
@@ -96,8 +99,15 @@ class Judge:
         self.L = loss.slope * math.hypot(self.c, min(self.U, self.X) + reach)
         self.moved = self.records * self.L
         if self.neighbors == "replace_one" and cost is None:
-            uneven = (1 - min(1.0, self.U / self.X)) * reach
-            self.moved = min(self.moved, max(self.L, loss.slope * (2 * self.row + uneven)))
+            # The steepest slopes that two records can have, and how unlike the adversary's parts of them are.
+            sides = {abs(loss.low), abs(loss.high)} - {0.0} if sided else {loss.slope}
+            least = min(1.0, self.U / self.X)
+            corners = [
+                (p + q) * self.row + max(p - least * q, q - least * p) * reach
+                for p in sides
+                for q in sides
+            ]
+            self.moved = min(self.moved, max(self.L, *corners))
         self.rank = self.size if radius > 0 or cost is not None else 1
 
     def _read_TiltedBounds(self) -> None:
@@ -445,13 +455,31 @@ class Judge:
         return k * found <= claim["epsilon"] * (1 + 1e-3)
 
 
-@cache
+def adversary(norm: str, shape: Any, size: int, width: float) -> tuple[float, float]:
+    """The longest vector of a set, and how much its smoothed support function curves."""
+    if norm == "own":
+        require(isinstance(shape, list) and len(shape) == 2, "what is declared of a set")
+        return number(shape[0]), number(shape[1])
+    if norm in ("l2", "linf", "l1"):
+        require(shape is None, "no shape")
+        return (math.sqrt(size) if norm == "linf" else 1.0), 1 / width
+    require(isinstance(shape, list) and len(shape) > 0, "shape")
+    if norm == "box":
+        require(len(shape) == size, "one half-width per column")
+        sides = [number(side) for side in shape]
+        return math.sqrt(sum(side**2 for side in sides)), max(sides) / width
+    lengths = [math.sqrt(sum(number(v, -math.inf) ** 2 for v in vector)) for vector in shape]
+    require(all(len(vector) == size for vector in shape) and max(lengths) > 0, "vectors")
+    return max(lengths), max(lengths) ** 2 / width
+
+
 def level(height: float, ratio: float, width: float) -> float:
     """``min_{t >= 0} t + ratio s(height - t)``: the mean of the worst of so many numbers that are all alike."""
     t = max(0.0, height + width * math.log(ratio - 1)) if ratio > 1 else 0.0
     return t + ratio * width * float(np.logaddexp(0.0, (height - t) / width))
 
 
+@cache
 def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: str) -> float:
     """Delta of Gaussian objective perturbation, ``a = L / std``: GLM, or the smaller of Renyi and chi."""
     reduced = epsilon - rank * math.log1p(kappa)

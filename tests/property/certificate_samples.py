@@ -133,11 +133,18 @@ def linear(draw: Draw, losses: list[Any], alphas: list[float], **fixed: Any) -> 
 
 
 def robust(draw: Draw, relation: str | None = None) -> RobustBounds:
+    n, d = numbers(draw)
+    norm = draw(st.sampled_from(["l2", "linf", "l1", "box", "hull", "own"]))
+    shapes: dict[str, Any] = {
+        "box": tuple(0.5 + k for k in range(d)),
+        "hull": ((1.0,) * d, (-2.0, *(0.5,) * (d - 1))),
+        "own": (1.5, 30.0),
+    }
     return RobustBounds(
-        *numbers(draw), draw(st.sampled_from(FALLING)), *lengths(draw), draw(st.booleans()),
+        n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
         draw(st.sampled_from([0.5, 4.0])), relation or draw(RELATIONS),
-        radius=draw(st.sampled_from([0.0, 0.1, 0.5])), norm=draw(st.sampled_from(["l2", "linf"])),
-        width=draw(st.sampled_from([0.1, 1.0])),
+        radius=draw(st.sampled_from([0.0, 0.1, 0.5])), norm=norm,
+        width=draw(st.sampled_from([0.1, 1.0])), shape=shapes.get(norm),
     )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ TASKS: dict[str, Task] = {
     "tilted": Task("DPTiltedClassifier", labels=True),
     "tilted-regression": Task("DPTiltedRegressor"),
     "robust": Task("DPRobustClassifier", labels=True),
+    "robust-regression": Task("DPRobustRegressor"),
 }
 
 BUDGET, MODEL = "Privacy budget", "Model"

@@ -133,6 +133,8 @@ def robust_penalty(
     guarantee: Guarantee,
     parameters: Parameters,
     alpha: float | None = None,
+    curvature: float = CURVATURE,
+    margin_variance: float = 2.0,
 ) -> tuple[float, float]:
     """Return the penalty with the smallest predicted robust risk, and that risk.
 
@@ -144,7 +146,7 @@ def robust_penalty(
     ----------
     bounds : RobustBounds
         Public facts; ``alpha`` in it is ignored.
-    guarantee, parameters, alpha
+    guarantee, parameters, alpha, curvature, margin_variance
         As in :func:`tilted_penalty`.
     """
     unit = _noise_per_sensitivity(bounds, guarantee, parameters)
@@ -156,7 +158,8 @@ def robust_penalty(
     alphas = alphas[feasible]
     facts_of = [facts for facts in known if facts is not None]
     stds = unit * np.array([facts.minimiser_sensitivity() for facts in facts_of])
-    risks = _excess(bounds, alphas, stds, np.full(alphas.size, math.inf), CURVATURE, 2.0)
+    free = np.full(alphas.size, math.inf)
+    risks = _excess(bounds, alphas, stds, free, curvature, margin_variance)
     d = bounds.n_features
     growth = d * math.sqrt(2 / math.pi) if bounds.norm == "linf" else math.sqrt(d) / 2
     reach = np.array([bounds.radius if f.cost is None else f.adversary_reach for f in facts_of])

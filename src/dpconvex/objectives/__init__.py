@@ -1,6 +1,8 @@
 """Data and a loss become a function of theta, always a MEAN over rows."""
 
 from dpconvex.objectives.adversarial import AdversarialObjective
+from dpconvex.objectives.adversarial_residuals import AdversarialResidualObjective
+from dpconvex.objectives.adversary_sets import check_support, hull_of
 from dpconvex.objectives.costly_adversary import CostlyAdversaryObjective
 from dpconvex.objectives.empirical import EmpiricalObjective
 from dpconvex.objectives.own import OwnObjective
@@ -13,6 +15,7 @@ from dpconvex.objectives.worst_share import WorstShareObjective
 
 __all__ = [
     "AdversarialObjective",
+    "AdversarialResidualObjective",
     "CostlyAdversaryObjective",
     "EmpiricalObjective",
     "OwnObjective",
@@ -23,4 +26,6 @@ __all__ = [
     "TiltedObjective",
     "TopRankObjective",
     "WorstShareObjective",
+    "check_support",
+    "hull_of",
 ]
