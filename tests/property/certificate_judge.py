@@ -411,11 +411,13 @@ class Judge:
 
     def _phases(self, name: str) -> list[tuple[int, float]]:
         settings = self.parameters[name]
-        require(self.kind == "LinearBounds" and self.neighbors == "replace_one", "phases")
+        fixed = self.neighbors == "replace_one"
+        require(self.kind == "LinearBounds" and (fixed or name == "phased-erm"), "phases")
         phases, step = count(settings["phases"]), number(settings["step_size"])
         decay = number(settings["decay"])
         require(decay >= 1 and self.n >> phases >= 1, "phases with rows")
-        require(settings["assignment"] == "random permutation", "assignment")
+        assigned = "random permutation" if fixed else "independent draws"
+        require(settings["assignment"] == assigned, "assignment")
         self.only(*(f"phase {i}" for i in range(1, phases + 1)))
         return [(self.n >> i, step / decay**i) for i in range(1, phases + 1)]
 
@@ -425,7 +427,7 @@ class Judge:
         for i, (rows, step) in enumerate(self._phases("phased-erm"), start=1):
             firm = self.alpha + 2 / (step * rows)
             tolerance = number(self.noise[f"phase {i}"]["tolerance"], closed=True)
-            moved = 2 * self.L / (rows * firm) + 2 * tolerance / firm
+            moved = self.records * self.L / (rows * firm) + 2 * tolerance / firm
             worst = max(worst, self.term(f"phase {i}", moved, self.size, 1, "gaussian")[0])
         return self.composed((worst, 1))
 

@@ -275,7 +275,8 @@ def sgd(draw: Draw) -> Certificate:
 def phased(method: Any) -> Callable[[Draw], Certificate]:
     def one(draw: Draw) -> Certificate:
         losses = [*KINKED, *SMOOTH] if method is PhasedERM else SMOOTH
-        bounds = linear(draw, losses, [0.0, 0.3], neighbors="replace_one")
+        relation = draw(RELATIONS) if method is PhasedERM else "replace_one"
+        bounds = linear(draw, losses, [0.0, 0.3], neighbors=relation)
         mechanism = method(
             phases=draw(st.sampled_from([None, 1, 4])), decay=draw(st.sampled_from([2.0, 4.0]))
         )
