@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
-from dpconvex.mechanisms.stochastic_slopes import CompiledSlope, compiled_slope
+from dpconvex.smoothing.compiled_slopes import CompiledSlope, compiled_slope
 
 __all__ = [
     "batch_members",
