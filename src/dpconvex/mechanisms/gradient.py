@@ -20,8 +20,10 @@ from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
+from dpconvex.mechanisms.margin_descent import MarginDescent
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
+from dpconvex.mechanisms.quantile_descent import QuantileDescent
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
@@ -231,7 +233,9 @@ class _Descent:
 
     def run(self) -> Array:
         if self.plan.private:
-            return PrivateDescent(
+            smooth = PrivateDescent if math.isfinite(self.loss.smoothness) else QuantileDescent
+            descent = MarginDescent if self.margin else smooth
+            return descent(
                 self.rows, self.bounds, self.plan, self.terms, self.kernel,
                 self.settings["bandwidth"], self.noise, self.released,
             ).run()  # fmt: skip
