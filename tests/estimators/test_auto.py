@@ -133,7 +133,7 @@ def raw_table(n, rng):
 
 
 def raw_losses(kind, n, epsilon):
-    """Return the losses of a fit of raw columns, of one that knows their bounds, and of the constant without privacy."""
+    """Return the losses of a fit of raw columns, of one that knows their bounds, and of a constant, not private."""
     rng = np.random.default_rng(5)
     (X, y), (X_new, y_new) = raw_table(n, rng), raw_table(4000, rng)
     options = {"epsilon": epsilon, "delta": 1e-6, "random_state": 1}
