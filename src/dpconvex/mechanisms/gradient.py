@@ -16,6 +16,7 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
@@ -95,6 +96,10 @@ def prove_gradient(certificate: Certificate) -> Proof:
             )
     if settings.get("ranking", False) is not course.ranking:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
+    if course.private and settings.get("raw_target", False) is not course.raw_target:
+        raise CertificateError(
+            "The certificate's course is not that of its settings: see raw_target."
+        )
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
     steps, found = settings["steps"], certificate.noise["gradients"].releases + course.early
@@ -168,6 +173,15 @@ class NoisyGradientDescent(PrivateMechanism):
         parameters.setdefault("gradient", self.settings())
         return parameters
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, also without feature bounds."""
+        return row_map.weighted(self.farthest)
+
+    @property
+    def farthest(self) -> float:
+        """Where columns without bounds are clipped."""
+        return FARTHEST if self.plain or self.geometry == "given" else RAW_FARTHEST
+
     @property
     def plain(self) -> bool:
         """Whether one of the plain algorithm's choices was made."""
@@ -210,6 +224,12 @@ class NoisyGradientDescent(PrivateMechanism):
         theta = descent.run()
         record.update(descent.released)
         return theta
+
+
+def stated_farthest(certificate: Certificate) -> float:
+    """Return where a certified descent clipped columns without bounds: not far up if it did not look there."""
+    course = certificate.parameters.get("course", {})
+    return RAW_FARTHEST if course.get("above") else FARTHEST
 
 
 class _Descent:

@@ -135,7 +135,9 @@ class QuantileDescent(PrivateDescent):
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some and as much again, or the public range."""
         std = self.terms["octaves"].scale
-        found = target_bracket(self.few_rows, std, self.few_mass, self.noise)
+        found = target_bracket(
+            self.few_rows, std, self.few_mass, self.noise, not self.plan.raw_target
+        )
         self.bracket = (-1.0, 1.0)
         if found is not None:
             low, high = found

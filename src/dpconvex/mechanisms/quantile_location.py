@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 TARGET_BINS = 64  # octaves from 2^-16 on, on either side of 0
 
 _SURE = 4.0  # in units of the noise: counts that are not 0
+_RAW = 40  # octaves that targets without public bounds may be away from 1, on either side
 _POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
 _DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
 _MIDDLE, _COARSE = 4.0, 0.2  # how much likelier the middle of a bracket is, and coarse scales
@@ -102,7 +103,7 @@ class Belief:
 
 
 def target_bracket(
-    rows: Rows, std: float, mass: float, noise: NoiseSource
+    rows: Rows, std: float, mass: float, noise: NoiseSource, bounded: bool = True
 ) -> tuple[float, float] | None:
     """Return the ends of the octaves that surely hold targets; None where they are not half of all.
 
@@ -116,8 +117,11 @@ def target_bracket(
         What all records count for, public or released.
     noise : NoiseSource
         Where noise comes from.
+    bounded : bool
+        Whether the unit of the targets is public; without one, bins are wider than an octave.
     """
-    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
+    ends = (-16, 15) if bounded else (-_RAW, _RAW)
+    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
 
     def part(y: Array, w: Array, v: Array) -> tuple[Array]:
