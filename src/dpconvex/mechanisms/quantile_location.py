@@ -35,6 +35,8 @@ _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
 _ASIDE = 1.1  # in units of the scale: where counts tell it
 _RARE = 0.05  # how likely it is that a quantile lies beyond its bracket, where that is possible
+_OUTLIER = 6.0  # log likelihood that one count may cost a law: others may be right where it is not
+_REFUTED = 50.0  # and a quantile on the wrong side of a count, whatever the law
 _FIRST = 4  # counts at the middle of what is believed, before some are made aside
 
 
@@ -197,10 +199,14 @@ def _likelihood(
 ) -> Array:
     """Return the log likelihood of each pair of quantile and scale, given noisy shares below some places."""
     found = np.zeros((grid.size, scales.size))
+    sure = 2 * math.hypot(std, _CLOSEST)
     for place, share in zip(places, shares, strict=True):
+        # Whatever the law: with fewer below a place than the level asks for, the quantile is not below it.
+        wrong = grid < place if share < level else grid > place
+        found[wrong] -= min((share - level) ** 2 / (2 * sure**2), _REFUTED)
         expected = expit((place - grid)[:, None] / scales + float(logit(level)))
         variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
-        found -= ((share - expected) ** 2 / variance + np.log(variance)) / 2
+        found -= np.minimum((share - expected) ** 2 / variance / 2, _OUTLIER) + np.log(variance) / 2
     return found
 
 
