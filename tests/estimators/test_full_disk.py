@@ -93,7 +93,7 @@ def test_a_model_is_saved_whole_or_not_at_all(tmp_path):
     size = path.stat().st_size
     saved = path.read_bytes()
     for limit in (*range(0, size, max(1, size // 20)), size - 1):
-        with no_file_longer_than(limit), pytest.raises(OSError, match="large|space"):
+        with no_file_longer_than(limit), pytest.raises(OSError, match=r"large|space"):
             save_model(fitted, path)
         assert path.read_bytes() == saved
         assert os.listdir(tmp_path) == ["model.json"]
@@ -121,10 +121,9 @@ def test_a_disk_that_is_really_full(tmp_path):
         ledger = Ledger(tmp_path / "ledger.db", epsilon=1.0)
         ledger.charge(GaussianDP(1e-3), mu=1e-3)
         filler = tmp_path / "filler"
-        with pytest.raises(OSError, match="space"), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 512)
-        with pytest.raises(LedgerError, match="disk of the ledger .* is full"):
+        with pytest.raises(OSError, match="space"):
+            filler.write_bytes(b"x" * 70_000)
+        with pytest.raises(LedgerError, match=r"disk of the ledger .* is full"):
             model(ledger).fit(*rows())
         assert len(ledger.entries()) == 1
         filler.unlink()
