@@ -16,6 +16,7 @@ _STEEPEST = (
     3.0  # largest slope on a margin of unit spread that a descent is believed without evidence
 )
 _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
+_FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
 
@@ -56,6 +57,12 @@ def margin_calibration(
     density = np.exp(tilts[:, None] * inside)
     density *= (sizes / density.sum(axis=1))[:, None]
     points = middles[:, None] + np.diff(edges)[:, None] * inside
+    # The outermost bins hold all that is beyond: exponential tails, as steep as the last two bins say.
+    for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
+        kept = min(float(sizes[last] / (sizes[last] + sizes[before])), _FLATTEST)
+        reach = -(edges[1] - edges[0]) / math.log(kept)
+        points[last] = edge - sign * reach * np.log(0.5 - inside)
+        density[last] = sizes[last] / _INSIDE
     believed = min(claimed, _STEEPEST, most)
     doubt = (_SPREAD * believed + _LEAST_SPREAD) ** -2
     slope = believed
