@@ -1,4 +1,7 @@
-"""The compiled loops of stochastic gradient descent, and the samplers of its batches."""
+"""The compiled loops of stochastic gradient descent, and the samplers of its batches.
+
+Slopes are those of :mod:`dpconvex.smoothing.compiled_slopes`: one loop serves every loss.
+"""
 
 from __future__ import annotations
 
