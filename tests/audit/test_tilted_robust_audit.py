@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
-from dpconvex import DPRobustClassifier, DPRobustRegressor, DPTiltedClassifier, DPTiltedRegressor
+from dpconvex import (
+    DPRobustClassifier,
+    DPRobustRegressor,
+    DPTiltedClassifier,
+    DPTiltedRegressor,
+    DPTopRankClassifier,
+)
 from dpconvex.audit import GaussianRelease, audit, audit_estimator, neighbor_pairs
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
@@ -63,6 +69,7 @@ MODELS = [
     DPRobustClassifier(0.1, "box", shape=[0.5], mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, "hull", shape=[[2.0]], mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
     DPRobustRegressor(0.1, "l1", mu=10.0, alpha=0.3, feature_bounds=(-1, 1)),
+    DPTopRankClassifier(1000, "hinge", min_positive=4, mu=10.0, alpha=3.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(cost=9.0, mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
 ]
 

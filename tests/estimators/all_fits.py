@@ -19,6 +19,7 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
+    DPTopRankClassifier,
 )
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
@@ -76,6 +77,9 @@ CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS}),
     **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
     **_classification(DPTiltedClassifier, {"output": {}, "share": {"share": 0.2}}),
+    **_classification(
+        DPTopRankClassifier, {"output": {"top": 5}, "pure": {"delta": 0, "loss": "hinge"}}
+    ),
     **_classification(
         DPRobustClassifier,
         {

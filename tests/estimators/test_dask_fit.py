@@ -21,6 +21,7 @@ from dpconvex import (  # noqa: E402
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
+    DPTopRankClassifier,
 )
 from dpconvex.inputs.tables import map_rows, read_training  # noqa: E402
 from dpconvex.mechanisms import gradient_plan  # noqa: E402
@@ -161,6 +162,7 @@ def _as_text(block):
         DPRobustClassifier(**SETTINGS),
         DPRobustRegressor(**SETTINGS),
         DPTiltedRegressor(share=0.2, **SETTINGS),
+        DPTopRankClassifier(**SETTINGS),
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -37,7 +37,7 @@ ODD = [np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e300, 1e140, 5e-324, -5e-324
 PRIVATE_NUMBER = [
     name
     for name in [*REGRESSIONS, *CLASSIFICATIONS, *MATRICES]
-    if not any(word in name for word in ("Tilted", "cost", "sgd", "phased"))
+    if not any(word in name for word in ("Tilted", "TopRank", "cost", "sgd", "phased"))
 ]
 
 

@@ -23,6 +23,7 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
+    DPTopRankClassifier,
 )
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
 from dpconvex.privacy.noise import gate
@@ -64,6 +65,7 @@ FITS = {
     "tilted classifier": DPTiltedClassifier(**TWO),
     "tilted regressor": DPTiltedRegressor(**TARGETS),
     "worst share": DPTiltedRegressor(share=0.2, **TARGETS),
+    "top of a list": DPTopRankClassifier(20, **TWO),
     "robust l2": DPRobustClassifier(0.1, "l2", **PURE, **TWO),
     "robust regression": DPRobustRegressor(**TARGETS),
     "robust linf": DPRobustClassifier(0.1, "linf", **TWO),

@@ -13,6 +13,7 @@ from dpconvex import (
     DPLogisticRegression,
     DPQuantileRegressor,
     DPTiltedClassifier,
+    DPTopRankClassifier,
 )
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.models import file as model_file
@@ -135,6 +136,9 @@ def test_settings_that_contradict_each_other_are_refused():
         DPAUCClassifier(mechanism="objective").fit(X, label, groups=ids)
     with pytest.raises(ValueError, match="no weights"):
         DPTiltedClassifier().fit(X, label, groups=ids, sample_weight=np.ones(len(y)))
+    for public in ({"class_weight": {1: 0.5}}, {"rows_per_person": 2}):
+        with pytest.raises(ValueError, match="top of a list is not proven"):
+            DPTopRankClassifier(**public).fit(X, label)
     with pytest.raises(ValueError, match="batches or phases"):
         DPLogisticRegression(mechanism=NoisySGD(), rows_per_person=2).fit(X, label)
 

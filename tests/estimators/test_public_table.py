@@ -31,6 +31,7 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
+    DPTopRankClassifier,
     PrivacyWarning,
     check_pipeline,
     load_model,
@@ -171,6 +172,7 @@ def test_a_pipeline_fits_is_saved_and_reads_tables_when_loaded(tmp_path):
         DPLogisticRegression,
         DPAUCClassifier,
         DPTiltedClassifier,
+        DPTopRankClassifier,
         DPRobustClassifier,
     ],
 )

@@ -80,6 +80,7 @@ def excused(estimator):
         "DPLinearRegression",
         "DPTiltedClassifier",
         "DPTiltedRegressor",
+        "DPTopRankClassifier",
     )
     weights = WEIGHTS | (REFUSED if whole else {})
     return (reason if private else {}) | (weights if weighted else {})

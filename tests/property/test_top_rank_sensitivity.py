@@ -44,6 +44,9 @@ def test_no_neighbour_beats_the_bound(case):
             X2[0], y2[0] = row, label
             after = OutputPerturbation().minimise(TopRankObjective(X2, y2, **public), certificate)
             assert np.linalg.norm(before - after) <= sensitivity * (1 + 1e-9)
+    # A void record belongs to no class: the number of records stays, and it is gone.
+    after = OutputPerturbation().minimise(TopRankObjective(X[1:], y[1:], **public), certificate)
+    assert np.linalg.norm(before - after) <= sensitivity * (1 + 1e-9)
 
 
 @PROFILE

@@ -1,4 +1,4 @@
-r"""What tilted and robust models choose: output perturbation, the one release they allow, and the best penalty.
+r"""What tilted, robust and top-rank models choose: output perturbation, their only release, and the best penalty.
 
 The reference population is that of :mod:`dpconvex.defaults.forecast_classification`: an intercept and ``d`` features of
 second moment ``v = r U^2 / d`` (``r`` of 1/4, 1/16 and 1/64), margins of a given variance and a loss of a given mean
@@ -21,6 +21,7 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.top_rank import TopRankBounds
 from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import Guarantee
@@ -31,11 +32,13 @@ __all__ = [
     "resolve_loss",
     "robust_penalty",
     "tilted_penalty",
+    "top_rank_penalty",
     "worst_share_penalty",
 ]
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
+_SCORE_NOISE = 0.05  # of a row at the bound, where only the order of scores counts
 _MEAN_SLOPE = 0.3  # of the logistic loss over a population that it fits moderately well
 
 
@@ -128,6 +131,21 @@ def worst_share_penalty(
     return (_rounded(float(alphas[index])) if alpha is None else alpha), float(risks[index])
 
 
+def top_rank_penalty(bounds: TopRankBounds, guarantee: Guarantee, parameters: Parameters) -> float:
+    """Return the smallest penalty at which noise moves the score of a row by no more than 1/20.
+
+    Only the order of scores counts. A larger penalty makes them all smaller and the noise with them, but for what the
+    sensitivity owes to long coefficients; it makes less of the top, as all records then are near the same score.
+    """
+    unit = _noise_per_sensitivity(bounds, guarantee, parameters)
+    reach = unit * bounds.row_norm * math.sqrt(bounds.n_features)
+    alphas = np.geomspace(1e-5, 1e5, 200)
+    for alpha in map(float, alphas):
+        if reach * replace(bounds, alpha=alpha).minimiser_sensitivity() <= _SCORE_NOISE:
+            break
+    return _rounded(alpha)
+
+
 def robust_penalty(
     bounds: RobustBounds,
     guarantee: Guarantee,
@@ -177,7 +195,7 @@ def _with_alpha(bounds: RobustBounds, alpha: float) -> RobustBounds | None:
 
 
 def _noise_per_sensitivity(
-    bounds: TiltedBounds | WorstShareBounds | RobustBounds,
+    bounds: TiltedBounds | WorstShareBounds | TopRankBounds | RobustBounds,
     guarantee: Guarantee,
     parameters: Parameters,
 ) -> float:

@@ -9,6 +9,7 @@ from dpconvex.estimators.newsvendor import DPNewsvendor
 from dpconvex.estimators.quantile import DPQuantileRegressor
 from dpconvex.estimators.robust import DPRobustClassifier, DPRobustRegressor
 from dpconvex.estimators.tilted import DPTiltedClassifier, DPTiltedRegressor
+from dpconvex.estimators.top_rank import DPTopRankClassifier
 from dpconvex.models.file import ModelFileError, load_model, save_model
 from dpconvex.models.parsing import register
 
@@ -27,6 +28,7 @@ __all__ = [
     "DPRobustRegressor",
     "DPTiltedClassifier",
     "DPTiltedRegressor",
+    "DPTopRankClassifier",
     "ModelFileError",
     "load_model",
     "save_model",
@@ -47,4 +49,5 @@ register(
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
+    DPTopRankClassifier,
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, Ridged
+
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.rows import DaskRows
 
 __all__ = ["TopRankObjective"]
 
@@ -76,6 +81,25 @@ class TopRankObjective(Ridged):
         self.n_rows, self.loss, self.row_norm = len(rows), loss, float(row_norm)
         self.top, self.min_positive, self.width = int(top), int(min_positive), float(width)
         self._count = max(len(self._positive), self.min_positive)
+
+    @classmethod
+    def of_rows(cls, rows: DaskRows | MemoryRows, bounds: Any) -> Self:
+        """Return the objective of mapped rows, gathered into memory, with the constants of their bounds.
+
+        Parameters
+        ----------
+        rows : MemoryRows or another engine
+            Shortened rows without constant column; targets above 0 are positive, below 0 negative, and void rows,
+            whose target is 0, belong to no class.
+        bounds : TopRankBounds
+            Constants.
+        """
+        parts = list(rows.each(_classed))
+        X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+        own = ("loss", "row_norm", "top", "min_positive", "alpha", "width")
+        found = cls(X, y, **{name: getattr(bounds, name) for name in own})
+        found.n_rows = rows.n_rows  # void ones count in n, and nowhere else
+        return found
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -149,7 +173,9 @@ class TopRankObjective(Ridged):
         pull = bends @ self._negative
         at_zero = float(expit(-t / width))
         total = float(bends.sum()) + extra * at_zero * (1 - at_zero) / width
-        second = (self._negative.T * bends) @ self._negative - np.outer(pull, pull) / total
+        second = (self._negative.T * bends) @ self._negative
+        if total > 0:  # scores far apart may turn nowhere in floating point
+            second -= np.outer(pull, pull / total)
         return float(value), slope, second / self.top
 
     def _threshold(self, scores: Array) -> float:
@@ -176,3 +202,9 @@ class TopRankObjective(Ridged):
             last = abs(excess)
             t = new if low < new < high else 0.5 * (low + high)
         return t
+
+
+def _classed(rows: MemoryRows) -> tuple[Array, Array]:
+    """Return the mapped rows that belong to a class, and their labels."""
+    X, y, _ = rows.mapped()
+    return X[y != 0], y[y != 0]

@@ -1,0 +1,205 @@
+"""Private scores that are accurate at the top of a ranked list."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, replace
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics import average_precision_score
+from sklearn.utils import Tags
+
+from dpconvex.checks import check_count
+from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, top_rank_penalty
+from dpconvex.engine.rows import Rows
+from dpconvex.estimators.base import Stated
+from dpconvex.estimators.classification import PrivateLinearClassifier
+from dpconvex.estimators.linear import PublicFacts
+from dpconvex.estimators.parameters import estimator
+from dpconvex.estimators.tilted import MARGIN_LOSSES
+from dpconvex.inputs.labels import count_classes
+from dpconvex.inputs.people import Records
+from dpconvex.inputs.settings import optional_positive
+from dpconvex.losses import PointwiseLoss
+from dpconvex.mechanisms.plan import Plan
+from dpconvex.objectives import TopRankObjective
+from dpconvex.objectives.objective import Objective
+from dpconvex.privacy.bounds.top_rank import TopRankBounds
+from dpconvex.privacy.certificates.certificate import Certificate
+
+if TYPE_CHECKING:
+    from dpconvex.engine.dask.rows import DaskRows
+    from dpconvex.engine.memory import MemoryRows
+
+__all__ = ["DPTopRankClassifier"]
+
+
+@estimator
+class DPTopRankClassifier(PrivateLinearClassifier):
+    r"""Linear scores that are accurate at the top of a ranked list, under differential privacy.
+
+    Minimises ``F(theta) = (1 / max(n+, m+)) sum_{positive i} loss(x_i . theta - T(theta)) + (alpha/2) ||theta||^2``
+    where ``T(theta)`` is the smoothed mean of the ``top`` largest scores of negative records: positive records are to
+    score above the negative ones that score highest. `decision_function` ranks.
+
+    Parameters
+    ----------
+    top : int, default=100
+        K: how many negative records, those of highest score, positive ones are compared with. Noise shrinks with K.
+    loss : {"logistic", "hinge"} or Loss, default="logistic"
+        Of the difference: smooth, never negative and never increasing; the hinge is smoothed with bandwidth 0.5.
+    min_positive : int, optional
+        m+: public lower bound on the number of positive records, ``top`` by default. Noise shrinks with it; the
+        guarantee holds even if the data have fewer, whose losses then count less.
+    neighbors : {"replace_one"}
+        A replaced record may change its label.
+    nominal_samples : None
+        Takes part in other estimators' add-or-remove-one relation only.
+    row_norm : float, optional
+        Longer rows are shortened to this norm, in mapped units; ``sqrt(n_features)`` by default (1 without feature
+        bounds).
+    classes : sequence of two labels, optional
+        The label set, if it is not to be read from y; the larger label is the positive one.
+    class_weight, rows_per_person, person_weight
+        At their defaults only: bounds are proven for whole rows that are records of their own.
+    alpha : float, optional
+        Penalty; by default such that noise moves the score of a row by no more than 1/20, from public facts.
+    mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
+        Only output perturbation has a proof here.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1, n_features)
+        Coefficients in the user's units.
+    intercept_ : array of shape (1,)
+        Puts the threshold of `predict`, which a ranking leaves open, at the public centre of the mapped rows.
+    classes_ : array of two labels
+        The label set.
+    certificate_ : Certificate
+        What is guaranteed, and why.
+    released_ : dict
+        Further quantities that were released on the way: none.
+
+    Notes
+    -----
+    The data are held in memory while they are fitted, those of a Dask collection and of a sparse matrix too. With
+    ``invalid_rows="ignore"`` an invalid row belongs to no class and counts nowhere but in n.
+
+    Privacy: replace-one, the label included. Public are the shape of X, column names, the label set and all parameters;
+    the class counts are not.
+
+    Examples
+    --------
+    >>> from dpconvex import DPTopRankClassifier
+    >>> model = DPTopRankClassifier(top=500, epsilon=2.0, feature_bounds=(0, 1), row_norm=1.0)
+    >>> model.certify(n_samples=50_000, n_features=4).guarantee
+    ApproxDP(epsilon=2.0, delta=1e-06)
+    """
+
+    fit_intercept: ClassVar[bool] = False  # type: ignore[misc]  # a constant cancels in every difference
+
+    top: int = 100
+    loss: str | PointwiseLoss = "logistic"
+    _: KW_ONLY
+    min_positive: int | None = None
+
+    def _own(self) -> dict[str, int]:
+        """Return K and m+, checked."""
+        owner = type(self).__name__
+        top = check_count("top", owner, self.top, 1)
+        if self.min_positive is None:
+            return {"top": top, "min_positive": top}
+        return {
+            "top": top,
+            "min_positive": check_count("min_positive", owner, self.min_positive, 1),
+        }
+
+    def _own_loss(self) -> PointwiseLoss:
+        owner = type(self).__name__
+        loss = resolve_loss(self.loss, MARGIN_LOSSES, "margin", owner)
+        if loss.slope_range[1] > 0:
+            raise ValueError(
+                f"The 'loss' parameter of {owner} must never increase, as 'logistic' and 'hinge'. Got {loss!r} instead."
+            )
+        return loss
+
+    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
+        owner = type(self).__name__
+        mechanism = only_output(self.mechanism, owner)
+        parameters = count_classes(self, n_classes)
+        if parameters["n_classes"] != 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass: "
+                f"{owner} ranks one class above another. Choose the positive class first."
+            )
+        records.require_rows(owner, "how far a person can move the top of a list is not proven")
+        if self.neighbors == "add_or_remove_one":
+            raise ValueError(
+                f"The 'neighbors' parameter of {owner} must be 'replace_one': where minimisers lie depends on a public "
+                "number of records. Got 'add_or_remove_one' instead."
+            )
+        facts = self._public_facts(records, n_features)
+        row_map = replace(facts.row_map, influence="shorten")
+        bounds = TopRankBounds(
+            n_samples=facts.n_samples,
+            n_features=row_map.n_features,
+            loss=self._own_loss(),
+            row_norm=min(row_map.row_norm, row_map.max_norm),
+            neighbors=self.neighbors,
+            **self._own(),
+        )
+        alpha = optional_positive("alpha", self.alpha, owner)
+        if alpha is None:
+            alpha = top_rank_penalty(bounds, facts.guarantee, parameters)
+        certificate = mechanism.certify(
+            replace(bounds, alpha=alpha),
+            facts.guarantee,
+            {**facts.parameters, **parameters},
+            seeded=self.random_state is not None,
+        )
+        return Plan(mechanism, certificate, row_map, 0.0, 1.0)
+
+    def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
+        bounds, row_map = certificate.bounds, replace(facts.row_map, influence="shorten")
+        return {
+            "kind of bounds": (type(bounds), TopRankBounds),
+            "loss": (bounds.loss, self._own_loss()),
+            "row_norm": (bounds.row_norm, min(row_map.row_norm, row_map.max_norm)),
+            "width": (bounds.width, TopRankBounds.width),
+            **{name: (getattr(bounds, name), value) for name, value in self._own().items()},
+        }
+
+    def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
+        gathered = cast("DaskRows | MemoryRows", rows)
+        return TopRankObjective.of_rows(gathered, certificate.bounds)
+
+    def score(self, X: object, y: object, sample_weight: ArrayLike | None = None) -> float:
+        """Return the average precision of `decision_function`, which counts the top of a list most.
+
+        Parameters
+        ----------
+        X : array or dataframe of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Labels.
+        sample_weight : array of shape (n_samples,), optional
+            Weights.
+        """
+        positive = np.asarray(y) == self.classes_[1]
+        scores = self.decision_function(X)
+        return float(average_precision_score(positive, scores, sample_weight=sample_weight))
+
+    def _summary_facts(self) -> list[tuple[str, str]]:
+        bounds = self.certificate_.bounds
+        return [
+            *super()._summary_facts(),
+            ("top", f"above the {bounds.top:,} negative records of highest score"),
+            ("class counts", f"at least {bounds.min_positive:,} positive"),
+            ("labels", "private"),
+        ]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
