@@ -28,9 +28,10 @@ from dpconvex.mechanisms.gradient_geometry import (
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.moments import row_lengths
 from dpconvex.mechanisms.quantile_location import Belief, private_location
-from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
+from dpconvex.mechanisms.sandwich import curvature_inverse, release_products, sandwich
+from dpconvex.mechanisms.symmetric_release import symmetric_entries
+from dpconvex.mechanisms.target_location import TARGET_BINS, TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -43,7 +44,7 @@ from dpconvex.privacy.certificates.rules import (
     calibrates,
     proves,
 )
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -52,7 +53,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-TARGET_BINS, TARGET_STEPS, RESIDUAL_STEPS, ROUNDS = 64, 16, 14, 2
+RESIDUAL_STEPS, ROUNDS = 14, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -235,7 +236,7 @@ class _Run:
         clip = limits.clip * frame.typical
         weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
         del measured
-        middle, scale = self._target()
+        middle, scale = private_target(self.rows, self.n, self.terms, self.noise)
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
@@ -261,38 +262,27 @@ class _Run:
     def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
         r"""Take the last step with the released curvature, and keep the covariance of what comes out.
 
-        With ``A`` the mean of ``w u u^T`` over residuals within their limit and ``B`` that of ``w^2 psi^2 u u^T``, the
-        step ``A^-1 g`` has the covariance ``A^-1 (B / n + std^2 I) A^-1``: sampling and privacy noise.
+        The curvature is the sum of ``w u u^T`` over residuals within their limit; see
+        :mod:`~dpconvex.mechanisms.sandwich`.
         """
-        limits, length = self.limits, self.limits.clip * frame.typical
-        width = limits.width * scale
+        length, width = self.limits.clip * frame.typical, self.limits.width * scale
         theta = frame.to_rows(phi)
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Array, Array]:
-            residual = y - block @ theta
-            placed = frame.place(block) / length
-            norms = row_lengths(placed)
-            inside = np.where(np.abs(residual) <= width, np.sqrt(w), 0.0)
-            limited = w * np.clip(residual, -width, width) / width
-            found = []
-            for factor in (inside, limited):
-                # No vector is longer than 1, by its own computed length.
-                factor = np.sign(factor) * np.minimum(np.abs(factor), 1 / np.maximum(norms, 1e-300))
-                vectors = factor[:, None] * placed
-                found.append(vectors.T @ vectors)
-            return found[0], found[1]
+        def inside(y: Array, z: Array, w: Array) -> Array:
+            return np.where(np.abs(y - z) <= width, np.sqrt(w), 0.0)
+
+        def limited(y: Array, z: Array, w: Array) -> Array:
+            return np.asarray(w * np.clip(y - z, -width, width) / width)
 
         curvature, scores = (
-            release_symmetric(np.asarray(total), self.terms[name], self.noise) / self.n
-            for name, total in zip(("curvature", "scores"), rows.sum(part), strict=True)
+            release_products(rows, frame, theta, length, factor, self.terms[name], self.noise)
+            for name, factor in (("curvature", inside), ("scores", limited))
         )
-        raised, vectors = np.linalg.eigh(curvature * length**2)
-        raised = np.maximum(raised, 0.02 * float(raised.max()))
-        inverse = (vectors / raised) @ vectors.T
-        step = self._product(rows, frame, phi, scale, "products") * self._height(frame)
-        std = self.terms["products"].scale * frame.typical * scale / self.n
-        middle = scores * (length * width) ** 2 / self.n + std**2 * np.eye(phi.size)
-        covariance = inverse @ middle @ inverse
+        noise = self.terms["curvature"].scale
+        inverse = curvature_inverse(curvature, noise, frame.moments) / length**2
+        step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.n
+        std = self.terms["products"].scale * frame.typical * scale
+        covariance = sandwich(inverse, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
         return frame.to_rows(phi + inverse @ step)
 
@@ -322,34 +312,6 @@ class _Run:
         length = float(frame.moments @ way**2)
         return np.asarray(max(0.0, 1 - noise / max(length, 1e-300)) * way)
 
-    def _target(self) -> tuple[float, float]:
-        """Return a private median of the target, and its scale."""
-        low, high = self._target_range()
-        width = high - low
-        belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        below = self.rows.counter(_target_of)
-        middle, scale = private_location(
-            below, 0.5, belief, TARGET_STEPS, self.terms["targets"].scale, self.n, self.noise
-        )
-        return middle, min(NORMAL_SCALE * scale, width / 2)
-
-    def _target_range(self) -> tuple[float, float]:
-        """Return a bracket of the targets: octaves that surely hold some, or the public range."""
-        sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
-        edges = np.concatenate([-sizes[:0:-1], sizes])
-
-        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            places = np.searchsorted(edges[1:-1], y, side="right")
-            return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
-
-        (exact,) = self.rows.sum_targets(part)
-        term: NoiseTerm = self.terms["octaves"]
-        counts = self.noise.add(np.asarray(exact), term)
-        sure = np.flatnonzero(counts > 4 * term.scale)
-        if not sure.size or counts[sure].sum() < 0.5 * self.n:
-            return -1.0, 1.0
-        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
-
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, no larger than twice that of the target."""
         below = self.rows.predicted(frame.to_rows(phi)).counter(_residual_of)
@@ -358,10 +320,6 @@ class _Run:
             below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
         )
         return NORMAL_SCALE * found
-
-
-def _target_of(y: Array, w: Array) -> Array:
-    return y
 
 
 def _residual_of(y: Array, z: Array) -> Array:
