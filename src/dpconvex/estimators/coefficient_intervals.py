@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import norm
@@ -20,6 +21,10 @@ from dpconvex.objectives.objective import Array
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.words.coefficient_plot import plot_coefficients
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["WithIntervals"]
 
@@ -124,12 +129,17 @@ class WithIntervals(PrivateLinearModel):
         reach = float(norm.ppf((1 + level) / 2)) * spread
         return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
 
-    def _summary_facts(self) -> list[tuple[str, str]]:
-        facts = super()._summary_facts()
-        return [
-            *facts,
-            ("intervals", "sampling and privacy noise, see below"),
-        ] * self.inference or facts
+    def plot_coefficients(self, level: float = 0.95, ax: Axes | None = None) -> Axes:
+        """Draw coefficients and intervals, as what columns do between their public bounds; needs matplotlib.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Of the intervals.
+        ax : matplotlib axes, optional
+            Where to draw.
+        """
+        return plot_coefficients(self, level, ax)
 
 
 def _check_enough(

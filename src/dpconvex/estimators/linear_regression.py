@@ -135,4 +135,4 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _summary_facts(self) -> list[tuple[str, str]]:
-        return [*super()._summary_facts(), *kept_share_facts(self.released_)]
+        return kept_share_facts(self.released_)
