@@ -69,10 +69,8 @@ def estimand(task: str, d: int, model: object, start: Array) -> Array:
     """The minimiser of the population's loss with the weights of a fit, by Newton steps."""
     A, y = population(task, d)
     theta = start.copy()
-    if (
-        task == "least squares"
-    ):  # symmetric errors: the model's own coefficients, whatever the weights
-        return np.r_[2.0, 0.7 * np.linspace(1, -1, d) / math.sqrt(d / 5)]
+    if task in ("least squares", "logistic"):  # models hold, whatever the weights
+        return np.r_[0.0, 0.7 * np.linspace(1, -1, d) / math.sqrt(d / 5)]
     mapped = A / np.r_[1.0, np.full(d, REACH)]
     lengths = np.linalg.norm(mapped @ np.asarray(model.released_["coordinates"]).T, axis=1)
     w = np.minimum(1, model.released_["row_length"] / lengths) ** 2
