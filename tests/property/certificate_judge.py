@@ -341,14 +341,19 @@ class Judge:
             self.only(*names)
             return self.composed(*terms)
         pair = math.sqrt(2) if self.neighbors == "replace_one" else 1.0
+        above, raw_target = course.get("above", 0), course.get("raw_target", False)
+        require(type(above) is int and above >= 0, "octaves above")
+        require(raw_target is settings.get("raw_target", False), "raw target")
         clip, numbers = number(course["clip"]), self.size * (self.size + 1) // 2
         released = {
             "gradients": (self.records * loss.slope * clip, self.size, steps),
-            "scales": (pair * math.sqrt(self.d), 17 * self.d, 1),
+            "scales": (pair * math.sqrt(self.d), (above + max(16, above) + 1) * self.d, 1),
             "lengths": (1.0, 1, 30),
             "moments": (pair, numbers, 1),
             "finer moments": (pair, numbers, 1),
         }
+        if above and self.c:
+            released["places"] = (pair * math.sqrt(self.d), 64 * self.d, 1)
         if early:
             released["early gradients"] = (self.records * loss.slope * clip, self.size, early)
         if loss.kind == "margin":

@@ -225,6 +225,8 @@ def gradient(draw: Draw) -> Certificate:
     settings = mechanism.settings(draw(st.sampled_from([None, 0.2])))
     if draw(st.booleans()):
         settings["ranking"] = True
+    if mechanism.geometry == "private" and draw(st.booleans()):
+        settings["raw_target"] = True
     claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
     return mechanism.certify(bounds, claim, {**parameters, "gradient": settings})
 

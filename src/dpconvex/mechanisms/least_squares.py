@@ -18,20 +18,25 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Rows
 from dpconvex.losses import Huber, Squared
+from dpconvex.mechanisms.column_ranges import octaves
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
-    OCTAVES,
     Coordinates,
     Look,
     private_coordinates,
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.quantile_location import Belief, private_location
+from dpconvex.mechanisms.quantile_location import (
+    TARGET_BINS,
+    Belief,
+    private_location,
+    residual_of,
+)
 from dpconvex.mechanisms.sandwich import curvature_inverse, release_products, sandwich
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
-from dpconvex.mechanisms.target_location import TARGET_BINS, TARGET_STEPS, private_target
+from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -128,7 +133,7 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     return {
         **more,
-        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
@@ -314,13 +319,9 @@ class _Run:
 
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, no larger than twice that of the target."""
-        below = self.rows.predicted(frame.to_rows(phi)).counter(_residual_of)
+        below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
         belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
         _, found = private_location(
             below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
         )
         return NORMAL_SCALE * found
-
-
-def _residual_of(y: Array, z: Array) -> Array:
-    return y - z

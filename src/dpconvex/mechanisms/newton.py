@@ -19,15 +19,16 @@ from scipy.special import logit, ndtri
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import RowFunction, Rows
 from dpconvex.losses import Logistic, Pinball, PointwiseLoss
-from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES, Look, private_coordinates
+from dpconvex.mechanisms.column_ranges import octaves
+from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, NORMAL_SCALE, Phase
 from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.quantile_location import Belief, private_location
+from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location, residual_of
 from dpconvex.mechanisms.sandwich import Factor, curvature_inverse, release_products, sandwich
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
-from dpconvex.mechanisms.target_location import TARGET_BINS, TARGET_STEPS, private_target
+from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -128,7 +129,7 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
             "residuals": (count, 1, RESIDUAL_STEPS),
         }
     return {
-        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
@@ -321,7 +322,7 @@ class _Run:
         phi = self._descend(
             rows, start, WeightedSlope(smooth, (low + high) / 2), rate, "rough gradients"
         )
-        below = self.rows.predicted(self.frame.to_rows(phi)).counter(_residual_of)
+        below = self.rows.predicted(self.frame.to_rows(phi)).counter(residual_of)
         guess, reach = 3 * scale * float(ndtri(level)), 2 * scale
         belief = Belief(
             min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
@@ -334,7 +335,3 @@ class _Run:
         phi = self._descend(rows, phi, WeightedSlope(self.loss), rate, "early gradients")
         self.released["residual_scale"] = NORMAL_SCALE * found
         return phi, _HALF_WIDTH * NORMAL_SCALE * found
-
-
-def _residual_of(y: Array, z: Array) -> Array:
-    return y - z
