@@ -84,16 +84,11 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
             "loss": (certificate.bounds.loss, plain),
         }
 
-    def _chosen(self, facts: PublicFacts, records: Records) -> Mechanism:
+    def _chosen(self, facts: PublicFacts) -> Mechanism:
         if isinstance(self.mechanism, str):
             name = self.mechanism
             if name == "auto":
                 name = "output" if isinstance(facts.guarantee, PureDP) else "least-squares"
-                if name == "least-squares" and records != Records(records.count):
-                    raise ValueError(
-                        f"{type(self).__name__} counts every row in full, and offers no groups, rows_per_person or "
-                        "weights. Use DPQuantileRegressor(0.5), or mechanism='output', which is far less accurate."
-                    )
             if name in _MECHANISMS:
                 return _MECHANISMS[name]()
         elif isinstance(self.mechanism, (LeastSquares, OutputPerturbation)):
@@ -105,7 +100,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
 
     def _plan(self, records: Records, n_features: int) -> Plan:
         facts = self._public_facts(records, n_features)
-        mechanism = self._chosen(facts, records)
+        mechanism = self._chosen(facts)
         alpha = optional_positive("alpha", self.alpha, type(self).__name__)
         row_map = facts.row_map
         if isinstance(mechanism, LeastSquares):

@@ -27,6 +27,7 @@ from dpconvex.mechanisms.gradient_geometry import (
     private_coordinates,
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
+from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import (
     TARGET_BINS,
@@ -71,6 +72,7 @@ _SHARES = {
     "residuals": 0.03,
 }
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
+_MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
 _CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
@@ -131,6 +133,8 @@ def release_facts(
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     product = bounds.gradient_sensitivity(limits.clip, limits.width)
     more = {"curvature": moments, "scores": moments} if inference else {}
+    if bounds.weighted_rows:
+        more["mass"] = (count, 1, 1)
     return {
         **more,
         "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
@@ -143,6 +147,14 @@ def release_facts(
         "residuals": (count, 1, RESIDUAL_STEPS),
         "products": (product, size, ROUNDS),
     }
+
+
+def _check_whole_rows(bounds: LinearBounds) -> None:
+    """Raise where rows are no records of their own: sums of products for intervals carry no votes."""
+    if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
+        raise ValueError(
+            "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
+        )
 
 
 @calibrates("least-squares")
@@ -160,7 +172,10 @@ def calibrate_least_squares(
     few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
     shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
     shares["targets"] += 0.7 * few
+    if bounds.weighted_rows:
+        shares["mass"] = _MASS
     if inference:
+        _check_whole_rows(bounds)
         shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
         shares |= _INFERENCE
     shares["products"] = 1 - sum(shares.values())
@@ -180,6 +195,8 @@ def prove_least_squares(certificate: Certificate) -> Proof:
     inference = certificate.parameters.get("inference", False)
     if type(inference) is not bool:
         raise CertificateError("The certificate's 'inference' must be True or False.")
+    if inference:
+        _check_whole_rows(certificate.bounds)
     limits = Limits(**certificate.parameters["limits"])
     facts = release_facts(certificate.bounds, limits, inference)
     certificate.check_terms(*facts)
@@ -227,21 +244,25 @@ class _Run:
         self.limits = Limits(**certificate.parameters["limits"])
         self.inference = certificate.parameters.get("inference", False)
         self.n = self.bounds.n_samples
+        self.mass = float(self.n)  # what all records count for
         self.released: Facts = {}
 
     def fit(self) -> Array:
         """Return coefficients of mapped rows."""
         bounds, limits = self.bounds, self.limits
+        if "mass" in self.terms:
+            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(),
+            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n,
         )  # fmt: skip
         frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = frame.matrix
         clip = limits.clip * frame.typical
         weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
         del measured
-        middle, scale = private_target(self.rows, self.n, self.terms, self.noise)
+        middle, scale = private_target(self.rows, self.mass, self.terms, self.noise)
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
@@ -285,7 +306,7 @@ class _Run:
         )
         noise = self.terms["curvature"].scale
         inverse = curvature_inverse(curvature, noise, frame.moments) / length**2
-        step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.n
+        step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.mass
         std = self.terms["products"].scale * frame.typical * scale
         covariance = sandwich(inverse, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
@@ -303,12 +324,12 @@ class _Run:
         slope = WeightedSlope(Huber(width * scale))
         (total,) = rows.combine(frame.to_rows(phi), slope)
         exact = np.asarray(frame.matrix @ np.asarray(total)) / (frame.typical * scale)
-        noisy = self.noise.add(exact, term) * (frame.typical * scale / self.n)
+        noisy = self.noise.add(exact, term) * (frame.typical * scale / self.mass)
         return np.asarray(-noisy / self._height(frame))
 
     def _noise(self, frame: Coordinates, scale: float, name: str) -> Array:
         """Return the standard deviation of each coordinate of a step."""
-        each = self.terms[name].scale * frame.typical * scale / self.n
+        each = self.terms[name].scale * frame.typical * scale / self.mass
         return np.asarray(each / self._height(frame))
 
     def _kept(self, way: Array, frame: Coordinates, spread: Array) -> Array:
@@ -322,6 +343,6 @@ class _Run:
         below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
         belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
         _, found = private_location(
-            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
+            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.mass, self.noise
         )
         return NORMAL_SCALE * found

@@ -102,13 +102,13 @@ def summary_text(model: Fitted) -> str:
             rows.append(("(intercept)", f"{float(intercepts[problem]):>20.6g}"))
         pairs = zip(names, coefficients, strict=True)
         rows += [(name, f"{value:>20.6g}") for name, value in pairs]
-        lines = [f"{name:<{wide}} {value}" for name, value in rows]
+        table = [f"{name:<{wide}} {value}" for name, value in rows]
         if intervals is not None:
-            lines[0] += f"{'95 % interval':>26}"
+            table[0] += f"{'95 % interval':>26}"
             ends = [f"{low:.4g} to {high:.4g}" for low, high in intervals[problem]]
-            first = len(lines) - len(ends)
-            lines[first:] = [f"{a}{b:>26}" for a, b in zip(lines[first:], ends, strict=True)]
-        text += ["-" * width, lines[0], "-" * width, *lines[1:]]
+            first = len(table) - len(ends)
+            table[first:] = [f"{a}{b:>26}" for a, b in zip(table[first:], ends, strict=True)]
+        text += ["-" * width, table[0], "-" * width, *table[1:]]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):
         text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."
