@@ -23,14 +23,15 @@ from dpconvex.estimators.release import charge
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people import People, read_people
+from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import resolve_guarantee
-from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.evaluation import POSITIVE_WEIGHT, EvaluationCertificate
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.score_results import PrivateScore, described_score
 from dpconvex.scores import silent
+from dpconvex.words.score_results import PrivateScore, described_score
 
 __all__ = ["METRICS", "PrivateScore", "private_score"]
 
@@ -155,7 +156,8 @@ def private_score(
     Parameters
     ----------
     model : fitted estimator
-        Of dpconvex; public by now.
+        Of dpconvex; public by now. Also a pipeline of a :class:`~dpconvex.preprocessing.PublicTable` and an estimator,
+        and a model that was loaded with its schema: X is then a table as it comes.
     X, y : array or dataframe, array
         Private rows that the fit has not seen. A row with a missing value counts as the worst.
     metric : str, optional
@@ -206,6 +208,7 @@ def private_score(
     True
     """
     owner = "private_score"
+    model, X = _taken_apart(model, X)
     check_is_fitted(model, "certificate_")
     metric = _default_metric(model) if metric is None else metric
     _check_metric(model, metric)
@@ -237,6 +240,23 @@ def private_score(
         exact = _exact(rows, metric, low, high, bins, neighbors)
         released = _add(exact, certificate, noise)
     return described_score(released, certificate, metric, (low, high), n, level)
+
+
+def _taken_apart(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return an estimator and its rows: a pipeline's `PublicTable` or a loaded model's schema reads tables."""
+    steps = [step for _, step in getattr(model, "steps", [])]
+    if len(steps) == 2 and isinstance(steps[0], PublicTable):
+        table, model = steps
+        return model, table.transform(X)
+    if steps:
+        raise TypeError(
+            "The 'model' parameter of private_score must be an estimator, or a pipeline of a PublicTable and an "
+            "estimator. Got another pipeline instead. Transform the rows, and give its last step."
+        )
+    schema = getattr(model, "schema_", None)
+    if schema is None or is_partitioned(X) or is_encoded(X, schema):
+        return model, X
+    return model, PublicTable(schema).transform(X)
 
 
 def _default_metric(model: Any) -> str:

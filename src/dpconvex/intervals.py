@@ -24,6 +24,7 @@ from dpconvex.inputs.estimator_protocols import Model
 from dpconvex.inputs.people import read_people
 from dpconvex.inputs.settings import ignores_invalid, resolve_guarantee
 from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.rules import CertificateError, Promise
@@ -31,6 +32,7 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import silent
+from dpconvex.words.summary import Summary, summary_text
 
 __all__ = ["ConformalCertificate", "DPConformal"]
 
@@ -371,6 +373,11 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 below = middle
         return float(grid[reached]) if reached < len(grid) else math.inf
 
+    def summary(self) -> Summary:
+        """Return a table for people: how far intervals reach, what they promise, and the estimator's own summary."""
+        check_is_fitted(self)
+        return Summary(_summary(self))
+
     def predict(self, X: object) -> Array:
         """Return the estimator's predictions."""
         check_is_fitted(self)
@@ -397,6 +404,25 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 np.maximum(high + self.threshold_, middle),
             ]
         )
+
+
+def _summary(model: DPConformal) -> str:
+    certificate, reach = model.certificate_, model.threshold_
+    ends = (
+        f"{reach:.6g} beyond predictions on either side" if math.isfinite(reach) else "everything"
+    )
+    thing = "people" if certificate.unit != RECORD else "rows"
+    lines = [
+        ("intervals", ends),
+        ("coverage", f"at least {model.coverage:g}, over the draw of {thing} and noise"),
+        ("guarantee", f"{certificate.guarantee!r}, {certificate.unit}"),
+        ("calibrated on", f"{certificate.calibration.n_samples:,} {thing} that were held out"),
+        ("by", f"{certificate.calibration.releases} noisy counts of their scores"),
+    ]
+    text = [f"{label:<16} {value}" for label, value in lines]
+    return "\n".join(
+        ["DPConformal".center(78).rstrip(), "=" * 78, *text, summary_text(model.estimator_)]
+    )
 
 
 def _ends(predicted: Array) -> tuple[Array, Array]:

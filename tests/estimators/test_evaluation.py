@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, mean_pinball_loss, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from dpconvex import DPAUCClassifier, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex import (
+    DPAUCClassifier,
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+    load_model,
+    save_model,
+)
 from dpconvex.audit import audit
 from dpconvex.evaluation import METRICS, _add, _exact, _range, _read, _statistic, private_score
+from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate, statistic_sensitivity
 from dpconvex.scores import silent
@@ -233,3 +244,27 @@ def test_forged_certificates_are_refused(forged):
     certificate.verify()
     with pytest.raises(CertificateError):
         replace(certificate, **forged).verify()
+
+
+def test_tables_are_scored_as_they_come(tmp_path):
+    """By a pipeline with a public table, and by a model that was saved and loaded with its schema."""
+    schema = {
+        "features": {"a": [-1, 1]},
+        "categories": {"city": ["rome", "oslo"]},
+        "target": {"y": [-5, 5]},
+    }
+    cities = np.where(np.arange(3000) % 2, "rome", "oslo")
+    frame = pd.DataFrame({"city": cities, "a": ROWS[:, 0]})
+    table = PublicTable(schema)
+    estimator = DPQuantileRegressor(
+        0.5, feature_bounds=table.feature_bounds, target_bounds=table.target_bounds, random_state=0
+    )
+    pipeline = make_pipeline(table, estimator).fit(frame, DEMAND)
+    save_model(pipeline, tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    options = {"epsilon": 1.0, "random_state": 0}
+    plain = private_score(estimator, table.transform(frame), DEMAND, **options)
+    for model, rows in ((pipeline, frame), (loaded, frame), (loaded, table.transform(frame))):
+        assert private_score(model, rows, DEMAND, **options).value == plain.value
+    with pytest.raises(TypeError, match="another pipeline"):
+        private_score(make_pipeline(StandardScaler(), estimator), frame, DEMAND)

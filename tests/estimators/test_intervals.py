@@ -159,6 +159,10 @@ def test_people_are_held_out_with_all_their_rows(monkeypatch):
     assert len(seen["trained"]) == 4500
     fitted.certificate_.verify()
     assert fitted.certificate_.unit == "one person"
+    text = repr(fitted.summary())
+    assert "500 people that were held out" in text
+    assert f"{fitted.threshold_:.6g} beyond" in text
+    assert "one person" in text
     assert fitted.certificate_ == conformal.certify(2000, 2, groups=True)
     mixed = replace(fitted.certificate_, calibration=conformal.certify(2000, 2).calibration)
     with pytest.raises(CertificateError, match="same"):
