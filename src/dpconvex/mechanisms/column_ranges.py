@@ -107,8 +107,8 @@ def column_units(
     # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
     # flag would be stretched beyond all others.
     enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
-    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of three thousand.
-    surely = -float(ndtri(3e-4 / (size * columns)))
+    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of ten thousand.
+    surely = -float(ndtri(1e-4 / (size * columns)))
     pairs = counts[:, :-2] + counts[:, 1:-1] > max(surely * math.sqrt(2) * std, _MUCH * mass)
     enough[:, :-1] |= pairs
     if not above:
