@@ -11,7 +11,7 @@ from releases import releases_of, with_noise
 from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent
+from dpconvex.mechanisms import NewtonSteps, NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
@@ -83,9 +83,13 @@ def test_forgotten_composition_is_caught():
 
 
 @pytest.mark.slow
-def test_all_phases_together_survive():
+@pytest.mark.parametrize("intervals", [False, True])
+def test_all_phases_together_survive(intervals):
     """Private coordinates, rough fit and residual scale included, at a budget that affords them for two rows."""
     claim = GaussianDP(60.0)
     mechanism, certificate, objectives = problem(Pinball(0.5), geometry="private", claim=claim)
+    if intervals:  # the same facts, by Newton steps
+        mechanism = NewtonSteps()
+        certificate = mechanism.certify(certificate.bounds, claim)
     assert {"moments", "residuals"} <= set(certificate.noise)
     assert attack(mechanism, certificate, objectives, claim, runs=500).passed

@@ -272,6 +272,20 @@ def test_every_task_fits_verifies_and_predicts(folder, task):
     assert pl.read_csv(folder / "p.csv").height == 400
 
 
+def test_intervals_are_printed_and_too_few_rows_are_refused_before_anything_is_charged(folder):
+    ledger = ("--ledger", "privacy.db")
+    assert folder.run("ledger", "init", "privacy.db", "--mu", 5).exit_code == 0
+    refused = folder.fit("--inference", "--epsilon", 0.1, *ledger)
+    assert refused.exit_code == 2
+    assert "Intervals are not available" in refused.stderr
+    result = folder.fit("--inference", "--mu", 4, *ledger, "--json", "--report", "report.html")
+    assert result.exit_code == 0, result.output
+    found = dpconvex.load_model(folder / "model.json").confidence_interval()
+    assert np.array_equal(json.loads(result.stdout)["interval"], found)
+    assert "95 % interval" in (folder / "report.html").read_text()
+    assert "has no option --inference" in folder.fit("--task", "svm", "--inference").stderr
+
+
 def test_newsvendor_takes_costs_and_no_quantile(folder):
     costs = ("--task", "newsvendor", "--underage-cost", 3, "--overage-cost", 1)
     assert folder.fit(*costs).exit_code == 0

@@ -56,6 +56,7 @@ class Task:
 TASKS: dict[str, Task] = {
     "quantile": Task("DPQuantileRegressor"),
     "newsvendor": Task("DPNewsvendor"),
+    "linear": Task("DPLinearRegression"),
     "svm": Task("DPLinearSVC", labels=True),
     "logistic": Task("DPLogisticRegression", labels=True),
     "auc": Task("DPAUCClassifier", labels=True),
@@ -99,6 +100,11 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "classes": (
         list[str],
         "The labels, separated by commas or one by one; by default those found in the data.",
+        MODEL,
+    ),
+    "inference": (
+        bool,
+        "Whether to pay for confidence intervals of the coefficients (linear, quantile, logistic); no by default.",
         MODEL,
     ),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),

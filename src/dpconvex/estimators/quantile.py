@@ -12,6 +12,7 @@ from dpconvex.defaults.forecast_quantile import may_be_level
 from dpconvex.defaults.quantile import choose_quantile_mechanism
 from dpconvex.defaults.request import Choice, Request
 from dpconvex.estimators.base import Stated
+from dpconvex.estimators.coefficient_intervals import WithIntervals
 from dpconvex.estimators.linear import (
     PrivateLinearRegressor,
     PublicFacts,
@@ -141,7 +142,7 @@ def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
 
 
 @estimator
-class DPQuantileRegressor(PrivateQuantileModel):
+class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
     r"""Linear quantile regression under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i w_i loss(y_i - x_i . theta) + (alpha/2) ||theta||^2`` where ``loss`` is the
@@ -189,6 +190,12 @@ class DPQuantileRegressor(PrivateQuantileModel):
 
     def _level(self) -> float:
         return quantile_level(self.quantile, type(self).__name__)
+
+    def _plan(self, records: Records, n_features: int) -> Plan:
+        if self.inference is False:
+            return super()._plan(records, n_features)
+        level, facts = self._level(), self._public_facts(records, n_features)
+        return self._interval_plan(facts, Pinball(level), {"quantile": level})
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the D² of the pinball loss: 1 is perfect, 0 is as good as the constant quantile."""

@@ -242,7 +242,7 @@ def as_numbers(y: Any) -> Any:
     return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
 
 
-def _is_encoded(X: Any, schema: Schema) -> bool:
+def is_encoded(X: Any, schema: Schema) -> bool:
     """Whether X is what the schema's columns become already; numbers and flags may be read twice."""
     names = None if isinstance(X, (str, os.PathLike)) else column_names(X)
     if names is None:
@@ -323,7 +323,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     """
     owner = type(estimator).__name__
     schema = getattr(estimator, "schema_", None)
-    if isinstance(schema, Schema) and not reset and not _is_encoded(X, schema):
+    if isinstance(schema, Schema) and not reset and not is_encoded(X, schema):
         X = encode_frame(schema, X, owner)
     X = in_order_of_bounds(estimator, X)
     _check_table(X, owner)

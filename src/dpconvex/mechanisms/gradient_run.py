@@ -18,6 +18,7 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import Course
 from dpconvex.mechanisms.gradient_steps import Steps, descent_steps
+from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -31,7 +32,6 @@ CERTAIN_NOISE = 0.25  # of the expected noise, which ways are shortened for: mos
 _CONSTANT_PAYS = (
     40.0  # records from which on a ranking gains more by a free intercept than it costs
 )
-_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 
 
 class PrivateDescent:
@@ -77,7 +77,8 @@ class PrivateDescent:
         """Find coordinates, descend, and return to the rows' own."""
         bounds, plan = self.bounds, self.plan
         if "mass" in self.terms:
-            self.mass = self.released["mass"] = self._count_votes()
+            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.released["mass"] = self.mass
         look = Look(
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
             plan.trust, bounds.most_cancellation(),
@@ -107,16 +108,6 @@ class PrivateDescent:
     def few_mass(self) -> float:
         """What the rows that are looked at count for."""
         return self.few_n * self.mass / self.n
-
-    def _count_votes(self) -> float:
-        """Return what all records count for: a noisy number, at least a hundredth of theirs."""
-
-        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            return (np.array([v.sum()]),)
-
-        (exact,) = self.rows.sum_targets(part)
-        found = float(self.noise.add_gaussian(np.asarray(exact), self.terms["mass"]["std"])[0])
-        return min(max(found, _LEAST_MASS * self.n), float(self.n))
 
     def _steps(self, phase: str) -> Steps:
         steps = descent_steps(phase, self.bounds, self.plan, self.terms)

@@ -19,6 +19,7 @@ from dpconvex.words.certificate_words import describe_noise, describe_release
 
 Array = NDArray[np.float64]
 
+LEVEL = 0.95  # of intervals that are shown
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _TYPE_ONE = (0.01, 0.05, 0.1)
 
@@ -114,6 +115,18 @@ def uncertainty(model: Fitted) -> Uncertainty | None:
     if row_map.fit_intercept:
         intercept = spread * math.sqrt(1 + float(np.sum((scale * shift) ** 2))) / target_scale
     return Uncertainty(intercept, coef, exact)
+
+
+def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
+    """Return low and high ends for each vector of coefficients, shape (problems, columns, 2); None without them."""
+    found = getattr(model, "confidence_interval", None)
+    if found is None or not getattr(model, "inference", False):
+        return None
+    try:
+        ends = np.asarray(found(level))
+    except ValueError:  # a stranger's file without what intervals need
+        return None
+    return ends.reshape(-1, ends.shape[-2], 2)
 
 
 def _row_map(model: Fitted) -> RowMap | None:

@@ -19,6 +19,7 @@ from dpconvex.words.certificate_words import (
     describe_sampler,
     noise_lines,
 )
+from dpconvex.words.content import coefficient_intervals
 from dpconvex.words.summary import first_label, shown, shown_names
 
 MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
@@ -114,15 +115,25 @@ def coefficient_table(model: Fitted) -> Table:
         heads = shown_names(cast(Classifier, model).classes_[:MOST_CLASSES], LONGEST_LABEL)
     for head in heads:
         table.add_column(escape(head), justify="right")
+    intervals = coefficient_intervals(model) if len(coef) == 1 else None
+    if intervals is not None:
+        table.add_column("95 % interval", justify="right")
     table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
-    for name, values in zip(names, coef.T, strict=True):
-        table.add_row(escape(shown(name)), *(f"{value:.6g}" for value in values))
+    for number, (name, values) in enumerate(zip(names, coef.T, strict=True)):
+        ends = []
+        if intervals is not None:
+            ends = ["{:.4g} to {:.4g}".format(*intervals[0, number])]
+        table.add_row(escape(shown(name)), *(f"{value:.6g}" for value in values), *ends)
     return table
 
 
 def coefficients(model: Fitted) -> dict[str, list[float] | float]:
-    """Return intercept and coefficients as plain data."""
-    return {
+    """Return intercept and coefficients as plain data, with 95 % intervals where they were paid for."""
+    intervals = coefficient_intervals(model)
+    found = {
         "coef": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
     }
+    if intervals is not None:
+        found["interval"] = intervals.reshape(*np.shape(model.coef_), 2).tolist()
+    return found
