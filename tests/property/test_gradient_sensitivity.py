@@ -17,12 +17,13 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
+    column_ranges,
     gradient,
     gradient_plan,
 )
 from dpconvex.mechanisms import gradient_geometry as geometry
-from dpconvex.mechanisms import gradient_run as private_descent
-from dpconvex.mechanisms.gradient_run import gradient_sum
+from dpconvex.mechanisms.gradient_run import PrivateDescent, gradient_sum
+from dpconvex.mechanisms.quantile_descent import QuantileDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
@@ -93,14 +94,19 @@ def differences(first, second, bounds, row_map, certificate):
 
 
 def facts(
-    loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0, ranking=False
-):
-    row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm, fit_intercept=intercept)
+    loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0, ranking=False,
+    raw=False,
+):  # fmt: skip
+    mechanism = NoisyGradientDescent(steps=steps, geometry=how)
+    known = None if raw else (-1.0, 1.0)
+    row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
+    row_map = mechanism.mapped(row_map)
     bounds = LinearBounds(
         n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors
     )
-    mechanism = NoisyGradientDescent(steps=steps, geometry=how)
     parameters = {"gradient": mechanism.settings() | ({"ranking": True} if ranking else {})}
+    if raw and how == "private":
+        parameters["gradient"]["raw_target"] = True
     return row_map, bounds, mechanism.certify(bounds, GaussianDP(mu), parameters)
 
 
@@ -108,7 +114,9 @@ def facts(
 def problems(draw):
     loss = draw(st.sampled_from(LOSSES))
     n, d = draw(st.integers(2, 6)), draw(st.integers(1, 3))
-    value = st.sampled_from([-3.0, -1.0, -0.5, -0.01, 0.0, 0.02, 0.5, 1.0, 3.0])
+    raw = draw(st.booleans())
+    sizes = [-3.0, -1.0, -0.5, -0.01, 0.0, 0.02, 0.5, 1.0, 3.0]
+    value = st.sampled_from([-1e30, -5e4, 1e-9, 1990.0, 1999.0, 2024.0, 2024.0] if raw else sizes)
     signs = st.sampled_from([-1.0, 1.0])
     target = signs if loss.kind == "margin" else st.sampled_from([-1e6, -1.0, 0.1, 1.0, 1e6])
     X = np.array([[draw(value) for _ in range(d)] for _ in range(n + 1)])
@@ -120,6 +128,7 @@ def problems(draw):
         "how": draw(st.sampled_from(["private", "given"])),
         "alpha": draw(st.sampled_from([0.0, 0.1])),
         "ranking": loss.kind == "margin" and draw(st.booleans()),
+        "raw": raw,
     }
     # With a large budget even a handful of rows affords private coordinates and scale.
     return loss, X, y, draw(st.sampled_from([0.5, 20.0, 1e4])), public
@@ -276,6 +285,15 @@ def test_counts_and_histograms_are_attained():
     for phase in ("scales", "octaves", "targets", "residuals"):
         assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     assert ratios["lengths"] > 0.99
+    years = np.where(np.arange(n) % 2, 1990.0, 2024.0)[:, None]
+    row_map, bounds, certificate = facts(
+        Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        how="private", raw=True,
+    )  # fmt: skip
+    changed = np.vstack([years[:-1], [[-1e9]]])
+    ratios, _ = differences((years, y), (changed, other_y), bounds, row_map, certificate)
+    for phase in ("scales", "places", "octaves"):
+        assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     row_map, bounds, certificate = facts(
         Logistic(), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
         how="private",
@@ -378,7 +396,7 @@ def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
 
 def sabotage_release(monkeypatch):
     """Use the residual scale without noise."""
-    honest = private_descent.PrivateDescent._residuals
+    honest = QuantileDescent._residuals
 
     def unpaid(self, phi, scale, level):
         _, shift = honest(self, phi, scale, level)
@@ -386,18 +404,26 @@ def sabotage_release(monkeypatch):
         (total,) = self.rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
         return float(min(1.0, max(1e-2, total / self.rows.n_rows))), shift
 
-    monkeypatch.setattr(private_descent.PrivateDescent, "_residuals", unpaid)
+    monkeypatch.setattr(QuantileDescent, "_residuals", unpaid)
 
 
 def sabotage_rows(monkeypatch):
     """Divide by the true number of rows, which is private when records come and go."""
-    original = private_descent.PrivateDescent.__init__
+    original = PrivateDescent.__init__
 
     def init(self, *arguments):
         original(self, *arguments)
         self.n = self.rows.n_rows
 
-    monkeypatch.setattr(private_descent.PrivateDescent, "__init__", init)
+    monkeypatch.setattr(PrivateDescent, "__init__", init)
+
+
+def sabotage_places(monkeypatch):
+    """Centre columns around where their numbers are, without noise."""
+    monkeypatch.setattr(column_ranges, "_centred", lambda rows, mass, lead, sizes, std, noise: (
+        noise.add_gaussian(np.zeros(64 * sizes.size), std),
+        column_ranges.ColumnUnits(sizes, rows.sum(lambda block, y, w: (block[:, lead:].sum(0),))[0]),
+    )[1])  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -408,6 +434,7 @@ def sabotage_rows(monkeypatch):
         (sabotage_relation, "replace_one"),
         (sabotage_count, "replace_one"),
         (sabotage_release, "replace_one"),
+        (sabotage_places, "replace_one"),
         (sabotage_rows, "add_or_remove_one"),
     ],
 )
@@ -417,7 +444,7 @@ def test_sabotage_is_caught(monkeypatch, sabotage, neighbors):
     def survives():
         row_map, bounds, certificate = facts(
             Pinball(0.9), 3, 2, 1e4, intercept=True, row_norm=None, neighbors=neighbors,
-            how="private",
+            how="private", raw=sabotage is sabotage_places,
         )  # fmt: skip
         ones = np.ones(2)
         tests = [

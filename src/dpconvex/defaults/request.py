@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dpconvex.engine.rows import RowMap
 from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
@@ -44,8 +45,10 @@ class Request(Generic[AnyBounds]):
         1, or one per class of more than two.
     own_influence : bool
         Whether the user set the influence bound, and with it the scale of the rows.
-    weighted_norm : float or None
-        Largest norm of a row where rows are weighted instead of shortened, without feature bounds.
+    row_map : RowMap or None
+        How rows are mapped, from which a mechanism may depart where feature bounds are missing.
+    raw_target : bool
+        Whether no bounds of the target are public.
     """
 
     guarantee: Guarantee
@@ -56,7 +59,8 @@ class Request(Generic[AnyBounds]):
     smooth_loss: PointwiseLoss | None = None
     problems: int = 1
     own_influence: bool = False
-    weighted_norm: float | None = None
+    row_map: RowMap | None = None
+    raw_target: bool = False
 
 
 @dataclass(frozen=True)

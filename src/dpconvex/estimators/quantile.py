@@ -86,7 +86,8 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             own_influence=self.row_norm is not None,
-            weighted_norm=facts.row_map.weighted().max_norm,
+            row_map=facts.row_map,
+            raw_target=facts.parameters["target_bounds"] is None,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         if self._envelopes(owner):
@@ -152,7 +153,8 @@ class DPQuantileRegressor(PrivateQuantileModel):
     quantile : float, default=0.5
         Quantile level, between 0 and 1.
     target_bounds : pair (low, high), optional
-        Public range of the target; sets the scale, clips nothing. Without it targets should be of order 1.
+        Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds
+        the scale privately; for others targets should be of order 1.
     alpha, bandwidth : float, optional
         Penalty, and smoothing bandwidth in the target's units. By default those with the smallest predicted risk,
         from public facts.

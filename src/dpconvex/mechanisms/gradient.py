@@ -16,12 +16,15 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
+from dpconvex.mechanisms.margin_descent import MarginDescent
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
+from dpconvex.mechanisms.quantile_descent import QuantileDescent
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
@@ -93,6 +96,10 @@ def prove_gradient(certificate: Certificate) -> Proof:
             )
     if settings.get("ranking", False) is not course.ranking:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
+    if course.private and settings.get("raw_target", False) is not course.raw_target:
+        raise CertificateError(
+            "The certificate's course is not that of its settings: see raw_target."
+        )
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
     steps, found = settings["steps"], certificate.noise["gradients"].releases + course.early
@@ -166,6 +173,15 @@ class NoisyGradientDescent(PrivateMechanism):
         parameters.setdefault("gradient", self.settings())
         return parameters
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, also without feature bounds."""
+        return row_map.weighted(self.farthest)
+
+    @property
+    def farthest(self) -> float:
+        """Where columns without bounds are clipped."""
+        return FARTHEST if self.plain or self.geometry == "given" else RAW_FARTHEST
+
     @property
     def plain(self) -> bool:
         """Whether one of the plain algorithm's choices was made."""
@@ -210,6 +226,12 @@ class NoisyGradientDescent(PrivateMechanism):
         return theta
 
 
+def stated_farthest(certificate: Certificate) -> float:
+    """Return where a certified descent clipped columns without bounds: not far up if it did not look there."""
+    course = certificate.parameters.get("course", {})
+    return RAW_FARTHEST if course.get("above") else FARTHEST
+
+
 class _Descent:
     """One run on data: coordinates, rough fit and scale where planned, then the averaged descent."""
 
@@ -231,7 +253,9 @@ class _Descent:
 
     def run(self) -> Array:
         if self.plan.private:
-            return PrivateDescent(
+            smooth = PrivateDescent if math.isfinite(self.loss.smoothness) else QuantileDescent
+            descent = MarginDescent if self.margin else smooth
+            return descent(
                 self.rows, self.bounds, self.plan, self.terms, self.kernel,
                 self.settings["bandwidth"], self.noise, self.released,
             ).run()  # fmt: skip

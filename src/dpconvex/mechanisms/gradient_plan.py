@@ -15,7 +15,9 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_number
-from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES
+from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
+from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS
+from dpconvex.mechanisms.quantile_location import TARGET_BINS
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
@@ -24,12 +26,13 @@ from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import RecordLoss
 
-TARGET_BINS, MARGIN_BINS = 64, 16
+MARGIN_BINS = 16
 # Noisy counts: for middle and scale of the target, of the residuals, for the range of margins.
 TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_PLACES = 0.02  # share of what columns are centred by, where no bounds are public
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
@@ -115,6 +118,10 @@ class Course:
         Whether coordinates only stretch columns, which are too many for a matrix of moments.
     early : int
         Steps of the final descent that come before those which are averaged, with noise of their own.
+    above : int
+        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    raw_target : bool
+        Whether no bounds of the target are public, so that its unit must be found.
     """
 
     private: bool
@@ -129,16 +136,20 @@ class Course:
     ranking: bool = False
     diagonal: bool = False
     early: int = 0
+    above: int = 0
+    raw_target: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("private", "ranking", "diagonal"):
+        for name in ("private", "ranking", "diagonal", "raw_target"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
         for rows in (self.looked_at, self.stepped_on):
             if rows is not None and (type(rows) is not int or rows < 1):
                 raise ValueError("A number of rows must be None or a positive integer.")
-        if type(self.early) is not int or self.early < 0:
-            raise ValueError("A number of early steps must be an integer of at least 0.")
+        if any(type(number) is not int or number < 0 for number in (self.early, self.above)):
+            raise ValueError(
+                "A number of early steps or of octaves must be an integer of at least 0."
+            )
         check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
         for name in ("records", "clip", "floor", "trust", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
@@ -196,25 +207,33 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         Total Gaussian DP budget.
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given"), ``bandwidth`` (mapped, or None) and, where only
-        the order of margins matters, ``ranking=True``.
+        the order of margins matters, ``ranking=True``; without public bounds of the target ``raw_target=True``.
     """
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
-    ranking = settings.get("ranking", False)
+    ranking, raw_target = settings.get("ranking", False), settings.get("raw_target", False)
     if settings["geometry"] == "given":
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
     few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY * (1 - 0.8 * few)
-    diagonal = bounds.n_features > MOST_WHITENED
+    diagonal, above = bounds.n_features > MOST_WHITENED, octaves_above(bounds)
     if diagonal:
         geometry = _LENGTH
         phases = _diagonal_phases(bounds, geometry)
     else:
         phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
+    columns = bounds.n_features
+    histograms = bounds.histogram_sensitivity(columns)
+    scales = Phase(1, _SCALES, histograms, octaves(above) * columns)
+    phases = {"scales": scales, **phases}
     left = 1.0 - geometry - _SCALES
+    if _centred(bounds, above, diagonal):
+        places = _PLACES * (1 - 0.8 * few)
+        phases["places"] = Phase(1, places, histograms, PLACES * columns)
+        left -= places
     if bounds.weighted_rows:
         phases["mass"] = Phase(1, _MASS, bounds.count_sensitivity(), 1)
         left -= _MASS
@@ -227,14 +246,36 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     else:
         clip = _CLIP * math.sqrt(1 + records / 100)
         floor = 0.5 * math.sqrt(1 + 5 / records)
-        kinked = not math.isfinite(bounds.loss.smoothness)
-        plan = _quantile_phases if kinked else _smooth_phases
-        phases |= plan(bounds, left, few, clip, settings["steps"], records)
+        if math.isfinite(bounds.loss.smoothness):
+            phases |= _smooth_phases(bounds, left, clip, settings["steps"])
+        else:
+            phases |= _quantile_phases(
+                bounds, left, few, clip, settings["steps"], records, raw_target
+            )
     reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
-    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early)
+    course = Course(
+        True,
+        records,
+        *parts,
+        clip,
+        floor,
+        trust,
+        few,
+        reach,
+        ranking,
+        diagonal,
+        early,
+        above,
+        raw_target,
+    )
     return GradientPlan(phases, course)
+
+
+def _centred(bounds: LinearBounds, above: int, diagonal: bool) -> bool:
+    """Whether columns are centred before all else: without public bounds, if there is a constant to do it with."""
+    return above > 0 and bounds.fit_intercept and not diagonal
 
 
 def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
@@ -258,16 +299,14 @@ def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
 def _geometry_phases(
     bounds: LinearBounds, share: float, trust: float, lengths: float
 ) -> dict[str, Phase]:
-    """Plan scales, lengths and two rounds of moments, of which the second costs what it is trusted."""
-    columns, size = bounds.n_features, bounds.dimension
+    """Plan lengths and two rounds of moments, of which the second costs what it is trusted."""
+    size = bounds.dimension
     moments, numbers, second = (
         bounds.moment_sensitivity(),
         size * (size + 1) // 2,
         0.5 * (1 - lengths) * max(trust, 1e-3),
     )
-    scales = bounds.histogram_sensitivity(columns)
     return {
-        "scales": Phase(1, _SCALES, scales, OCTAVES * columns),
         "lengths": Phase(3 * LENGTH_STEPS, lengths * share, bounds.count_sensitivity(), 1),
         "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
         "finer moments": Phase(1, second * share, moments, numbers),
@@ -275,10 +314,8 @@ def _geometry_phases(
 
 
 def _diagonal_phases(bounds: LinearBounds, share: float) -> dict[str, Phase]:
-    """Plan scales and one length: moments of so many columns would be mostly noise, and a matrix too large."""
-    scales = bounds.histogram_sensitivity(bounds.n_features)
+    """Plan one length: moments of so many columns would be mostly noise, and a matrix too large."""
     return {
-        "scales": Phase(1, _SCALES, scales, OCTAVES * bounds.n_features),
         "lengths": Phase(LENGTH_STEPS, share, bounds.count_sensitivity(), 1),
     }
 
@@ -305,19 +342,28 @@ def _final_gradients(
 
 
 def _quantile_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
+    bounds: LinearBounds,
+    left: float,
+    few: float,
+    clip: float,
+    steps: int | None,
+    records: float,
+    raw_target: bool,
 ) -> dict[str, Phase]:
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
     targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
-    left -= _OCTAVES + targets + residuals
+    octaves = _OCTAVES
+    if raw_target:  # where records are few, finding the unit is half of finding a constant
+        octaves, targets = octaves + 0.4 * targets, 0.6 * targets
+    left -= octaves + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     n = bounds.n_samples
     number = round(_steps(n, 20, 8)) if steps is None else steps
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
-        "octaves": Phase(1, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
+        "octaves": Phase(1, octaves, bounds.histogram_sensitivity(), TARGET_BINS),
         "targets": Phase(TARGET_STEPS, targets, count, 1),
         "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
         "residuals": Phase(RESIDUAL_STEPS, residuals, count, 1),
@@ -353,7 +399,7 @@ def _ranking_phases(
 
 
 def _smooth_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
+    bounds: LinearBounds, left: float, clip: float, steps: int | None
 ) -> dict[str, Phase]:
     """Plan a descent for a smooth loss of residuals, which has a scale of its own."""
     number = 30 if steps is None else steps
@@ -392,11 +438,13 @@ def release_facts(
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     whitened = {} if course.diagonal else {"moments": moments, "finer moments": moments}
     facts = {
-        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "scales": (bounds.histogram_sensitivity(columns), octaves(course.above) * columns, 1),
         "lengths": (count, 1, LENGTH_STEPS if course.diagonal else 3 * LENGTH_STEPS),
         **whitened,
         "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
     }
+    if _centred(bounds, course.above, course.diagonal):
+        facts["places"] = (bounds.histogram_sensitivity(columns), PLACES * columns, 1)
     if course.early:
         facts["early gradients"] = (*facts["gradients"][:2], course.early)
     if bounds.weighted_rows:
