@@ -12,7 +12,8 @@ from scipy import sparse
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.blocks import moved_gram, takes_sparse, weighted_gram
-from dpconvex.engine.sparse import NonZeros, SparseRows, stack_rows
+from dpconvex.engine.nonzero_arrays import NonZeros, stack_rows
+from dpconvex.engine.sparse import SparseRows
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.smoothing import LogisticKernel, convolve

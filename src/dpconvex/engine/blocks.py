@@ -21,8 +21,8 @@ class _Summed(Protocol):
 def takes_sparse(function: Function) -> Function:
     """Mark a function of blocks that multiplies them with vectors, and else asks this module alone.
 
-    Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse.SparseBlock`); others are given
-    blocks of those rows with all their zeros.
+    Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse_blocks.SparseBlock`); others are
+    given blocks of those rows with all their zeros.
     """
     function.takes_sparse = True  # type: ignore[attr-defined]
     return function
