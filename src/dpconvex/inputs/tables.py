@@ -14,8 +14,9 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.engine.dask.partitions import Clean, loosen
+from dpconvex.engine.nonzero_arrays import NonZeros
 from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse import NonZeros, rows_in_memory
+from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.threads import surely_finite
 from dpconvex.engine.votes import Votes
 from dpconvex.inputs.frames import column_names
