@@ -400,6 +400,9 @@ class SparseRows(MemoryRows):
             other._small = False
         return other  # type: ignore[return-value]
 
+    def _survey_of_part(self, starts: Places, size: int, rows: int) -> None:
+        """Nothing: what is known of non-zeros is taken over row by row."""
+
     def each(self, call: Any) -> Iterator[tuple[Any, ...]]:
         """Yield ``call(rows)`` of `pieces`.
 

@@ -85,7 +85,18 @@ class Coordinates:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
         if self.cover is not None:
             return self.cover.lengths(block, self.lead)
+        if self.stretches is not None:
+            return self._stretched_lengths(block, self.stretches)
         return _lengths(self.place(block), self.lead)
+
+    def _stretched_lengths(self, block: Array, stretches: Array) -> Array:
+        from dpconvex.engine.mapping import stretched_squares
+
+        squares = np.empty(len(block))
+        slopes = stretches[self.lead :]
+        stretched_squares(block, self.lead, np.zeros(slopes.size), slopes, squares)
+        constant = self.constant**2 if self.lead else 1.0
+        return np.asarray(np.sqrt(constant + squares) * _round_up(block.shape[1]))
 
     @property
     def store_lengths(self) -> RowLengths:
@@ -123,6 +134,12 @@ class RowLengths:
         """Return the lengths of a block of rows."""
         return np.where(w == 0, np.inf, self.frame.lengths(block))
 
+    @property
+    def cover(self) -> LengthCover | None:
+        """The bound that stands for lengths where it needs no products of columns."""
+        cover = self.frame.cover
+        return None if cover is None or cover.factors.size else cover
+
     def by_nonzeros(self, rows: SparseRows) -> Array:
         """Return the lengths of all rows."""
         stretches = self.frame.stretches
@@ -131,9 +148,13 @@ class RowLengths:
 
 def _lengths(placed: Array, lead: int) -> Array:
     u = placed[:, lead:]
-    round_up = 1 + 8 * placed.shape[1] * 2.0**-52
     constant = placed[:, 0] ** 2 if lead else 1.0
-    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * round_up)
+    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * _round_up(placed.shape[1]))
+
+
+def _round_up(dimension: int) -> float:
+    """Return by what factor computed lengths are raised, so that none is shorter than the true one."""
+    return 1 + 8 * dimension * 2.0**-52
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,15 @@ class QuantileDescent(PrivateDescent):
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         reach = 2 * scale * (1 - self._gone_at_once)
+        # Far further where most targets are the same, such as 0, and the scale of the others is not that of the median.
+        far = (self.bracket[1] - self.bracket[0]) * (1 - self._gone_at_once)
         belief = Belief(
-            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
+            min(0.0, guess) - reach,
+            max(0.0, guess) + reach,
+            2.0**-10 * scale,
+            2 * scale,
+            below=far * (level < 0.5),
+            above=far * (level > 0.5),
         )
         shift, found = private_location(below, level, belief, RESIDUAL_STEPS, *counting)
         return NORMAL_SCALE * found, shift
