@@ -124,7 +124,7 @@ def _largest(counts: Array, std: float, mass: float) -> tuple[NDArray[np.intp], 
     surely = -float(ndtri(3e-4 / counts.size))
     pairs = counts[:, :-2] + counts[:, 1:-1]
     enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * mass)
-    seen = enough.any(axis=1)
+    seen = np.asarray(enough.any(axis=1))
     return np.where(seen, enough.argmax(axis=1), 0), seen
 
 
