@@ -32,6 +32,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
 _PLACES = 0.02  # share of what columns are centred by, where no bounds are public
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
@@ -218,7 +219,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
     few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
-    geometry = _GEOMETRY * (1 - 0.8 * few)
+    geometry = _GEOMETRY + _MORE_GEOMETRY / (1 + (records / 12) ** 3)
+    geometry *= 1 - 0.8 * few
+    scale_share = _SCALES + _MORE_SCALES / (1 + (records / 20) ** 2) * (1 - few)
     diagonal, above = bounds.n_features > MOST_WHITENED, octaves_above(bounds)
     if diagonal:
         geometry = _LENGTH
@@ -227,9 +230,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     columns = bounds.n_features
     histograms = bounds.histogram_sensitivity(columns)
-    scales = Phase(1, _SCALES, histograms, octaves(above) * columns)
+    scales = Phase(1, scale_share, histograms, octaves(above) * columns)
     phases = {"scales": scales, **phases}
-    left = 1.0 - geometry - _SCALES
+    left = 1.0 - geometry - scale_share
     if _centred(bounds, above, diagonal):
         places = _PLACES * (1 - 0.8 * few)
         phases["places"] = Phase(1, places, histograms, PLACES * columns)
@@ -353,12 +356,16 @@ def _quantile_phases(
     """Plan start and scale, the median, the residuals, the level."""
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
+    targets, residuals = 0.04 + 0.87 * few**2.5, 0.07 * (1 - few) + 0.01
     octaves = _OCTAVES
     if raw_target:  # where records are few, finding the unit is half of finding a constant
         octaves, targets = octaves + 0.4 * targets, 0.6 * targets
     left -= octaves + targets + residuals
-    rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
+    rough = left * 0.45
+    if (
+        level_of(bounds.loss) == 0.5
+    ):  # the second descent goes where the first one went, and is left to narrow it
+        rough = left * (0.3 + 0.25 / (1 + records / 30))
     n = bounds.n_samples
     number = round(_steps(n, 20, 8)) if steps is None else steps
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
