@@ -44,6 +44,10 @@ class Request(Generic[AnyBounds]):
         1, or one per class of more than two.
     own_influence : bool
         Whether the user set the influence bound, and with it the scale of the rows.
+    levels : tuple of float
+        Of several quantiles that one run finds; empty for a single one.
+    targets : int
+        1, or one target for each of the levels.
     weighted_norm : float or None
         Largest norm of a row where rows are weighted instead of shortened, without feature bounds.
     """
@@ -55,6 +59,8 @@ class Request(Generic[AnyBounds]):
     bandwidth: float | None
     smooth_loss: PointwiseLoss | None = None
     problems: int = 1
+    levels: tuple[float, ...] = ()
+    targets: int = 1
     own_influence: bool = False
     weighted_norm: float | None = None
 

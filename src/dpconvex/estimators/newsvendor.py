@@ -55,9 +55,9 @@ class DPNewsvendor(PrivateQuantileModel):
     @property
     def service_level(self) -> float:
         """Probability of meeting demand that the costs ask for."""
-        return self._level()
+        return self._wanted()
 
-    def _level(self) -> float:
+    def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         under, over = (
             positive(name, getattr(self, name), type(self).__name__)
             for name in ("underage_cost", "overage_cost")

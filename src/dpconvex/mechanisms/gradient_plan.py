@@ -12,7 +12,7 @@ one number that a constant needs; where they are many, clips open, so that the f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES
@@ -43,6 +43,8 @@ _EARLY, _SURE = (
     0.25,
     500.0,
 )  # budget of an early step over a late one's: at least, and records halfway
+_ROUGH = 0.45  # of several levels' budget: share of the medians, where each has one of its own
+_CONSTANTS = 0.5  # share that finds the constants of several levels where records are few
 _KEPT = 0.5  # iterates that are averaged
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
@@ -115,6 +117,10 @@ class Course:
         Whether coordinates only stretch columns, which are too many for a matrix of moments.
     early : int
         Steps of the final descent that come before those which are averaged, with noise of their own.
+    levels : tuple of float
+        Levels of several quantiles that one run finds; empty for a single one, whose level is the loss's.
+    targets : int
+        Of how many targets: 1, or as many as there are levels.
     """
 
     private: bool
@@ -129,8 +135,15 @@ class Course:
     ranking: bool = False
     diagonal: bool = False
     early: int = 0
+    levels: tuple[float, ...] = ()
+    targets: int = 1
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(self.levels))
+        if any(type(level) is not float or not 0 < level < 1 for level in self.levels):
+            raise ValueError("A course's levels must be numbers between 0 and 1.")
+        if type(self.targets) is not int or self.targets not in (1, len(self.levels)):
+            raise ValueError("A course has one target, or one for each of its levels.")
         for name in ("private", "ranking", "diagonal"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
@@ -143,6 +156,23 @@ class Course:
         for name in ("records", "clip", "floor", "trust", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
+
+    @property
+    def fits(self) -> int:
+        """How many final descents there are."""
+        return max(1, len(self.levels))
+
+    @property
+    def off_middle(self) -> float:
+        """Root mean square of ``level - 1/2``: what a constant part of the gradients is worth."""
+        return math.sqrt(sum((level - 0.5) ** 2 for level in self.levels) / self.fits)
+
+    def stated(self) -> dict[str, object]:
+        """Return the course as a certificate states it: of several levels only where there are some."""
+        facts = asdict(self)
+        if not self.levels:
+            del facts["levels"], facts["targets"]
+        return facts
 
 
 @dataclass(frozen=True)
@@ -164,13 +194,16 @@ class GradientPlan:
 def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
     """Return the noise of the averaged descent per coordinate of the mean gradient, for a typical row of white length.
 
-    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps.
+    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps; of several
+    levels, each has its part of it.
     """
-    phases = plan.phases
+    phases, course = plan.phases, plan.course
     steps = [phases[name] for name in ("early gradients", "gradients") if name in phases]
-    whole = Phase(1, sum(p.share for p in steps), steps[-1].sensitivity, steps[-1].dimension)
-    constant = [phases["constant part"].std(mu)] if "constant part" in phases else []
-    typical = math.sqrt(bounds.n_features + 1) if plan.course.private else 1.0
+    share, last = sum(p.share for p in steps), steps[-1]
+    whole = Phase(course.fits, share, last.sensitivity, last.dimension)
+    weight = course.off_middle if course.levels else 1.0
+    constant = [weight * phases["constant part"].std(mu)] if "constant part" in phases else []
+    typical = math.sqrt(bounds.n_features + 1) if course.private else 1.0
     return math.hypot(whole.std(mu), *constant) * typical / bounds.n_samples
 
 
@@ -196,12 +229,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         Total Gaussian DP budget.
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given"), ``bandwidth`` (mapped, or None) and, where only
-        the order of margins matters, ``ranking=True``.
+        the order of margins matters, ``ranking=True``; for several quantiles their ``levels`` and number of ``targets``.
     """
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
-    ranking = settings.get("ranking", False)
+    ranking, levels = settings.get("ranking", False), tuple(settings.get("levels", ()))
     if settings["geometry"] == "given":
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
@@ -228,12 +261,21 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         clip = _CLIP * math.sqrt(1 + records / 100)
         floor = 0.5 * math.sqrt(1 + 5 / records)
         kinked = not math.isfinite(bounds.loss.smoothness)
-        plan = _quantile_phases if kinked else _smooth_phases
-        phases |= plan(bounds, left, few, clip, settings["steps"], records)
+        if kinked:
+            targets = settings.get("targets", 1)
+            phases |= _quantile_phases(
+                bounds, left, few, clip, settings["steps"], records, levels, targets
+            )
+        else:
+            phases |= _smooth_phases(bounds, left, clip, settings["steps"])
     reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
-    course = Course(True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early)
+    early //= max(1, len(levels))
+    course = Course(
+        True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early,
+        levels, settings.get("targets", 1),
+    )  # fmt: skip
     return GradientPlan(phases, course)
 
 
@@ -289,7 +331,13 @@ def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slop
 
 
 def _final_gradients(
-    bounds: LinearBounds, steps: tuple[float, float], share: float, clip: float, records: float
+    bounds: LinearBounds,
+    steps: tuple[float, float],
+    share: float,
+    clip: float,
+    records: float,
+    slope: float | None = None,
+    fits: int = 1,
 ) -> dict[str, Phase]:
     """Plan early steps and those that are averaged: the former cost less where records are many.
 
@@ -297,31 +345,56 @@ def _final_gradients(
     """
     early, late = steps
     cheaper = early * (_EARLY + (1 - _EARLY) / (1 + records / _SURE))
-    first, slope = share * cheaper / (cheaper + late), bounds.loss.lipschitz
+    first = share * cheaper / (cheaper + late)
+    slope = bounds.loss.lipschitz if slope is None else slope
     phases = {}
     if early:
-        phases["early gradients"] = _gradients(bounds, round(early), first, clip, slope)
-    return phases | {"gradients": _gradients(bounds, round(late), share - first, clip, slope)}
+        phases["early gradients"] = _gradients(bounds, round(early) * fits, first, clip, slope)
+    last = _gradients(bounds, round(late) * fits, share - first, clip, slope)
+    return phases | {"gradients": last}
 
 
 def _quantile_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
+    bounds: LinearBounds,
+    left: float,
+    few: float,
+    clip: float,
+    steps: int | None,
+    records: float,
+    levels: tuple[float, ...],
+    sought: int,
 ) -> dict[str, Phase]:
-    """Plan start and scale, the median, the residuals, the level."""
+    """Plan start and scale and the median of each target, the residuals and the descent of each level.
+
+    Several levels share the sum of the rows, the constant part of their gradients, whose slopes are then at most 1/2;
+    its share and that of the median are those for which noise of all levels together is least.
+    """
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
     targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
+    if len(levels) > sought:  # where records are few, residuals tell the constant of each level
+        targets, residuals = targets - _CONSTANTS * few**1.6, residuals + _CONSTANTS * few**1.6
     left -= _OCTAVES + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
-    n = bounds.n_samples
+    n, fits, slope = bounds.n_samples, max(1, len(levels)), bounds.loss.lipschitz
+    constant: dict[str, Phase] = {}
+    if levels:
+        weight, slope = _ROUGH * math.sqrt(sought / fits), (high - low) / 2
+        rough = left * weight / (weight + 1 - _ROUGH)
+        off = math.sqrt(sum((level - 0.5) ** 2 for level in levels) / fits)
+        if off > 0:
+            pull = (left - rough) * off / (off + slope * math.sqrt(fits))
+            constant["constant part"] = _gradients(bounds, 1, pull, clip, 1.0)
+            left -= pull
     number = round(_steps(n, 20, 8)) if steps is None else steps
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
-        "octaves": Phase(1, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
-        "targets": Phase(TARGET_STEPS, targets, count, 1),
-        "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
-        "residuals": Phase(RESIDUAL_STEPS, residuals, count, 1),
-        **_final_gradients(bounds, final, left - rough, clip, records),
+        **constant,
+        "octaves": Phase(sought, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
+        "targets": Phase(TARGET_STEPS * sought, targets, count, 1),
+        "rough gradients": _gradients(bounds, number * sought, rough, clip, (high - low) / 2),
+        "residuals": Phase(RESIDUAL_STEPS * fits, residuals, count, 1),
+        **_final_gradients(bounds, final, left - rough, clip, records, slope, fits),
     }
 
 
@@ -353,7 +426,7 @@ def _ranking_phases(
 
 
 def _smooth_phases(
-    bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
+    bounds: LinearBounds, left: float, clip: float, steps: int | None
 ) -> dict[str, Phase]:
     """Plan a descent for a smooth loss of residuals, which has a scale of its own."""
     number = 30 if steps is None else steps
@@ -385,20 +458,24 @@ def release_facts(
     """Return the sensitivity, dimension and number of every release of a course; None for steps of a descent."""
     targets, residuals = (36, 28) if revision == 2 else (TARGET_STEPS, RESIDUAL_STEPS)
     count, size, columns = bounds.count_sensitivity(), bounds.dimension, bounds.n_features
+    low, high = bounds.loss.slope_range
     if not course.private:
         moving, constant = bounds.given_sensitivities()
         facts: dict[str, tuple[float, int, int | None]] = {"gradients": (moving, size, None)}
         return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
+    slope = (high - low) / 2 if course.levels else bounds.loss.lipschitz
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     whitened = {} if course.diagonal else {"moments": moments, "finer moments": moments}
     facts = {
         "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
         "lengths": (count, 1, LENGTH_STEPS if course.diagonal else 3 * LENGTH_STEPS),
         **whitened,
-        "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
+        "gradients": (bounds.gradient_sensitivity(course.clip, slope), size, None),
     }
     if course.early:
-        facts["early gradients"] = (*facts["gradients"][:2], course.early)
+        facts["early gradients"] = (*facts["gradients"][:2], course.early * course.fits)
+    if course.levels and course.off_middle > 0:
+        facts["constant part"] = (bounds.gradient_sensitivity(course.clip, 1.0), size, 1)
     if bounds.weighted_rows:
         facts["mass"] = (count, 1, 1)
     if bounds.loss.kind == "margin":
@@ -407,12 +484,11 @@ def release_facts(
             facts["margin range"] = (count, 1, 2 * RANGE_STEPS)
             facts["margins"] = (bounds.histogram_sensitivity(), 2 * MARGIN_BINS, 1)
     elif not math.isfinite(bounds.loss.smoothness):
-        low, high = bounds.loss.slope_range
-        facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, 1)
-        facts["targets"] = (count, 1, targets)
+        facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, course.targets)
+        facts["targets"] = (count, 1, targets * course.targets)
         rough = bounds.gradient_sensitivity(course.clip, (high - low) / 2)
         facts["rough gradients"] = (rough, size, None)
-        facts["residuals"] = (count, 1, residuals)
+        facts["residuals"] = (count, 1, residuals * course.fits)
     return facts
 
 

@@ -148,13 +148,13 @@ def descent_steps(
     last, every = terms[phase], float(bounds.n_samples)
     part = every if course.stepped_on is None else float(course.stepped_on)
     if phase == "rough gradients":
-        kept = averaged_steps(last.releases)
-        return Steps(np.full(last.releases, last.scale), np.full(last.releases, part), kept)
+        number = last.releases // course.targets
+        return Steps(np.full(number, last.scale), np.full(number, part), averaged_steps(number))
+    number = last.releases // course.fits
     if not course.early:
-        kept = averaged_steps(last.releases)
-        return Steps(np.full(last.releases, last.scale), np.full(last.releases, every), kept)
+        return Steps(np.full(number, last.scale), np.full(number, every), averaged_steps(number))
     first = terms["early gradients"]
-    counts = (first.releases, last.releases)
+    counts = (course.early, number)
     return Steps(
         np.repeat([first.scale, last.scale], counts), np.repeat([part, every], counts), counts[1]
     )
@@ -244,7 +244,11 @@ class PrivateDescent:
 
     def _quantile(self, rows: Rows) -> Array:
         """Descend to the median, move the intercept to the level, descend at the level."""
-        lead, level = self.frame.lead, level_of(self.loss)
+        return self._at_level(rows, *self._median(rows))
+
+    def _median(self, rows: Rows) -> tuple[Array, Array, float]:
+        """Return where the intercept starts, roughly the median's coefficients, and the scale of the target."""
+        lead = self.frame.lead
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
         middle, scale = self._target()
@@ -255,9 +259,20 @@ class PrivateDescent:
         found = self._gone(rows, start, "rough gradients", slope, rate, bend, scale)
         # Where the start went most of the way at once, the intercept does not go back to the median.
         found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
+        return start[:lead], found, scale
+
+    def _at_level(
+        self, rows: Rows, constant: Array, found: Array, scale: float, pull: Array | None = None
+    ) -> Array:
+        """Move the intercept of the median to the level, and descend there.
+
+        With ``pull``, the released constant part of the mean gradient, slopes are centred.
+        """
+        lead, level = self.frame.lead, level_of(self.loss)
+        low, high = self.loss.slope_range
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
-        constant, start = start[:lead], found.copy()
+        start = found.copy()
         start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
         # As steep as in the middle of a law, whatever the level: where some rows lie denser steps must not overshoot.
         # With many records the density that was found is believed.
@@ -267,9 +282,10 @@ class PrivateDescent:
             _BEND * middle + believed * (_SURE_BEND * found_density - _BEND * middle)
         )
         steepest = middle / _RATE + believed * (found_density / _SURE_RATE - middle / _RATE)
-        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
+        offset = 0.0 if pull is None else (low + high) / 2
+        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale), offset)
         rate = 1 / (steepest * (high - low))
-        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant)
+        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant, pull)
 
     def _smoothed(self, width: float) -> Loss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
@@ -284,13 +300,14 @@ class PrivateDescent:
         bend: float,
         scale: float,
         constant: Array | None = None,
+        pull: Array | None = None,
     ) -> Array:
         """Descend, and keep of the way what noise alone would not have gone: from a constant on, if one is given."""
         steps, lead = self._steps(phase), self.frame.lead
         rates = rate * decaying_rates(steps.stds.size)
         wander = self._wander(steps, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
-        phi, origin = self._descend(rows, start, steps, slope, rates), start
+        phi, origin = self._descend(rows, start, steps, slope, rates, pull), start
         if constant is not None:
             origin = np.zeros_like(start)
             origin[:lead] = phi[:lead] + self._gone_at_once * (constant - phi[:lead])
@@ -474,9 +491,15 @@ class PrivateDescent:
         return self._descend(rows, start, steps, WeightedSlope(self.loss), rates)
 
     def _descend(
-        self, rows: Rows, start: Array, steps: Steps, slope: RowFunction, rates: Array
+        self,
+        rows: Rows,
+        start: Array,
+        steps: Steps,
+        slope: RowFunction,
+        rates: Array,
+        pull: Array | None = None,
     ) -> Array:
-        """Return the mean of the later iterates of noisy descent."""
+        """Return the mean of the later iterates of noisy descent, ``pull`` a released part of every mean gradient."""
         frame, first_kept = self.frame, rates.size - steps.kept
         sizes = {int(size) for size in steps.rows}
         parts = {size: rows if size == self.n else rows.part(size) for size in sizes}
@@ -485,6 +508,8 @@ class PrivateDescent:
             exact = gradient_sum(parts[int(steps.rows[step])], frame, phi, slope)
             gradient = self.noise.add_gaussian(exact, steps.stds[step])
             gradient = gradient * frame.typical / (steps.filled * steps.rows[step])
+            if pull is not None:
+                gradient = gradient + pull
             phi = phi - rate * gradient
             if self.alpha:
                 phi = frame.shrunk(phi, rate * self.alpha)
