@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.polynomial.legendre import legvander
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from dpconvex.engine.rows import Rows
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.gradient_run import PrivateDescent, gradient_sum
+from dpconvex.mechanisms.gradient_run import PrivateDescent, Steps, gradient_sum
 
 Array = NDArray[np.float64]
 
@@ -42,8 +44,13 @@ class SeveralDescents(PrivateDescent):
         if len(self.targets) == 1:
             self.loss = Pinball(0.5)
             median = self._median(rows)
-            found = [self._level(rows, level, *median) for level in levels]
-            return np.array(found).T
+            variances, found = [], []
+            for level in levels:
+                found.append(self._level(rows, level, *median))
+                variances.append(self.expected_noise)
+            return smooth_in_level(
+                np.array(found), levels, np.array(variances), self.frame.moments
+            ).T
         found = []
         for target, level in zip(self.targets, levels, strict=True):
             own = self._with_target(rows, target)
@@ -63,6 +70,40 @@ class SeveralDescents(PrivateDescent):
     def _level(self, rows: Rows, level: float, constant: Array, found: Array, scale: float) -> Array:
         self.loss = Pinball(level)
         return self._at_level(rows, constant, found, scale, (0.5 - level) * self.all_rows)
+
+
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+        self.expected_noise = super()._expected_noise(steps, rates, curvature)
+        return self.expected_noise
+
+
+def smooth_in_level(
+    found: Array, levels: Sequence[float], variances: Array, moments: Array
+) -> Array:
+    """Return coefficients of every level with what noise alone could have made of their curve taken out.
+
+    Coefficients are a line in the level's normal quantile, as for rows of one law at different scales, plus further
+    orthogonal polynomials in it, each shortened by ``max(0, 1 - noise / length^2)``, a James-Stein factor.
+
+    Parameters
+    ----------
+    found : array of shape (levels, dimension)
+        Released.
+    levels : sequence of float
+        Of the rows.
+    variances : array of shape (levels,)
+        Variance that noise gives predictions of each level: public or released.
+    moments : array of shape (dimension,)
+        Second moment of each coordinate.
+    """
+    weights = 1 / np.sqrt(np.clip(variances, 1e-300, 1e300))
+    places = ndtri(levels) / np.abs(ndtri(levels)).max()
+    basis, _ = np.linalg.qr(weights[:, None] * legvander(places, len(levels) - 1))
+    parts = basis.T @ (weights[:, None] * found)
+    lengths = parts**2 @ moments
+    kept = np.maximum(0.0, 1 - 1 / np.maximum(lengths, 1e-300))
+    kept[:2] = 1.0
+    return np.asarray((basis @ (kept[:, None] * parts)) / weights[:, None])
 
 
 def _weights(y: Array, z: Array, w: Array) -> tuple[Array]:

@@ -96,7 +96,7 @@ class Course:
     private : bool
         Whether coordinates are released; otherwise the rows' own influence bound gives them.
     records : float
-        ``n mu / dimension``: records per coefficient that noise leaves.
+        ``n mu / dimension``: records per coefficient that noise leaves; of several levels, for one of them.
     looked_at : int or None
         How many rows geometry is taken of, where that is not all of them.
     stepped_on : int or None
@@ -229,12 +229,15 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         Total Gaussian DP budget.
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given"), ``bandwidth`` (mapped, or None) and, where only
-        the order of margins matters, ``ranking=True``; for several quantiles their ``levels`` and number of ``targets``.
+        the order of margins matters, ``ranking=True``; for several quantiles their ``levels`` and how many ``targets``.
     """
+    levels, targets = tuple(settings.get("levels", ())), settings.get("targets", 1)
+    # Targets share next to nothing, so that each has what is left by the others; levels share about half.
+    mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
-    ranking, levels = settings.get("ranking", False), tuple(settings.get("levels", ()))
+    ranking = settings.get("ranking", False)
     if settings["geometry"] == "given":
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
@@ -262,7 +265,6 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         floor = 0.5 * math.sqrt(1 + 5 / records)
         kinked = not math.isfinite(bounds.loss.smoothness)
         if kinked:
-            targets = settings.get("targets", 1)
             phases |= _quantile_phases(
                 bounds, left, few, clip, settings["steps"], records, levels, targets
             )
@@ -274,7 +276,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     early //= max(1, len(levels))
     course = Course(
         True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early,
-        levels, settings.get("targets", 1),
+        levels, targets,
     )  # fmt: skip
     return GradientPlan(phases, course)
 

@@ -332,11 +332,15 @@ class PrivateDescent:
         self, way: Array, steps: Steps, rates: Array, curvature: float, certain: float
     ) -> float:
         """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
+        expected = self._expected_noise(steps, rates, curvature)
+        length = float(self.frame.moments @ way**2)
+        return max(0.0, 1 - certain * expected / max(length, 1e-300))
+
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+        """Return the variance that noise gives predictions at the end of a descent."""
         frame = self.frame
         gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)
-        expected = float(frame.moments @ gains)
-        length = float(frame.moments @ way**2)
-        return max(0.0, 1 - certain * expected / max(length, 1e-300))
+        return float(frame.moments @ gains)
 
     def _target(self) -> tuple[float, float]:
         """Return a private median and scale of the target; where records are few, the wanted quantile itself."""
