@@ -92,5 +92,8 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=5)
     for measurement in run(parser.parse_args().runs):
         verdict = "ok" if measurement.passed else "MISSED"
-        print(f"{measurement.name:<46} {measurement.value:6.3f} <= {measurement.bar:g} {verdict}", end="  ")
+        print(
+            f"{measurement.name:<46} {measurement.value:6.3f} <= {measurement.bar:g} {verdict}",
+            end="  ",
+        )
         print(measurement.detail, flush=True)

@@ -23,6 +23,7 @@ from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.gradient_settings import check_levels, check_smoothing, total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
+from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
@@ -250,7 +251,6 @@ class _Descent:
 
     def __init__(self, objective: OverRows, certificate: Certificate, noise: NoiseSource) -> None:
         self.rows = objective.rows
-        self.targets = getattr(objective, "targets", [objective.rows])
         self.bounds = certificate.bounds
         self.loss = certificate.bounds.loss
         self.alpha = certificate.bounds.alpha
@@ -260,6 +260,8 @@ class _Descent:
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])
         self.plan = Course(**certificate.parameters["course"])
+        several = cast(SeveralTargets, objective)
+        self.targets = several.targets if self.plan.targets > 1 else [objective.rows]
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"

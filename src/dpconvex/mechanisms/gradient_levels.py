@@ -1,20 +1,22 @@
-r"""Several quantiles by one noisy descent in private coordinates: levels of one target, or one level of each of several.
+r"""Several quantiles by one noisy descent in private coordinates: levels of one target, or a level of each of several.
 
 Coordinates are shared, and so is the sum of the weighted rows: the gradient of the level ``tau`` is that of the median
 at the same place minus ``(tau - 1/2) sum w x``, so one release of this sum leaves slopes within 1/2 to every descent,
-whatever its level. Levels of one target also share the search for its middle and scale and the rough descent to its
-median.
+whatever its level. Levels of one target also share the search for its middle and scale, the rough descent to its
+median, and at the end what their coefficients have in common: a smooth curve in the level.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.gradient_run import PrivateDescent, Steps, gradient_sum
@@ -39,26 +41,33 @@ class SeveralDescents(PrivateDescent):
 
     def _quantile(self, rows: Rows) -> Array:
         """Return the coefficients of every level, a column each."""
-        self.all_rows = self._sum_of_rows(rows)
-        levels = self.plan.levels
-        if len(self.targets) == 1:
-            self.loss = Pinball(0.5)
-            median = self._median(rows)
-            variances, found = [], []
-            for level in levels:
-                found.append(self._level(rows, level, *median))
-                variances.append(self.expected_noise)
-            return smooth_in_level(
-                np.array(found), levels, np.array(variances), self.frame.moments
-            ).T
-        found = []
-        for target, level in zip(self.targets, levels, strict=True):
-            own = self._with_target(rows, target)
-            self.loss, self.hopeless = Pinball(level), 0.0
-            found.append(self._level(own, level, *self._median(own)))
-        return np.array(found).T
+        self.mean_row = self._mean_row(rows)
+        found, variances, scales = [], [], []
+        for number, level in enumerate(self.plan.levels):
+            self.loss = Pinball(level)
+            if number < len(self.targets):
+                rows = self._with_target(rows, self.targets[number])
+                median = self._median(rows)
+            found.append(self._at_level(rows, *median, (0.5 - level) * self.mean_row))
+            variances.append(self.expected_noise)
+            scales.append(self.released["residual_scale"])
+        self.released["residual_scale"] = np.array(scales)
+        if not self._shares_start:
+            return np.array(found).T
+        curve = smooth_in_level(
+            np.array(found), self.plan.levels, np.array(variances), self.frame.moments
+        )
+        return curve.T
 
-    def _sum_of_rows(self, rows: Rows) -> Array:
+    def _with_target(self, rows: Rows, target: Rows) -> Rows:
+        """Return the rows of a target with the weights of these, and search among its own from now on."""
+        if target is self.rows:
+            return rows
+        self.rows, self.hopeless = target, 0.0
+        self.few_rows = target if self.plan.looked_at is None else target.part(self.plan.looked_at)
+        return cast(MemoryRows, target).with_weights(cast(MemoryRows, rows).weights)
+
+    def _mean_row(self, rows: Rows) -> Array:
         """Release the mean of the weighted rows, in these coordinates; zeros where no level needs it."""
         size = self.frame.matrix.shape[0]
         if "constant part" not in self.terms:
@@ -66,11 +75,6 @@ class SeveralDescents(PrivateDescent):
         exact = gradient_sum(rows, self.frame, np.zeros(size), _weights)
         total = self.noise.add_gaussian(exact, self.terms["constant part"].scale)
         return np.asarray(total * self.frame.typical / self.mass)
-
-    def _level(self, rows: Rows, level: float, constant: Array, found: Array, scale: float) -> Array:
-        self.loss = Pinball(level)
-        return self._at_level(rows, constant, found, scale, (0.5 - level) * self.all_rows)
-
 
     def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
         self.expected_noise = super()._expected_noise(steps, rates, curvature)

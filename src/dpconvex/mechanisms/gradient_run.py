@@ -285,6 +285,8 @@ class PrivateDescent:
         offset = 0.0 if pull is None else (low + high) / 2
         slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale), offset)
         rate = 1 / (steepest * (high - low))
+        if self._shares_start:
+            constant = start[:lead]
         return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant, pull)
 
     def _smoothed(self, width: float) -> Loss:
@@ -354,7 +356,14 @@ class PrivateDescent:
         return middle, min(NORMAL_SCALE * scale, width / 2)
 
     @property
+    def _shares_start(self) -> bool:
+        """Whether several levels of one target start at its median."""
+        return self.plan.fits > self.plan.targets
+
+    @property
     def _first_level(self) -> float:
+        if self._shares_start:
+            return 0.5
         return 0.5 + self._gone_at_once * (level_of(self.loss) - 0.5)
 
     @property
@@ -389,7 +398,7 @@ class PrivateDescent:
         counting = (self.terms["residuals"]["std"], self.few_mass, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
-        reach = 2 * scale * (1 - self._gone_at_once)
+        reach = 2 * scale * (1 if self._shares_start else 1 - self._gone_at_once)
         belief = Belief(
             min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
         )
