@@ -19,7 +19,7 @@ from dpconvex.engine import RowMap
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
-from dpconvex.mechanisms.gradient_run import expected_wander
+from dpconvex.mechanisms.gradient_steps import expected_wander
 from dpconvex.privacy import LinearBounds
 
 STEP = 1.05

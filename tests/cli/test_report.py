@@ -178,6 +178,13 @@ def test_fit_and_report_commands_agree(folder):
     assert "city=paris" in pages[0]
 
 
+def test_report_command_shows_the_ledger(fitted):
+    assert fitted.run("ledger", "init", "privacy.db", "--epsilon", 3).exit_code == 0
+    result = fitted.run("report", "model.json", "--out", "r.html", "--ledger", "privacy.db")
+    assert result.exit_code == 0, result.output
+    assert "The budget of the data" in words((fitted / "r.html").read_text())
+
+
 def test_a_report_that_cannot_be_written_costs_nothing(folder):
     assert folder.run("ledger", "init", "privacy.db", "--epsilon", 1).exit_code == 0
     result = folder.fit("--ledger", "privacy.db", "--report", folder / "none" / "report.html")

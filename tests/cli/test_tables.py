@@ -18,6 +18,7 @@ from command_line import sales_csv
 
 from dpconvex.cli.errors import in_options
 from dpconvex.cli.split import by_place, by_value
+from dpconvex.inputs.cells import Cells
 
 MESSY = """\
 [features]
@@ -215,6 +216,41 @@ def test_split_keeps_every_row_once_whatever_rows_hold(folder):
     assert same.exit_code == 2
 
 
+def test_what_reads_a_table_reads_the_parts_of_its_split(folder):
+    text = "city;price\n" + "Kölln;1,5\n" * 8
+    (folder / "german.csv").write_bytes(text.encode("latin-1"))
+    run = folder.run(
+        "split", "german.csv", "--train", "a.csv", "--test", "b.csv", "--seed", 1, "--encoding", "latin-1"
+    )  # fmt: skip
+    assert run.exit_code == 0
+    assert (folder / "b.csv").read_bytes() == ("city;price\n" + "Kölln;1,5\n" * 2).encode("latin-1")
+
+
+def test_a_point_among_decimal_commas_sets_off_thousands_or_is_no_number():
+    words = pl.Series(["1.234,5", "1,5", "12", "1.21", "1.234.567", "-,5", "1,5e3", "1,2,3", None])
+    found = Cells(text=words).as_numbers(",")
+    np.testing.assert_array_equal(
+        found, [1234.5, 1.5, 12, np.nan, 1234567, -0.5, 1500, np.nan, np.nan]
+    )
+
+
+def test_a_delimiter_that_is_the_decimal_sign_is_refused_before_the_charge(folder):
+    bounds = (folder / "bounds.toml").read_text() + '[file]\ndecimal = ","\n'
+    (folder / "bounds.toml").write_text(bounds)
+    run = folder.run(
+        "fit", "sales.csv", "--schema", "bounds.toml", "--out", "m.json", "--delimiter", ","
+    )
+    assert run.exit_code == 2
+    assert "decimal sign" in run.stderr
+
+
+def test_predictions_drop_no_row_of_separators(fitted):
+    (fitted / "new.csv").write_text((fitted / "sales.csv").read_text().replace("\n", "\n,,,,\n", 2))
+    run = fitted.run("predict", "model.json", "new.csv", "--out", "p.csv")
+    assert run.exit_code == 2
+    assert "every field is empty" in run.stderr
+
+
 def test_a_split_by_a_column_moves_no_other_record():
     people = pl.Series([f"p{number % 700}" for number in range(5000)])
     chosen = by_value(people, seed=3, share=0.3)
@@ -245,12 +281,25 @@ def test_templates_sort_columns_and_offer_no_ranges_for_codes_and_classes(folder
         assert "low" not in lines[place[name]]
 
 
+def test_templates_see_decimal_commas_and_other_dates(folder):
+    rows = "".join(f"{k},5;{k % 28 + 1}.2.2024\n" for k in range(30))
+    (folder / "t.csv").write_text("height;when\n" + rows)
+    text = folder.run("bounds", "init", "t.csv").stdout
+    assert 'decimal = ","' in text
+    assert '# when = {format = "%d.%m.%Y", parts = ' in text
+    assert text.index("# height = ") < text.index("[flags]")
+
+
 def test_plans_know_schemas_and_class_rates(folder):
     plan = ("plan", "--rows", 20_000, "--json")
     by_schema = json.loads(folder.run(*plan, "--schema", "bounds.toml").stdout)
     by_hand = json.loads(folder.run(*plan, "--features", 4, "--row-norm", 3**0.5).stdout)
     assert by_schema == by_hand
     assert "either --features or --feature-bounds" in folder.run(*plan).stderr
+    (folder / "classes.toml").write_text(CLASSES)
+    of_classes = (*plan, "--schema", "classes.toml")
+    assert json.loads(folder.run(*of_classes).stdout)["task"] == "logistic"
+    assert "one of classes" in folder.run(*of_classes, "--task", "quantile").stderr
     logistic = (*plan, "--task", "logistic", "--features", 4)
     usual = json.loads(folder.run(*logistic).stdout)["forecasts"]
     rare = json.loads(folder.run(*logistic, "--class-rate", 0.02).stdout)["forecasts"]

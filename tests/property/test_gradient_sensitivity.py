@@ -21,8 +21,8 @@ from dpconvex.mechanisms import (
     gradient_plan,
 )
 from dpconvex.mechanisms import gradient_geometry as geometry
-from dpconvex.mechanisms import gradient_run as private_descent
-from dpconvex.mechanisms.gradient_run import gradient_sum
+from dpconvex.mechanisms.gradient_run import PrivateDescent, gradient_sum
+from dpconvex.mechanisms.quantile_descent import QuantileDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
@@ -378,7 +378,7 @@ def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
 
 def sabotage_release(monkeypatch):
     """Use the residual scale without noise."""
-    honest = private_descent.PrivateDescent._residuals
+    honest = QuantileDescent._residuals
 
     def unpaid(self, phi, scale, level):
         _, shift = honest(self, phi, scale, level)
@@ -386,18 +386,18 @@ def sabotage_release(monkeypatch):
         (total,) = self.rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
         return float(min(1.0, max(1e-2, total / self.rows.n_rows))), shift
 
-    monkeypatch.setattr(private_descent.PrivateDescent, "_residuals", unpaid)
+    monkeypatch.setattr(QuantileDescent, "_residuals", unpaid)
 
 
 def sabotage_rows(monkeypatch):
     """Divide by the true number of rows, which is private when records come and go."""
-    original = private_descent.PrivateDescent.__init__
+    original = PrivateDescent.__init__
 
     def init(self, *arguments):
         original(self, *arguments)
         self.n = self.rows.n_rows
 
-    monkeypatch.setattr(private_descent.PrivateDescent, "__init__", init)
+    monkeypatch.setattr(PrivateDescent, "__init__", init)
 
 
 @pytest.mark.parametrize(

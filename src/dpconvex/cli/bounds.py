@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from dpconvex.cli.screen import print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import FileFormat
 from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding
+
+if TYPE_CHECKING:
+    from dpconvex.inputs.column_kinds import Seen
 
 _HEAD = """\
 # Schema for private fits: what is public about the table. Write what you know before you see the
@@ -76,21 +79,24 @@ def init(
     if out is not None:
         out.write_text(text, encoding="utf-8")
     if json_:
-        print_json({"columns": [{"name": name, "type": kind} for name, kind in kinds.items()]})
+        print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
     elif out is None:
         typer.echo(text, nl=False)
     else:
         typer.echo(f"Written to {out}")
 
 
-def template(kinds: dict[str, str], target: str | None) -> str:
+def template(seen: dict[str, Seen], target: str | None) -> str:
     """Return a schema whose columns are commented out, for people to fill in."""
     parts = [_HEAD]
+    kinds = {name: column.kind for name, column in seen.items()}
+    if any(column.decimal == "," for column in seen.values()):
+        parts += ["[file]", 'decimal = ","', ""]
     for table, (kind, example) in _TABLES.items():
         lines = [
-            f"# {_key(name)} = {example}"
-            for name, found in kinds.items()
-            if found == kind and name != target
+            f"# {_key(name)} = {_with_format(example, column.format)}"
+            for name, column in seen.items()
+            if column.kind == kind and name != target
         ]
         codes = [name for name, found in kinds.items() if found == "code" and name != target]
         if table == "categories" and codes:
@@ -109,6 +115,11 @@ def template(kinds: dict[str, str], target: str | None) -> str:
         if kinds[target] == "code":
             parts.append(f"# or, if it is an amount, {_key(target)} = [low, high]")
     return "\n".join(parts) + "\n"
+
+
+def _with_format(example: str, form: str) -> str:
+    """Return the example with the format of a column's dates, where it is not the usual one."""
+    return example if not form else f'{{format = "{form}", {example[1:]}'
 
 
 def _key(name: str) -> str:

@@ -295,6 +295,10 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
         file = replace(file, delimiter=check_delimiter(delimiter))
     if encoding is not None:
         file = replace(file, encoding=check_encoding(encoding))
+    if file.decimal == file.delimiter:
+        raise InputError(
+            f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
+        )
     return replace(schema, file=file)
 
 

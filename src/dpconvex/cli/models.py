@@ -14,6 +14,7 @@ from dpconvex.cli.fit import (
     EncodingOption,
     JsonOption,
     check_output,
+    open_ledger,
     release_facts,
     with_file_options,
 )
@@ -194,6 +195,10 @@ def report(
         Path | None,
         typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
     ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger of the data, whose charges the report shows.")
+    ] = None,
+    dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
     json_: JsonOption = False,
 ) -> None:
     """Write a report on a model for people: what was released, and what an attacker can learn.
@@ -201,7 +206,7 @@ def report(
     Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
     file without scripts that refers to no other file.
     """
-    inputs = {"model": model, "release file": release}
+    inputs = {"model": model, "release file": release, "ledger": ledger}
     check_output(out, "report", inputs)
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": out})
@@ -210,7 +215,8 @@ def report(
 
     target = None if content.schema is None else content.schema.target
     facts = release_facts(release, None if target is None else target.name)
-    write_report(content.estimator, out, release=facts)
+    book = None if ledger is None else open_ledger(ledger, dataset)
+    write_report(content.estimator, out, book, release=facts)
     if registry is not None:
         from dpconvex.words.registry import write_registry_entry
 

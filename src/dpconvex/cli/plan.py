@@ -48,7 +48,10 @@ def plan(
         Path | None,
         _option("Schema, which says the columns and how long a row can be.", names=SCHEMA),
     ] = None,
-    task: Annotated[str, _option("quantile (default), newsvendor or logistic.")] = "quantile",
+    task: Annotated[
+        str | None,
+        _option("quantile (default), newsvendor, or logistic (default for a target of classes)."),
+    ] = None,
     epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
     delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
     mu: Annotated[float | None, _option("Budget of Gaussian DP instead.", BUDGET)] = None,
@@ -84,13 +87,20 @@ def plan(
     No data are read. Predictions hold for a population whose columns and residuals are spread as you guess; without
     guesses, for an average over plausible ones.
     """
-    level = _level(task, quantile, underage_cost, overage_cost, class_rate)
     if (features is None) == (schema is None):
         raise InputError("Give either --features or --feature-bounds.")
+    classes = False
     if schema is not None:
         known = read_schema(schema)
+        classes = known.target is not None and known.target.classes is not None
         features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
     assert features is not None
+    task = task or ("logistic" if classes else "quantile")
+    if classes and task != "logistic":
+        raise InputError(
+            f"The task {task} needs a target of numbers, and the schema's is one of classes. Use --task logistic."
+        )
+    level = _level(task, quantile, underage_cost, overage_cost, class_rate)
     if plot is not None:
         _check_picture(plot)
     from dpconvex.defaults import plan as predict_risk

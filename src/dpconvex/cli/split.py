@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,8 +69,10 @@ def split(
         chosen = pl.Series(
             by_place(table.height, seed, share) if by is None else by_value(table[by], seed, share)
         )
-        write_table(table.filter(~chosen), train)
-        write_table(table.filter(chosen), test)
+        # What reads the whole table reads its parts.
+        written = replace(file, delimiter=opened.delimiter)
+        write_table(table.filter(~chosen), train, written)
+        write_table(table.filter(chosen), test, written)
     judged = int(chosen.sum())
     counts = {"train_rows": table.height - judged, "test_rows": judged}
     if json_:

@@ -21,8 +21,8 @@ from dpconvex.defaults.forecast_quantile import (
 )
 from dpconvex.mechanisms.gradient import NARROW
 from dpconvex.mechanisms.gradient_plan import descent_noise, level_of, plan_gradient
-from dpconvex.mechanisms.gradient_run import BANDWIDTH_SHARE
 from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.quantile_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.description import rebuild

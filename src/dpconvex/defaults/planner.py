@@ -39,8 +39,8 @@ from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient import NARROW
 from dpconvex.mechanisms.gradient_plan import GradientPlan, descent_noise, plan_gradient
-from dpconvex.mechanisms.gradient_run import BANDWIDTH_SHARE
 from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.quantile_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.rules import calibrate

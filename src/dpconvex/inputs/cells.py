@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Cells", "cells_of"]
+__all__ = ["Cells", "cells_of", "with_point"]
+
+# A number whose decimal sign is a comma; points, if there are any, set off thousands.
+_COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,7 @@ class Cells:
         if self.numbers is not None:
             found = self.numbers
         elif self.text is not None:
-            text = self.text
-            if decimal == ",":
-                text = text.str.replace_all(".", "", literal=True).str.replace(
-                    ",", ".", literal=True
-                )
+            text = with_point(self.text) if decimal == "," else self.text
             cast = text.cast(pl.Float64, strict=False)
             truth = pl.DataFrame({"text": text}).select(
                 pl.when(pl.col("text").str.to_lowercase() == "true")
@@ -70,6 +69,13 @@ class Cells:
         values, inverse = np.unique(plain, return_inverse=True)
         items = [None if value != value or _is_nat(value) else value.item() for value in values]
         return items, inverse.reshape(-1)
+
+
+def with_point(text: pl.Series) -> pl.Series:
+    """Return numbers written with a decimal comma in the usual way, and null for a point that sets off no thousands."""
+    plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    pointed = text.str.contains(".", literal=True) & ~text.str.contains(_COMMA_NUMBER)
+    return plain.set(pointed.fill_null(False), None)
 
 
 def _frame(words: list[str | None]) -> pl.DataFrame:

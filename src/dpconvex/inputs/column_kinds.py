@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpconvex.inputs.cells import with_point
 from dpconvex.inputs.opening import open_table, without_values
 from dpconvex.inputs.schema import MISSING_WORDS, FileFormat, Flag
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["KINDS", "read_kinds"]
+__all__ = ["KINDS", "Seen", "read_kinds"]
 
 KINDS = ("number", "code", "flag", "date", "text")
 MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts
+DATE_FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")  # "" is ISO 8601
 
 
-def read_kinds(path: Path, file: FileFormat) -> dict[str, str]:
-    """Return the names of the columns and which of ``KINDS`` each seems to be, and nothing else."""
+@dataclass(frozen=True)
+class Seen:
+    """What a column seems to hold: one of ``KINDS``, its decimal sign, and the format of its dates."""
+
+    kind: str
+    decimal: str = "."
+    format: str = ""
+
+
+def read_kinds(path: Path, file: FileFormat) -> dict[str, Seen]:
+    """Return the names of the columns and what each seems to hold, and nothing else."""
     opened = open_table(path, file)
     table = opened.read(path, opened.names)
     with without_values(path):
-        return {name: _kind(table[name]) for name in opened.names}
+        return {name: _seen(table[name]) for name in opened.names}
 
 
-def _kind(column: pl.Series) -> str:
+def _seen(column: pl.Series) -> Seen:
     import polars as pl
 
     if column.dtype == pl.Boolean:
-        return "flag"
+        return Seen("flag")
     if column.dtype in (pl.Date, pl.Datetime):
-        return "date"
+        return Seen("date")
     numeric = column.dtype.is_numeric()
     if not numeric and column.dtype != pl.String:
-        return "text"
+        return Seen("text")
     known = column.drop_nulls()
     if not numeric:
         known = known.str.strip_chars()
@@ -42,29 +54,33 @@ def _kind(column: pl.Series) -> str:
         usual = Flag("")
         words = set(known.str.to_lowercase().unique().to_list())
         if 1 < len(words) <= 4 and words <= {*usual.true, *usual.false}:
-            return "flag"
+            return Seen("flag")
     numbers = known.cast(pl.Float64, strict=False)
     if numbers.null_count() == 0:
         different = numbers.unique()
         if set(different.to_list()) == {0.0, 1.0}:
-            return "flag"
+            return Seen("flag")
         whole = bool((different == different.round()).all())
-        return (
-            "code"
-            if whole and len(different) <= MOST_CODES and len(known) > MOST_CODES
-            else "number"
-        )
-    if len(known) and _are_dates(known):
-        return "date"
-    return "text"
+        few = whole and len(different) <= MOST_CODES < len(known)
+        return Seen("code" if few else "number")
+    if with_point(known).cast(pl.Float64, strict=False).null_count() == 0:
+        return Seen("number", decimal=",")
+    words = known.unique().to_list()
+    for form in DATE_FORMATS:
+        if _are_dates(words, form):
+            return Seen("date", format=form)
+    return Seen("text")
 
 
-def _are_dates(words: pl.Series) -> bool:
+def _are_dates(words: list[str], form: str) -> bool:
     import datetime
 
-    for word in words.unique().to_list():
-        try:
-            datetime.datetime.fromisoformat(word)
-        except ValueError:
-            return False
+    try:
+        for word in words:
+            if form:
+                datetime.datetime.strptime(word, form)
+            else:
+                datetime.datetime.fromisoformat(word)
+    except ValueError:
+        return False
     return True

@@ -25,6 +25,9 @@ def read_feature_file(
 ) -> tuple[np.ndarray, pl.DataFrame]:
     """Return the features of a table as an array, and further columns as they are (all of them for None)."""
     opened = open_table(path, schema.file)
+    if table_format(path) == "csv":
+        with without_values(path), csv_content(path, opened) as content:
+            refuse_empty_records(content, opened.delimiter)
     wanted = opened.names if kept is None else kept
     table = opened.read(path, list(dict.fromkeys([*schema.inputs, *wanted])), least=1)
     return encode_table(table, schema, typed=table_format(path) == "parquet"), table.select(wanted)

@@ -215,15 +215,17 @@ def _looks_like_number(text: str) -> bool:
     return text.strip().lower() not in ("nan", "inf", "infinity")
 
 
-def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table in the format of the file's name."""
+def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None) -> None:
+    """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
+    file = file or FileFormat()
     if table_format(path) == "parquet":
         table.write_parquet(path)
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
     kind = next(suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in CSV)
-    text = table.write_csv(separator="\t" if kind == ".tsv" else ",").encode()
+    separator = file.delimiter or ("\t" if kind == ".tsv" else ",")
+    text = table.write_csv(separator=separator).encode(file.encoding or "utf-8")
     path.write_bytes(gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
@@ -248,8 +250,8 @@ def refuse_empty_records(content: bytes | mmap.mmap, delimiter: str = ",") -> No
     sign = re.escape(delimiter.encode())
     if re.search(rb"\n" + sign + rb"+\r?(?:\n|\Z)", content):
         raise InputError(
-            "The data file has a row in which every field is empty. Remove it or fill it in, or use "
-            "--invalid-rows ignore."
+            "The data file has a row in which every field is empty. Remove it or fill it in; a fit may use "
+            "--invalid-rows ignore instead."
         )
 
 

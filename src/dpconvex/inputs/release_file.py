@@ -82,7 +82,7 @@ def parse_release(data: Mapping[str, object]) -> ReleaseFacts:
     for name, value in inner.items():
         if name not in FIELDS:
             raise InputError(
-                f"The release file may have the fields {list(FIELDS)}. Check the other names in it."
+                f"The release file may have the fields {list(FIELDS)}. Got {name[:50]!r} instead. Rename or remove it."
             )
         if isinstance(value, date):
             value = value.isoformat()

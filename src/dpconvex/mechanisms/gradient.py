@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
-from dpconvex.mechanisms.gradient_levels import SeveralDescents
 from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.gradient_settings import check_levels, check_smoothing, total_mu
+from dpconvex.mechanisms.margin_descent import MarginDescent
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
+from dpconvex.mechanisms.quantile_descent import QuantileDescent
+from dpconvex.mechanisms.several_quantiles import SeveralQuantiles
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
@@ -274,8 +276,10 @@ class _Descent:
                 self.settings["bandwidth"], self.noise, self.released,
             )  # fmt: skip
             if self.plan.levels:
-                return SeveralDescents(self.targets, *facts).run().T
-            return PrivateDescent(self.rows, *facts).run()
+                return SeveralQuantiles(self.targets, *facts).run().T
+            smooth = PrivateDescent if math.isfinite(self.loss.smoothness) else QuantileDescent
+            descent = MarginDescent if self.margin else smooth
+            return descent(self.rows, *facts).run()
         bounds = self.bounds
         influence = min(bounds.row_norm, bounds.max_norm)
         coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)

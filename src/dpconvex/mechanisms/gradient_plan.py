@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 
 from dpconvex.checks import check_number
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES
+from dpconvex.mechanisms.quantile_location import TARGET_BINS
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import released_scale
@@ -24,7 +25,7 @@ from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import RecordLoss
 
-TARGET_BINS, MARGIN_BINS = 64, 16
+MARGIN_BINS = 16
 # Noisy counts: for middle and scale of the target, of the residuals, for the range of margins.
 TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 

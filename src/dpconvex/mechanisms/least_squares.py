@@ -29,7 +29,14 @@ from dpconvex.mechanisms.gradient_geometry import (
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.moments import row_lengths
-from dpconvex.mechanisms.quantile_location import Belief, private_location
+from dpconvex.mechanisms.quantile_location import (
+    TARGET_BINS,
+    Belief,
+    private_location,
+    residual_of,
+    target_bracket,
+    target_of,
+)
 from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
@@ -43,7 +50,7 @@ from dpconvex.privacy.certificates.rules import (
     calibrates,
     proves,
 )
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
+from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -52,7 +59,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-TARGET_BINS, TARGET_STEPS, RESIDUAL_STEPS, ROUNDS = 64, 16, 14, 2
+TARGET_STEPS, RESIDUAL_STEPS, ROUNDS = 16, 14, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -324,45 +331,21 @@ class _Run:
 
     def _target(self) -> tuple[float, float]:
         """Return a private median of the target, and its scale."""
-        low, high = self._target_range()
+        octaves = self.terms["octaves"].scale
+        low, high = target_bracket(self.rows, octaves, self.n, self.noise) or (-1.0, 1.0)
         width = high - low
         belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        below = self.rows.counter(_target_of)
+        below = self.rows.counter(target_of)
         middle, scale = private_location(
             below, 0.5, belief, TARGET_STEPS, self.terms["targets"].scale, self.n, self.noise
         )
         return middle, min(NORMAL_SCALE * scale, width / 2)
 
-    def _target_range(self) -> tuple[float, float]:
-        """Return a bracket of the targets: octaves that surely hold some, or the public range."""
-        sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
-        edges = np.concatenate([-sizes[:0:-1], sizes])
-
-        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            places = np.searchsorted(edges[1:-1], y, side="right")
-            return (np.bincount(places, minlength=edges.size - 1).astype(np.float64),)
-
-        (exact,) = self.rows.sum_targets(part)
-        term: NoiseTerm = self.terms["octaves"]
-        counts = self.noise.add(np.asarray(exact), term)
-        sure = np.flatnonzero(counts > 4 * term.scale)
-        if not sure.size or counts[sure].sum() < 0.5 * self.n:
-            return -1.0, 1.0
-        return float(edges[sure[0]]), float(edges[sure[-1] + 1])
-
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, no larger than twice that of the target."""
-        below = self.rows.predicted(frame.to_rows(phi)).counter(_residual_of)
+        below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
         belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
         _, found = private_location(
             below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
         )
         return NORMAL_SCALE * found
-
-
-def _target_of(y: Array, w: Array) -> Array:
-    return y
-
-
-def _residual_of(y: Array, z: Array) -> Array:
-    return y - z

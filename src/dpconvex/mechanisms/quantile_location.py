@@ -1,5 +1,7 @@
 """A private quantile and the scale around it: noisy counts at points that a posterior law of both chooses.
 
+Where targets lie at all is told by one noisy histogram of their octaves.
+
 Counts below a point are all that is released. What is believed about the quantile and the scale after each of them,
 under a logistic law, says where to count next. The law is believed near the quantile and doubted far from it, so other
 shapes mislead the first counts only, and where noise hides everything the answer is the middle of what is possible.
@@ -15,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from dpconvex.engine.rows import Rows
 from dpconvex.mechanisms.quantile_search import noisy_share
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
 
+TARGET_BINS = 64  # octaves from 2^-16 on, on either side of 0
+
+_SURE = 4.0  # in units of the noise: counts that are not 0
 _POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
 _DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
 _MIDDLE, _COARSE = 4.0, 0.2  # how much likelier the middle of a bracket is, and coarse scales
@@ -52,6 +58,38 @@ class Belief:
         place = (2 * grid - self.low - self.high) / max(self.high - self.low, 1e-300)
         fineness = math.log(self.widest) - logs
         return np.asarray(-np.log1p(_MIDDLE * place**2)[:, None] - _COARSE * fineness)
+
+
+def target_bracket(
+    rows: Rows, std: float, mass: float, noise: NoiseSource
+) -> tuple[float, float] | None:
+    """Return the ends of the octaves that surely hold targets; None where they are not half of all.
+
+    Parameters
+    ----------
+    rows : engine
+        Mapped rows; their targets lie in [-1, 1] where bounds are known.
+    std : float
+        Noise on each of the :data:`TARGET_BINS` counts.
+    mass : float
+        What all records count for, public or released.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
+    edges = np.concatenate([-sizes[:0:-1], sizes])
+
+    def part(y: Array, w: Array, v: Array) -> tuple[Array]:
+        # The outermost bins take all that is beyond.
+        places = np.searchsorted(edges[1:-1], y, side="right")
+        return (np.asarray(np.bincount(places, v, minlength=edges.size - 1), np.float64),)
+
+    (exact,) = rows.sum_targets(part)
+    counts = noise.add_gaussian(np.asarray(exact), std)
+    sure = np.flatnonzero(counts > _SURE * std)
+    if not sure.size or counts[sure].sum() < 0.5 * mass:
+        return None
+    return float(edges[sure[0]]), float(edges[sure[-1] + 1])
 
 
 def private_location(
@@ -119,3 +157,13 @@ def _likelihood(
         variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
         found -= ((share - expected) ** 2 / variance + np.log(variance)) / 2
     return found
+
+
+def target_of(y: Array, w: Array) -> Array:
+    """Return the targets."""
+    return y
+
+
+def residual_of(y: Array, z: Array) -> Array:
+    """Return the residuals of predictions."""
+    return y - z

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Studio", "serve"]
 
 LARGEST = 16 * 2**20  # bytes of a request
-_COOKIE = "dpconvex-studio"
 _ASSETS = {"studio.js": "text/javascript", "studio.css": "text/css"}
 _HEADERS = {
     # Nothing but the page's own files; a report is shown in a frame that may run nothing.
@@ -59,6 +58,7 @@ class Studio:
         self.port, self.ledger = port, ledger
         self.token: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
+        self._cookie = f"dpconvex-studio-{port}"  # browsers share cookies among ports
 
     @property
     def address(self) -> str:
@@ -90,14 +90,14 @@ class Studio:
             from starlette.responses import PlainTextResponse, RedirectResponse
 
             allowed = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
-            cookie = request.cookies.get(_COOKIE, "").encode(errors="replace")
+            cookie = request.cookies.get(self._cookie, "").encode(errors="replace")
             known = secrets.compare_digest(cookie, self._session.encode())
             response: Response
             if request.headers.get("host") not in allowed:
                 response = PlainTextResponse("Unknown host.", 403)
             elif first and not known and self._opens(request.query_params.get("token", "")):
                 response = RedirectResponse("/", 303)
-                response.set_cookie(_COOKIE, self._session, httponly=True, samesite="strict")
+                response.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
             elif not known:
                 response = PlainTextResponse(
                     "Open the address that `dpconvex studio` printed; it works once.", 403

@@ -19,12 +19,14 @@ from scipy.special import ndtri
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.gradient_run import PrivateDescent, Steps, gradient_sum
+from dpconvex.mechanisms.gradient_run import gradient_sum
+from dpconvex.mechanisms.gradient_steps import Steps
+from dpconvex.mechanisms.quantile_descent import QuantileDescent
 
 Array = NDArray[np.float64]
 
 
-class SeveralDescents(PrivateDescent):
+class SeveralQuantiles(QuantileDescent):
     """One run that finds several quantiles; :meth:`run` returns a column of coefficients for each of them.
 
     Parameters
@@ -32,14 +34,14 @@ class SeveralDescents(PrivateDescent):
     targets : sequence of engines
         The same rows with each of their targets; ``rows`` is the first of them.
     others
-        As for :class:`PrivateDescent`.
+        As for :class:`QuantileDescent`.
     """
 
     def __init__(self, targets: Sequence[Rows], *facts: object) -> None:
         super().__init__(targets[0], *facts)  # type: ignore[arg-type]
         self.targets = targets
 
-    def _quantile(self, rows: Rows) -> Array:
+    def _find(self, rows: Rows) -> Array:
         """Return the coefficients of every level, a column each."""
         self.mean_row = self._mean_row(rows)
         found, variances, scales = [], [], []
@@ -72,7 +74,7 @@ class SeveralDescents(PrivateDescent):
         size = self.frame.matrix.shape[0]
         if "constant part" not in self.terms:
             return np.zeros(size)
-        exact = gradient_sum(rows, self.frame, np.zeros(size), _weights)
+        exact = gradient_sum(rows, self.frame, np.zeros(size), _row_weights)
         total = self.noise.add_gaussian(exact, self.terms["constant part"].scale)
         return np.asarray(total * self.frame.typical / self.mass)
 
@@ -110,5 +112,5 @@ def smooth_in_level(
     return np.asarray((basis @ (kept[:, None] * parts)) / weights[:, None])
 
 
-def _weights(y: Array, z: Array, w: Array) -> tuple[Array]:
+def _row_weights(y: Array, z: Array, w: Array) -> tuple[Array]:
     return (w,)

@@ -1,0 +1,139 @@
+"""Noisy descent along margins, with a calibration at the end.
+
+Gradients are clipped record by record, so slopes of records far on the wrong side saturate; a noisy histogram of
+margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit. Where only the order
+of margins matters, that is left out, and its budget goes to the descent. Where one of the labels could be absent,
+releases count labels instead, and the fit is a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from dpconvex.engine.rows import Rows
+from dpconvex.mechanisms.gradient_margins import margin_calibration
+from dpconvex.mechanisms.gradient_plan import MARGIN_BINS, RANGE_STEPS
+from dpconvex.mechanisms.gradient_run import CERTAIN_NOISE, PrivateDescent
+from dpconvex.mechanisms.gradient_steps import (
+    MARGIN_HOPELESS,
+    decaying_rates,
+    margin_descent_progress,
+)
+from dpconvex.mechanisms.label_counts import positive_share
+from dpconvex.mechanisms.quantile_search import Walk, private_quantile
+from dpconvex.objectives.slopes import ClippedSlope
+from dpconvex.smoothing import convolve
+
+Array = NDArray[np.float64]
+
+_FAR, _FAR_STDS = 0.8, 1.2816  # that share of a normal law lies within so many standard deviations
+_HINGE_BANDWIDTH = 0.5
+_MARGIN_CURVATURE = 0.1
+_SLOWED = 10.0  # variance that noise would give margins without data: progress slows down
+_CAUTION = (
+    8.0  # how much more of it where records are few: probabilities that are too sure cost much
+)
+_STEEPEST = 4.0  # factor by which calibration may stretch a margin
+_CLIP_OPEN = 6e4  # records from which on clips do not bind, and a margin needs no calibration
+
+
+class MarginDescent(PrivateDescent):
+    """A run for a loss of margins."""
+
+    def _weights(self, clip: float) -> Callable[[Array], Array]:
+        return lambda lengths: clip / lengths
+
+    def _find(self, rows: Rows) -> Array:
+        """Descend with clipped slopes from the released share of positives, then calibrate."""
+        loss, lead, records = self.loss, self.frame.lead, self.plan.records
+        if not math.isfinite(loss.smoothness):
+            loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
+        share, counted = positive_share(self.rows, self.mass, self.terms, self.noise)
+        self.released["positive_share"] = share
+        steps = self._steps("gradients").after(counted)
+        number = steps.stds.size
+        if not number:
+            constant = np.zeros(self.frame.matrix.shape[0])
+            if lead and not self.plan.ranking:
+                constant[0] = float(logit(share)) / self.frame.constant
+            self.released["kept_share"] = 0.0
+            return constant
+        progress = margin_descent_progress(number, records)
+        wander = self._wander(steps, progress)
+        progress /= math.sqrt(1 + wander / _SLOWED)
+        start = np.zeros(self.frame.matrix.shape[0])
+        if lead:
+            start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.constant
+        rates = progress / number * decaying_rates(number)
+        phi = self._descend(rows, start, steps, ClippedSlope(loss), rates)
+        if self.plan.ranking:  # 0 is then the threshold for classes of equal weight
+            phi[:lead] -= start[:lead]
+            return phi
+        way = phi - start
+        way[:lead] = 0.0
+        hope = 1 / (1 + (wander / MARGIN_HOPELESS) ** 2)
+        # Rare labels bend the loss less, and noise goes further.
+        bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
+        certain = CERTAIN_NOISE + _CAUTION * self.plan.few
+        signal = hope * self._signal(way, steps, rates, bend, certain)
+        calibrated = self._calibrated(phi, share, signal, hope)
+        # Clips that do not bind leave nothing to be put right.
+        blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
+        return phi + blend * (calibrated - phi)
+
+    def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
+        """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
+        lead = self.frame.lead
+        direction = phi.copy()
+        direction[:lead] = 0.0
+        theta = self.frame.to_rows(direction)
+        margins = self.few_rows.predicted(theta)
+        middle, spread = self._margin_range(margins, direction)
+        edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
+        inner = middle + spread * edges[1:-1]
+
+        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
+            places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
+            return (np.asarray(np.bincount(places, v, minlength=2 * MARGIN_BINS), np.float64),)
+
+        (counts,) = margins.sum_targets(part)
+        std = self.terms["margins"]["std"]
+        counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
+        intercept, slope = margin_calibration(
+            counts / self.few_mass,
+            std / self.few_mass,
+            edges,
+            share,
+            signal * spread,
+            _STEEPEST * hope * spread,
+        )
+        factor = slope / spread
+        self.released["calibration"] = np.array([intercept, factor])
+        self.released["kept_share"] = signal
+        calibrated = factor * direction
+        if lead:
+            calibrated[0] = intercept - factor * middle
+        return calibrated
+
+    def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
+        """Return a private middle and spread of the margins."""
+        counting = (self.terms["margin range"]["std"], self.few_mass, self.noise)
+        guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
+        middle = private_quantile(
+            margins,
+            lambda y, z: z,
+            Walk(0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75),
+            *counting,
+        )
+
+        def size(y: Array, z: Array) -> Array:
+            return np.log2(np.abs(z - middle) + 1e-300)
+
+        walk = Walk(_FAR, math.log2(_FAR_STDS * guess), 3.0, 6.0, RANGE_STEPS, 0.75)
+        octave = private_quantile(margins, size, walk, *counting)
+        return middle, 2.0**octave / _FAR_STDS
