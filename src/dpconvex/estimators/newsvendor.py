@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -22,7 +23,7 @@ from dpconvex.inputs.settings import (
     positive,
     several,
 )
-from dpconvex.inputs.tables import as_numbers, is_partitioned, map_rows, read_training
+from dpconvex.inputs.tables import as_numbers, is_partitioned, map_rows, read_training, shape_of
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import Objective
@@ -152,9 +153,11 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner, table = type(self).__name__, isinstance(self._wanted(), tuple)
-        dimensions = np.ndim(y) if not hasattr(y, "ndim") else y.ndim
-        if dimensions < 2 or (not table and np.shape(y)[1] == 1):
-            if table:
+        shape = shape_of(y) or ()
+        wide = len(shape) == 2 and (table or shape[1] > 1)
+        # What is no table of numbers is refused as any other target is.
+        if not wide or issparse(y) or isinstance(y, np.ma.MaskedArray):
+            if table and not wide:
                 raise ValueError(
                     f"The y given to {owner} must have a column for each product, because there are costs of each. Got "
                     "an array that is not 2D instead. Use y.reshape(-1, 1) for one product."

@@ -140,8 +140,8 @@ def quantile_levels(values: Iterable[object], owner: str) -> tuple[float, ...]:
     levels = tuple(quantile_level(value, owner) for value in values)
     if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
         raise ValueError(
-            f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} different levels in increasing "
-            f"order. Got {list(levels[:10])!r} instead. Sort them."
+            f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} levels in increasing order. "
+            f"Got {list(levels[:10])!r} instead. Sort them."
         )
     return levels
 

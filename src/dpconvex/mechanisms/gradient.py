@@ -16,8 +16,9 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
-from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
+from dpconvex.mechanisms.gradient_plan import plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.gradient_settings import check_levels, check_smoothing, total_mu
 from dpconvex.mechanisms.margin_descent import MarginDescent

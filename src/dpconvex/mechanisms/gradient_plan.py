@@ -12,9 +12,9 @@ one number that a constant needs; where they are many, clips open, so that the f
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from dpconvex.checks import check_number
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES
 from dpconvex.mechanisms.quantile_location import TARGET_BINS
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
@@ -46,6 +46,7 @@ _EARLY, _SURE = (
 )  # budget of an early step over a late one's: at least, and records halfway
 _ROUGH = 0.45  # of several levels' budget: share of the medians, where each has one of its own
 _CONSTANTS = 0.5  # share that finds the constants of several levels where records are few
+_CURVED = 0.2  # share of noise that is kept in the curve of levels beyond a line
 _KEPT = 0.5  # iterates that are averaged
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
@@ -89,94 +90,6 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The public choices of a run, which its certificate states.
-
-    Attributes
-    ----------
-    private : bool
-        Whether coordinates are released; otherwise the rows' own influence bound gives them.
-    records : float
-        ``n mu / dimension``: records per coefficient that noise leaves; of several levels, for one of them.
-    looked_at : int or None
-        How many rows geometry is taken of, where that is not all of them.
-    stepped_on : int or None
-        How many rows give the gradients of steps that are not averaged, where that is not all of them.
-    clip : float
-        Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
-    floor : float
-        Eigenvalues are raised to this multiple of the noise's spectral norm.
-    trust : float
-        Exponent of the second whitening, between 0 and 1.
-    few : float
-        How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
-    reach : float
-        Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
-    ranking : bool
-        Whether only the order of margins matters, so that neither their size nor an intercept is paid for.
-    diagonal : bool
-        Whether coordinates only stretch columns, which are too many for a matrix of moments.
-    early : int
-        Steps of the final descent that come before those which are averaged, with noise of their own.
-    levels : tuple of float
-        Levels of several quantiles that one run finds; empty for a single one, whose level is the loss's.
-    targets : int
-        Of how many targets: 1, or as many as there are levels.
-    """
-
-    private: bool
-    records: float
-    looked_at: int | None = None
-    stepped_on: int | None = None
-    clip: float = 1.0
-    floor: float = 0.5
-    trust: float = 1.0
-    few: float = 0.0
-    reach: float = 1.1
-    ranking: bool = False
-    diagonal: bool = False
-    early: int = 0
-    levels: tuple[float, ...] = ()
-    targets: int = 1
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", tuple(self.levels))
-        if any(type(level) is not float or not 0 < level < 1 for level in self.levels):
-            raise ValueError("A course's levels must be numbers between 0 and 1.")
-        if type(self.targets) is not int or self.targets not in (1, len(self.levels)):
-            raise ValueError("A course has one target, or one for each of its levels.")
-        for name in ("private", "ranking", "diagonal"):
-            if type(getattr(self, name)) is not bool:
-                raise ValueError(f"A course's '{name}' must be True or False.")
-        for rows in (self.looked_at, self.stepped_on):
-            if rows is not None and (type(rows) is not int or rows < 1):
-                raise ValueError("A number of rows must be None or a positive integer.")
-        if type(self.early) is not int or self.early < 0:
-            raise ValueError("A number of early steps must be an integer of at least 0.")
-        check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
-        for name in ("records", "clip", "floor", "trust", "reach"):
-            value, allowed = getattr(self, name), "a finite number above 0"
-            check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
-
-    @property
-    def fits(self) -> int:
-        """How many final descents there are."""
-        return max(1, len(self.levels))
-
-    @property
-    def off_middle(self) -> float:
-        """Root mean square of ``level - 1/2``: what a constant part of the gradients is worth."""
-        return math.sqrt(sum((level - 0.5) ** 2 for level in self.levels) / self.fits)
-
-    def stated(self) -> dict[str, object]:
-        """Return the course as a certificate states it: of several levels only where there are some."""
-        facts = asdict(self)
-        if not self.levels:
-            del facts["levels"], facts["targets"]
-        return facts
-
-
-@dataclass(frozen=True)
 class GradientPlan:
     """A course and what each of its releases spends.
 
@@ -195,13 +108,15 @@ class GradientPlan:
 def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
     """Return the noise of the averaged descent per coordinate of the mean gradient, for a typical row of white length.
 
-    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps; of several
-    levels, each has its part of it.
+    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps. Of several
+    levels or targets each has its part; levels of one target share what noise leaves of a line, and some of the rest.
     """
     phases, course = plan.phases, plan.course
     steps = [phases[name] for name in ("early gradients", "gradients") if name in phases]
     share, last = sum(p.share for p in steps), steps[-1]
-    whole = Phase(course.fits, share, last.sensitivity, last.dimension)
+    each = course.fits / course.targets
+    each = min(each, 2 + _CURVED * (each - 2))
+    whole = Phase(1, share / (course.targets * each), last.sensitivity, last.dimension)
     weight = course.off_middle if course.levels else 1.0
     constant = [weight * phases["constant part"].std(mu)] if "constant part" in phases else []
     typical = math.sqrt(bounds.n_features + 1) if course.private else 1.0

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.rows import RowFunction, Rows
 from dpconvex.losses import PointwiseLoss
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
-from dpconvex.mechanisms.gradient_plan import Course
 from dpconvex.mechanisms.gradient_steps import Steps, descent_steps
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds

@@ -6,7 +6,7 @@ import math
 
 from dpconvex.checks import check_number
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.gradient_plan import Course
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import CertificateError, Parameters
 from dpconvex.privacy.description import describe, rebuild

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, Course, GradientPlan, averaged_steps
+from dpconvex.mechanisms.gradient_course import Course
+from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, GradientPlan, averaged_steps
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
