@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,7 @@ DEFAULT_DELTA = 1e-6
 # Squares and ratios of numbers in this range stay far from the ends of float64.
 SMALLEST, LARGEST = 1e-15, 1e15
 SMALLEST_BUDGET = 1e-10
-MOST_LEVELS = 1000  # quantiles, or products, of one fit
+MOST_LEVELS = 200  # quantiles, or products, of one fit
 RAREST = 1e-9  # of quantile levels
 LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
 
@@ -135,9 +135,10 @@ def several(value: object) -> bool:
     return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def quantile_levels(values: Iterable[object], owner: str) -> tuple[float, ...]:
+def quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
     """Return levels of one fit, in increasing order, or raise."""
-    levels = tuple(quantile_level(value, owner) for value in values)
+    few = values[: MOST_LEVELS + 1]
+    levels = tuple(quantile_level(value, owner) for value in few)
     if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
         raise ValueError(
             f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} levels in increasing order. "

@@ -103,7 +103,7 @@ def smooth_in_level(
         Second moment of each coordinate.
     """
     weights = 1 / np.sqrt(np.clip(variances, 1e-300, 1e300))
-    places = ndtri(levels) / np.abs(ndtri(levels)).max()
+    places = ndtri(levels) / max(np.abs(ndtri(levels)).max(), 1e-9)
     basis, _ = np.linalg.qr(weights[:, None] * legvander(places, len(levels) - 1))
     parts = basis.T @ (weights[:, None] * found)
     lengths = parts**2 @ moments
