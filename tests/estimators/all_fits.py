@@ -68,7 +68,6 @@ REGRESSIONS = {
     **_regression(DPQuantileRegressor, {**SUMS, **RECORDS}, quantile=0.7),
     **_regression(DPQuantileRegressor, {"levels": {"quantile": (0.2, 0.5, 0.9)}}),
     **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
-    **_regression(DPNewsvendor, {"products": {}}, underage_cost=(3.0, 1.0)),
     **_regression(DPTiltedRegressor, {"output": {}}),
     **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"]}),
 }
@@ -114,8 +113,6 @@ def training_data(name, rows=24, columns=2, seed=0):
         return rng.uniform(-1, 1, (rows, 2, columns)), rng.uniform(-1, 1, (rows, 2))
     X = rng.uniform(-1, 1, (rows, columns))
     noise = rng.normal(0, 0.3, rows)
-    if name.endswith("products"):
-        return X, np.column_stack([X.sum(axis=1) + noise, X[:, 0] - noise])
     if name in REGRESSIONS:
         return X, X.sum(axis=1) + noise
     return X, (X.sum(axis=1) + noise > 0).astype(np.int64)

@@ -55,9 +55,7 @@ def run(X, y, bounds, row_map, certificate, leader=None):
     targets = y.T if y.ndim == 2 else [y]
     rows = [MemoryRows(X, target, row_map, threads=1) for target in targets]
     made = (bounds.loss, bounds.alpha, bounds.n_samples)
-    objective = (
-        SeveralTargets(rows, *made) if len(rows) > 1 else EmpiricalObjective(rows[0], *made)
-    )
+    objective = SeveralTargets(rows, *made) if len(rows) > 1 else EmpiricalObjective(rows[0], *made)
     noise = Coupled(0, leader)
     theta = NoisyGradientDescent().release(objective, certificate, noise)
     return theta, noise
@@ -290,7 +288,10 @@ def test_several_levels_attain_their_sensitivities(targets):
     y = np.zeros((n, targets))
 
     def with_last(x, target):
-        features, demands = np.vstack([X[:-1], [[x]]]), np.vstack([y[:-1], np.full(targets, target)])
+        features, demands = (
+            np.vstack([X[:-1], [[x]]]),
+            np.vstack([y[:-1], np.full(targets, target)]),
+        )
         return features, demands if targets > 1 else demands[:, 0]
 
     def ratios(one, other, public):

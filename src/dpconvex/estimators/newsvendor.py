@@ -23,7 +23,7 @@ from dpconvex.inputs.settings import (
     positive,
     several,
 )
-from dpconvex.inputs.tables import as_numbers, is_partitioned, map_rows, read_training, shape_of
+from dpconvex.inputs.tables import as_numbers, is_partitioned, read_training, shape_of
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import Objective
@@ -182,9 +182,7 @@ class DPNewsvendor(PrivateQuantileModel):
     ) -> Sequence[Objective]:
         if len(targets) == 1:
             return super()._objectives(X, targets, plan, ballot)
-        bounds = plan.certificate.bounds
-        votes, owner = ballot.votes(bounds, None), type(self).__name__
-        rows = [map_rows(X, target, plan, owner, votes) for target in targets]
+        rows, bounds = self._mapped(X, targets, plan, ballot), plan.certificate.bounds
         return [SeveralTargets(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
