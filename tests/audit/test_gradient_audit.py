@@ -105,7 +105,7 @@ class Watched(NoiseSource):
 
     def add_gaussian(self, value, std):
         released = super().add_gaussian(value, std)
-        self.sums[std] = self.sums.get(std, 0.0) + np.asarray(released) / std
+        self.sums[std] = self.sums.get(std, 0.0) + np.ravel(released) / std
         return released
 
 
@@ -122,12 +122,13 @@ def test_several_levels_keep_the_claim_together(targets):
         def one(rng):
             noise = Watched(rng)
             mechanism.release(objective, stated, noise)
-            return np.concatenate([np.ravel(found) for found in noise.sums.values()])
+            # Counts and gradients: histograms and moments have many numbers that say nothing.
+            return np.concatenate([found for found in noise.sums.values() if found.size <= 2])
 
         return lambda count, rng: np.array([one(rng) for _ in range(count)])
 
-    for factor, passes in ((1.0, True), (0.5, False)):
+    for factor, passes, runs in ((1.0, True, 200), (0.5, False, 1000)):
         stated = with_noise(certificate, factor)
-        result = audit(*(watched(each, stated) for each in objectives), claim, runs=300, rng=0)
+        result = audit(*(watched(each, stated) for each in objectives), claim, runs=runs, rng=0)
         assert result.passed is passes
         assert result.epsilon_lower_bound > 0.1  # the attack is not blind
