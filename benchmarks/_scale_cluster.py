@@ -77,7 +77,7 @@ def measure(folder: Path, workers: int) -> dict[str, Any]:
         objective = EmpiricalObjective(rows, Logistic(), 1e-4)
         theta = np.linspace(-1, 1, objective.dim)
         passes = []
-        for _ in range(8):
+        for _ in range(30):
             begin = time.perf_counter()
             objective.gradient(theta)
             passes.append(time.perf_counter() - begin)

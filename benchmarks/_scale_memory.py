@@ -43,7 +43,7 @@ def estimator(name: str, mechanism: str) -> Any:
     kind = getattr(dpconvex, name)
     settings: dict[str, Any] = {"random_state": 0, "epsilon": 1.0}
     if name == "DPPiecewiseLinear":
-        settings |= {"slopes": np.array([-1.0, 0.0, 1.0]), "offsets": np.zeros(3)}
+        settings |= {"slopes": np.outer([-1.0, 0.0, 1.0], np.ones(MATRIX)), "offsets": np.zeros(3)}
     elif name != "DPMedian":
         settings["feature_bounds"] = (-6, 6)
     if name in ("DPQuantileRegressor", "DPNewsvendor", "DPTiltedRegressor"):

@@ -71,9 +71,12 @@ def test_accounting_poisson_for_whole_batches_would_be_caught():
     assert not attack(right, claim, factor=small / needed, n=4).passed
 
 
-@pytest.mark.parametrize("method", [PhasedERM, PhasedSGD])
-def test_phased(method):
+@pytest.mark.parametrize(
+    ("method", "neighbors"),
+    [(PhasedERM, "replace_one"), (PhasedSGD, "replace_one"), (PhasedERM, "add_or_remove_one")],
+)
+def test_phased(method, neighbors):
     mechanism, claim = method(step_size=0.5, phases=1, radius=10.0), GaussianDP(1.0)
     # Half of the time the record that differs is left out: with two records, phase 1 has one of them.
-    assert attack(mechanism, claim, runs=1500).passed
-    assert not attack(mechanism, claim, factor=0.15, runs=1500).passed
+    assert attack(mechanism, claim, neighbors, runs=1500).passed
+    assert not attack(mechanism, claim, neighbors, factor=0.15, runs=1500).passed

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
-from dpconvex import DPRobustClassifier, DPTiltedClassifier, DPTiltedRegressor
+from dpconvex import DPRobustClassifier, DPRobustRegressor, DPTiltedClassifier, DPTiltedRegressor
 from dpconvex.audit import GaussianRelease, audit, audit_estimator, neighbor_pairs
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
@@ -57,7 +57,12 @@ def test_tilted_noise_survives_and_that_of_a_mean_does_not(claim):
 MODELS = [
     DPTiltedClassifier(0.1, mu=10.0, alpha=3.0, coef_bound=5.0, feature_bounds=(-1, 1)),
     DPTiltedRegressor(2.0, mu=10.0, alpha=0.3, coef_bound=5.0, feature_bounds=(-1, 1)),
+    DPTiltedClassifier(share=0.5, mu=10.0, alpha=3.0, feature_bounds=(-1, 1)),
+    DPTiltedRegressor(share="max", mu=10.0, alpha=0.3, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, "linf", mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
+    DPRobustClassifier(0.1, "box", shape=[0.5], mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
+    DPRobustClassifier(0.1, "hull", shape=[[2.0]], mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
+    DPRobustRegressor(0.1, "l1", mu=10.0, alpha=0.3, feature_bounds=(-1, 1)),
     DPRobustClassifier(cost=9.0, mu=10.0, alpha=1.0, feature_bounds=(-1, 1)),
 ]
 

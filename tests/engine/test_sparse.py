@@ -334,7 +334,7 @@ def test_geometry_of_shortened_rows_is_refused():
     _, rows = engines("contain 0", influence="shorten")
     for ask in (
         lambda: rows.lengths(np.ones(rows.dim)),
-        lambda: rows.octave_counts(4),
+        lambda: rows.octave_counts(4, 0),
         lambda: rows.moment_sums(np.ones(rows.n_rows)),
     ):
         with pytest.raises(ValueError, match=r"Use RowMap\.weighted\(\)"):

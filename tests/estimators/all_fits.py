@@ -16,6 +16,7 @@ from dpconvex import (
     DPPiecewiseLinear,
     DPQuantileRegressor,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
@@ -68,13 +69,14 @@ REGRESSIONS = {
     **_regression(DPQuantileRegressor, {**SUMS, **RECORDS}, quantile=0.7),
     **_regression(DPQuantileRegressor, {"levels": {"quantile": (0.2, 0.5, 0.9)}}),
     **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
-    **_regression(DPTiltedRegressor, {"output": {}}),
+    **_regression(DPTiltedRegressor, {"output": {}, "share": {"share": 0.2}}),
+    **_regression(DPRobustRegressor, {"l2": {}, "linf": {"norm": "linf", "loss": "absolute"}}),
     **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"]}),
 }
 CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS}),
     **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
-    **_classification(DPTiltedClassifier, {"output": {}}),
+    **_classification(DPTiltedClassifier, {"output": {}, "share": {"share": 0.2}}),
     **_classification(
         DPRobustClassifier,
         {

@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 
 from dpconvex import (
+    DPAUCClassifier,
     DPLogisticRegression,
     DPNewsvendor,
     DPQuantileRegressor,
@@ -109,11 +111,60 @@ def test_a_fit_that_privacy_will_drown_is_announced():
         DPLogisticRegression(feature_bounds=(0, 1), classes=[0, 1]).fit(large, large[:, 0] > 0.5)
 
 
-@pytest.mark.parametrize("mechanism", ["auto", "output"])
-def test_columns_without_bounds_are_pointed_out(mechanism):
+def test_columns_without_bounds_are_pointed_out():
+    """Where they are taken to be of order 1; a descent finds their sizes."""
     X = np.random.default_rng(0).normal(size=(5000, 2))
     with pytest.warns(UnboundedColumnsWarning, match="about -1 to 1"):
-        DPQuantileRegressor(mechanism=mechanism).fit(X, X[:, 0])
+        DPQuantileRegressor(mechanism="output").fit(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DPQuantileRegressor(mechanism=mechanism, feature_bounds=(-4, 4)).fit(X, X[:, 0])
+        DPQuantileRegressor(mechanism="output", feature_bounds=(-4, 4)).fit(X, X[:, 0])
+        DPQuantileRegressor().fit(X, X[:, 0])
+
+
+def raw_table(n, rng):
+    """Ages, incomes, years, rare flags and rates, and what follows from them."""
+    X = np.column_stack([
+        rng.integers(18, 90, n), np.exp(rng.normal(10.5, 0.8, n)), rng.integers(1995, 2024, n),
+        rng.random(n) < 0.1, 1e-4 * rng.random(n),
+    ]).astype(float)  # fmt: skip
+    usual = (X - [50, 45_000, 2010, 0, 0]) / [20, 40_000, 8, 1, 1e-4]
+    return X, 300 + 30 * (np.minimum(usual, 4).sum(1) + rng.normal(size=n))
+
+
+def raw_losses(kind, n, epsilon):
+    """Return the losses of a fit of raw columns, of one that knows their bounds, and of a constant, not private."""
+    rng = np.random.default_rng(5)
+    (X, y), (X_new, y_new) = raw_table(n, rng), raw_table(4000, rng)
+    options = {"epsilon": epsilon, "delta": 1e-6, "random_state": 1}
+    known = {"feature_bounds": ([18, 0, 1990, 0, 0], [90, 4e5, 2024, 1, 1e-4])}
+    if kind is DPQuantileRegressor:
+        known["target_bounds"] = (0, 1000)
+
+        def loss(model):
+            return np.abs(y_new - model.fit(X, y).predict(X_new)).mean()
+
+        constant = np.abs(y_new - np.median(y)).mean()
+    else:
+        labels, new = y > 300, y_new > 300
+
+        def loss(model):
+            model.fit(X, labels)
+            if kind is DPAUCClassifier:
+                return 1 - model.score(X_new, new)
+            return log_loss(new, model.predict_proba(X_new))
+
+        constant = np.log(2)
+    return loss(kind(**options)), loss(kind(**options, **known)), constant
+
+
+@pytest.mark.parametrize("kind", [DPQuantileRegressor, DPLogisticRegression, DPAUCClassifier])
+def test_raw_columns_need_no_bounds(kind):
+    raw, bounded, constant = raw_losses(kind, 20_000, 1.0)
+    assert raw <= 1.02 * bounded < 0.8 * constant
+
+
+@pytest.mark.parametrize("kind", [DPQuantileRegressor, DPLogisticRegression])
+def test_raw_columns_of_few_records_leave_a_constant(kind):
+    raw, _, constant = raw_losses(kind, 300, 0.3)
+    assert raw <= 1.05 * constant

@@ -18,7 +18,8 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
-from dpconvex.engine import ClusterLostError, SourceChangedError  # noqa: E402
+from dpconvex.engine import ClusterLostError, RowMap, SourceChangedError  # noqa: E402
+from dpconvex.engine.dask.rows import DaskTable  # noqa: E402
 from dpconvex.estimators import release  # noqa: E402
 from dpconvex.privacy import BudgetExceeded, Ledger  # noqa: E402
 
@@ -316,6 +317,23 @@ def test_a_killed_worker_changes_nothing(bare_cluster, table, monkeypatch):
     assert_same(model.fit(X, y), in_memory())
     assert reads(folder) > READS
     assert len(ledger.entries()) == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_the_middle_of_a_pass(bare_cluster, table):
+    (X, y), folder = table
+    mark = str(folder / "died")
+
+    def count(block, y, w):
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return (np.array([len(y)]),)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    found = DaskTable(X, y, "test").rows(RowMap(4, 1.0)).sum(count)
+    assert found[0] == sum(SIZES)
+    assert len(bare_cluster[2].nthreads()) == 1
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from dpconvex import (
     DPPiecewiseLinear,
     DPQuantileRegressor,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
@@ -62,7 +63,9 @@ FITS = {
     "ranking, labels public": DPAUCClassifier(mechanism="output", label_private=False, **TWO),
     "tilted classifier": DPTiltedClassifier(**TWO),
     "tilted regressor": DPTiltedRegressor(**TARGETS),
+    "worst share": DPTiltedRegressor(share=0.2, **TARGETS),
     "robust l2": DPRobustClassifier(0.1, "l2", **PURE, **TWO),
+    "robust regression": DPRobustRegressor(**TARGETS),
     "robust linf": DPRobustClassifier(0.1, "linf", **TWO),
     "median objective": DPMedian(mechanism="objective", random_state=0),
     "median gradient": DPMedian(mechanism="gradient", random_state=0),

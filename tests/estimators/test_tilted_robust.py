@@ -7,6 +7,7 @@ from sklearn.base import clone
 from dpconvex import (
     DPLogisticRegression,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
     load_model,
@@ -19,8 +20,12 @@ MODELS = [
     DPTiltedClassifier(0.5, mu=1.0, feature_bounds=(-1, 1)),
     DPTiltedRegressor(0.5, mu=1.0, feature_bounds=(-1, 1), target_bounds=(-2, 2)),
     DPTiltedRegressor(0.5, Huber(0.5), mu=1.0, feature_bounds=(-1, 1)),
+    DPTiltedClassifier(share=0.1, mu=1.0, feature_bounds=(-1, 1)),
+    DPTiltedRegressor(share="max", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, mu=1.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(0.1, "linf", "hinge", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
+    DPRobustRegressor(0.1, "box", shape=[0.1, 1.0, 0.5], mu=1.0, feature_bounds=(-1, 1)),
+    DPRobustRegressor(0.1, "linf", "squared", epsilon=1.0, delta=0.0, feature_bounds=(-1, 1)),
     DPRobustClassifier(cost=50.0, mu=1.0, feature_bounds=(-1, 1)),
 ]
 
@@ -70,6 +75,29 @@ def test_more_tilt_serves_the_worst_off():
     assert worst(5.0) < 0.95 * worst(1.0) < 0.95 * worst(0.0)
 
 
+def test_a_smaller_share_serves_the_worst_off():
+    """Without noise worth mentioning, the mean of the worst losses is least for the share that it is taken over."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2000, 2))
+    y = np.clip(0.3 * X[:, 0] - 0.6 + 0.3 * rng.exponential(size=2000), -1, 1)
+
+    def losses(share):
+        model = DPTiltedRegressor(
+            loss=Huber(2.0),
+            share=share,
+            alpha=1e-4,
+            feature_bounds=(-1, 1),
+            random_state=0,
+            mu=1e12,
+        ).fit(X, y)
+        return np.sort(Huber(2.0).value(y, model.predict(X)))[::-1]
+
+    fits = {size: losses(size / 2000) for size in (2000, 200, 1)}
+    for size, fit in fits.items():
+        others = [other[:size].mean() for key, other in fits.items() if key != size]
+        assert fit[:size].mean() < 0.95 * min(others)
+
+
 def test_no_tilt_is_private_logistic_regression():
     X, y, _ = table(1000)
     shared = {"alpha": 0.05, "feature_bounds": (-1, 1), "mu": 0.7, "mechanism": "output"}
@@ -117,6 +145,23 @@ def test_robust_models_withstand_an_attack_that_breaks_plain_ones(norm):
     plain = DPLogisticRegression(mechanism="output", **shared).fit(X, y)
     under_attack = [attack(model, X, y, radius, norm) for model in (robust, plain)]
     assert under_attack[0] > under_attack[1] + 0.3
+
+
+def test_robust_regression_withstands_moved_rows():
+    """A narrow column that tells the target exactly against a wide one that tells it roughly."""
+    rng = np.random.default_rng(1)
+    wide = rng.uniform(-0.8, 0.8, 4000)
+    y = np.clip(wide + 0.1 * rng.normal(size=4000), -1, 1)
+    X = np.column_stack([0.05 * y, wide])
+    shared = {"feature_bounds": (-1, 1), "alpha": 1e-4, "random_state": 0, "epsilon": 1e4}
+    fits = [DPRobustRegressor(r, "l2", "squared", **shared).fit(X, y) for r in (0.1, 0.0)]
+
+    def attacked(model):
+        unit = model.coef_ / np.linalg.norm(model.coef_)
+        return max(np.mean((y - model.predict(X + s * 0.1 * unit)) ** 2) for s in (1, -1))
+
+    assert attacked(fits[0]) < 0.5 * attacked(fits[1])
+    assert np.mean((y - fits[1].predict(X)) ** 2) < np.mean((y - fits[0].predict(X)) ** 2)
 
 
 def test_the_attack_is_what_the_radius_promises():
@@ -171,9 +216,14 @@ def test_several_classes_share_the_budget():
         (DPTiltedClassifier(neighbors="add_or_remove_one", nominal_samples=100), "replace_one"),
         (DPTiltedRegressor(neighbors="add_or_remove_one", nominal_samples=100), "replace_one"),
         (DPTiltedClassifier(-1.0), "tilt"),
+        (DPTiltedClassifier(share=0.001), "share"),
+        (DPTiltedClassifier(share=1.5), "share"),
         (DPTiltedClassifier(mechanism="objective"), "output"),
         (DPRobustClassifier(mechanism="gradient"), "output"),
         (DPRobustClassifier(norm="l3"), "norm"),
+        (DPRobustClassifier(norm="own", shape=(1.0, 1.0)), "hull_of"),
+        (DPRobustRegressor(mechanism="objective"), "output"),
+        (DPRobustRegressor(loss="logistic"), "huber"),
         (DPRobustClassifier(radius=-1.0), "radius"),
         (DPRobustClassifier(loss=Hinge()), "smooth"),
         (DPTiltedClassifier(loss="huber"), "logistic"),

@@ -87,8 +87,9 @@ def test_pure_epsilon_with_laplace_noise(method, guarantee):
 def test_refusals(method):
     name = method.__name__
     budget = ApproxDP(1.0, 1e-5)
-    with pytest.raises(ValueError, match="needs neighbors='replace_one'"):
-        method().certify(facts(neighbors="add_or_remove_one"), budget)
+    if method is PhasedSGD:
+        with pytest.raises(ValueError, match="needs neighbors='replace_one'"):
+            method().certify(facts(neighbors="add_or_remove_one"), budget)
     with pytest.raises(ValueError, match="lipschitz=inf"):
         method(step_size=0.1).certify(facts(loss=Squared()), budget)
     bad = {"step_size": -1.0, "decay": 0.5, "radius": 0.0, "noise": "no"}

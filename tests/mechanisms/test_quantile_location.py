@@ -57,3 +57,26 @@ def test_one_value_is_found():
     point, scale = search(np.full(5000, 7.0), 0.5, 1.0)
     assert abs(point - 7) < 2
     assert math.isfinite(scale)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
+    """Three in four are 0, so that their middle half has no width; the others are hundreds away."""
+    values = sign * np.concatenate(
+        [np.zeros(3000), stats.expon(0, 500).ppf((np.arange(1000) + 0.5) / 1000)]
+    )
+    far = {"above" if sign > 0 else "below": 1e5}
+    belief = Belief(min(-1.0, 3 * sign), max(1.0, 3 * sign), 1e-3, 1.0, **far)
+    wanted = level if sign > 0 else 1 - level
+    point, scale = private_location(
+        lambda place: np.count_nonzero(values < place),
+        wanted,
+        belief,
+        20,
+        5.0,
+        4000,
+        NoiseSource(0),
+    )
+    assert abs(np.mean(sign * values < sign * point) - level) < 0.02
+    assert 100 < scale < 2000

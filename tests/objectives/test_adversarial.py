@@ -194,7 +194,7 @@ def test_certificates_survive_the_trip_to_json():
         ({"radius": -0.1}, "radius"),
         ({"norm": "l3"}, "norm"),
         ({"width": 0.0}, "width"),
-        ({"loss": Absolute()}, "margin loss"),
+        ({"loss": Absolute(), "cost": 1.0}, "margin loss"),
         ({"cost": 1.0}, "at least"),
         ({"cost": 100.0, "norm": "linf"}, "l2"),
         ({"cost": 100.0, "neighbors": "add_or_remove_one"}, "replace_one"),

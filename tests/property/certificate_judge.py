@@ -79,13 +79,16 @@ class Judge:
     def _read_RobustBounds(self) -> None:
         self._row()
         loss, radius = self.loss, number(self.facts["radius"], closed=True)
-        require(loss.kind == "margin" and loss.high <= 0, "a loss that never increases")
+        sided = loss.kind == "residual"
+        require(sided or loss.high <= 0, "a loss that never increases")
         width, norm, cost = number(self.facts["width"]), self.facts["norm"], self.facts["cost"]
-        require(norm in ("l2", "linf"), "norm")
+        require(norm in ("l2", "linf", "l1", "box", "hull", "own"), "norm")
+        unit, curved = adversary(norm, self.facts.get("shape"), self.d, width)
+        require(cost is None or not sided, "a cost of residuals")
         if cost is None:
-            reach = radius * (math.sqrt(self.d) if norm == "linf" else 1.0)
-            bend = loss.slope * radius / width
+            reach, bend = radius * unit, loss.slope * radius * curved
             self.beta = loss.curvature * self._factor(reach) + bend
+            self.beta += loss.slope**2 * self._factor(reach) / width if sided else 0.0
         else:
             require(self.neighbors == "replace_one" and norm == "l2", "with a cost")
             ball = math.sqrt(2 * loss.value(0.0) / self.alpha)
@@ -96,8 +99,15 @@ class Judge:
         self.L = loss.slope * math.hypot(self.c, min(self.U, self.X) + reach)
         self.moved = self.records * self.L
         if self.neighbors == "replace_one" and cost is None:
-            uneven = (1 - min(1.0, self.U / self.X)) * reach
-            self.moved = min(self.moved, max(self.L, loss.slope * (2 * self.row + uneven)))
+            # The steepest slopes that two records can have, and how unlike the adversary's parts of them are.
+            sides = {abs(loss.low), abs(loss.high)} - {0.0} if sided else {loss.slope}
+            least = min(1.0, self.U / self.X)
+            corners = [
+                (p + q) * self.row + max(p - least * q, q - least * p) * reach
+                for p in sides
+                for q in sides
+            ]
+            self.moved = min(self.moved, max(self.L, *corners))
         self.rank = self.size if radius > 0 or cost is not None else 1
 
     def _read_TiltedBounds(self) -> None:
@@ -125,6 +135,35 @@ class Judge:
             spread = max(ends) - (min(ends) if falls else 0.0)
         weight = 1 / (1 + (self.n - 1) * math.exp(-min(745.0, tilt * spread)))
         self.minimiser = min(2 * self.L / self.alpha * weight, 2 * ball)
+
+    def _read_WorstShareBounds(self) -> None:
+        self._row()
+        require(self.mechanism == "output", "worst share")
+        loss, share = self.loss, number(self.facts["share"])
+        width = number(self.facts["width"])
+        require(share <= 1 and share * self.n >= 1 - 1e-9, "share")
+        self.L, self.beta = loss.slope * self.row, math.nan
+        ball = self.L / self.alpha
+        if self.neighbors == "replace_one":
+            ends = (1.0, -1.0) if loss.kind == "residual" else (0.0,)
+            found = level(max(map(loss.value, ends)), 1 / share, width)
+            ball = min(ball, math.sqrt(2 * found / self.alpha))
+        self.minimiser = min(2 * self.L / self.alpha / max(1.0, share * self.n), 2 * ball)
+
+    def _read_TopRankBounds(self) -> None:
+        require(self.neighbors == "replace_one" and self.mechanism == "output", "top rank")
+        loss, reach = pointwise(self.facts["loss"]), number(self.facts["row_norm"])
+        require(loss.kind == "margin" and loss.high <= 0, "a loss that never increases")
+        top, positive = count(self.facts["top"]), count(self.facts["min_positive"])
+        width = number(self.facts["width"])
+        require(top >= 1 and positive >= 1, "counts")
+        self.size, self.L, self.beta = self.d, 2 * reach * loss.slope, math.nan
+        start = level(0.0, 2 + self.n / top, width)  # of n negative records and 2 K public ones
+        ball = min(self.L / self.alpha, math.sqrt(2 * loss.value(-start) / self.alpha))
+        bent = 2 * reach * loss.curvature / top
+        flip = self.L / positive + self.L / top + bent * (reach * ball + width * math.log(2))
+        kept = self.L / top + bent * 2 * reach * ball
+        self.minimiser = min(max(flip, kept), 2 * self.L) / self.alpha
 
     def _read_PairwiseBounds(self) -> None:
         self.loss, self.size = pair(self.facts["loss"]), self.d
@@ -345,6 +384,9 @@ class Judge:
             self.only(*names)
             return self.composed(*terms)
         pair = math.sqrt(2) if self.neighbors == "replace_one" else 1.0
+        above, raw_target = course.get("above", 0), course.get("raw_target", False)
+        require(type(above) is int and above >= 0, "octaves above")
+        require(raw_target is settings.get("raw_target", False), "raw target")
         clip, numbers = number(course.get("clip", 1.0)), self.size * (self.size + 1) // 2
         steep, fits = loss.slope, max(1, len(levels))
         if levels:
@@ -356,11 +398,13 @@ class Judge:
             require(count(self.noise.get(name, {}).get("releases", parts)) % parts == 0, "steps")
         released = {
             "gradients": (self.records * steep * clip, self.size, steps),
-            "scales": (pair * math.sqrt(self.d), 17 * self.d, 1),
+            "scales": (pair * math.sqrt(self.d), (above + max(16, above) + 1) * self.d, 1),
             "lengths": (1.0, 1, 30),
             "moments": (pair, numbers, 1),
             "finer moments": (pair, numbers, 1),
         }
+        if above and self.c:
+            released["places"] = (pair * math.sqrt(self.d), 64 * self.d, 1)
         if early:
             released["early gradients"] = (self.records * steep * clip, self.size, early * fits)
         if any(level != 0.5 for level in levels):
@@ -386,11 +430,13 @@ class Judge:
 
     def _phases(self, name: str) -> list[tuple[int, float]]:
         settings = self.parameters[name]
-        require(self.kind == "LinearBounds" and self.neighbors == "replace_one", "phases")
+        fixed = self.neighbors == "replace_one"
+        require(self.kind == "LinearBounds" and (fixed or name == "phased-erm"), "phases")
         phases, step = count(settings["phases"]), number(settings["step_size"])
         decay = number(settings["decay"])
         require(decay >= 1 and self.n >> phases >= 1, "phases with rows")
-        require(settings["assignment"] == "random permutation", "assignment")
+        assigned = "random permutation" if fixed else "independent draws"
+        require(settings["assignment"] == assigned, "assignment")
         self.only(*(f"phase {i}" for i in range(1, phases + 1)))
         return [(self.n >> i, step / decay**i) for i in range(1, phases + 1)]
 
@@ -400,7 +446,7 @@ class Judge:
         for i, (rows, step) in enumerate(self._phases("phased-erm"), start=1):
             firm = self.alpha + 2 / (step * rows)
             tolerance = number(self.noise[f"phase {i}"]["tolerance"], closed=True)
-            moved = 2 * self.L / (rows * firm) + 2 * tolerance / firm
+            moved = self.records * self.L / (rows * firm) + 2 * tolerance / firm
             worst = max(worst, self.term(f"phase {i}", moved, self.size, 1, "gaussian")[0])
         return self.composed((worst, 1))
 
@@ -428,6 +474,30 @@ class Judge:
         mu = self.moved / number(term["scale"])
         found = sampled_epsilon(self.neighbors, size / self.n, mu, steps, claim["delta"] / k)
         return k * found <= claim["epsilon"] * (1 + 1e-3)
+
+
+def adversary(norm: str, shape: Any, size: int, width: float) -> tuple[float, float]:
+    """The longest vector of a set, and how much its smoothed support function curves."""
+    if norm == "own":
+        require(isinstance(shape, list) and len(shape) == 2, "what is declared of a set")
+        return number(shape[0]), number(shape[1])
+    if norm in ("l2", "linf", "l1"):
+        require(shape is None, "no shape")
+        return (math.sqrt(size) if norm == "linf" else 1.0), 1 / width
+    require(isinstance(shape, list) and len(shape) > 0, "shape")
+    if norm == "box":
+        require(len(shape) == size, "one half-width per column")
+        sides = [number(side) for side in shape]
+        return math.sqrt(sum(side**2 for side in sides)), max(sides) / width
+    lengths = [math.sqrt(sum(number(v, -math.inf) ** 2 for v in vector)) for vector in shape]
+    require(all(len(vector) == size for vector in shape) and max(lengths) > 0, "vectors")
+    return max(lengths), max(lengths) ** 2 / width
+
+
+def level(height: float, ratio: float, width: float) -> float:
+    """``min_{t >= 0} t + ratio s(height - t)``: the mean of the worst of so many numbers that are all alike."""
+    t = max(0.0, height + width * math.log(ratio - 1)) if ratio > 1 else 0.0
+    return t + ratio * width * float(np.logaddexp(0.0, (height - t) / width))
 
 
 @cache

@@ -46,6 +46,8 @@ from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.top_rank import TopRankBounds
+from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.rules import Calibration, calibrate, calibrates
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -95,6 +97,12 @@ SMOOTH_STRUCTURED = [
     convolve_vector(L1Norm(3), ExponentialKernel(3), 1.0),
     convolve_vector(L1WithLink(2, Huber(0.5)), UniformKernel(), 0.7),
     *(moreau_vector(L1Norm(2), width=2.0), moreau_vector(L1Norm(3), "hellinger", 2.0, 1.0)),
+    *(convolve_vector(STRUCTURED[-1], GaussianKernel(), 0.5), moreau_vector(STRUCTURED[-1])),
+    convolve_vector(STRUCTURED[-1], ExponentialKernel(2), 0.7),
+    *(
+        convolve_vector(Bowl(3), ExponentialKernel(3), 0.5),
+        convolve_vector(Bowl(2), KERNELS[0], 0.5),
+    ),
 ]
 
 
@@ -131,11 +139,18 @@ def linear(draw: Draw, losses: list[Any], alphas: list[float], **fixed: Any) -> 
 
 
 def robust(draw: Draw, relation: str | None = None) -> RobustBounds:
+    n, d = numbers(draw)
+    norm = draw(st.sampled_from(["l2", "linf", "l1", "box", "hull", "own"]))
+    shapes: dict[str, Any] = {
+        "box": tuple(0.5 + k for k in range(d)),
+        "hull": ((1.0,) * d, (-2.0, *(0.5,) * (d - 1))),
+        "own": (1.5, 30.0),
+    }
     return RobustBounds(
-        *numbers(draw), draw(st.sampled_from(FALLING)), *lengths(draw), draw(st.booleans()),
+        n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
         draw(st.sampled_from([0.5, 4.0])), relation or draw(RELATIONS),
-        radius=draw(st.sampled_from([0.0, 0.1, 0.5])), norm=draw(st.sampled_from(["l2", "linf"])),
-        width=draw(st.sampled_from([0.1, 1.0])),
+        radius=draw(st.sampled_from([0.0, 0.1, 0.5])), norm=norm,
+        width=draw(st.sampled_from([0.1, 1.0])), shape=shapes.get(norm),
     )  # fmt: skip
 
 
@@ -151,6 +166,25 @@ def tilted(draw: Draw) -> TiltedBounds:
         *numbers(draw), draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
         draw(st.sampled_from([0.2, 2.0])), tilt=draw(st.sampled_from([0.0, 0.5, 3.0])),
         coef_bound=draw(st.sampled_from([None, 0.3, 2.0])),
+    )  # fmt: skip
+
+
+def worst(draw: Draw) -> WorstShareBounds:
+    n, d = numbers(draw)
+    return WorstShareBounds(
+        n, d, draw(st.sampled_from(BOUNDED_BELOW)), *lengths(draw), draw(st.booleans()),
+        draw(st.sampled_from([0.2, 2.0])), draw(RELATIONS),
+        share=max(1 / n, draw(st.sampled_from([0.0, 0.1, 1.0]))),
+        width=draw(st.sampled_from([0.01, 0.5])),
+    )  # fmt: skip
+
+
+def top_rank(draw: Draw) -> TopRankBounds:
+    return TopRankBounds(
+        *numbers(draw), draw(st.sampled_from([loss for loss in FALLING if loss in BOUNDED_BELOW])),
+        draw(st.sampled_from([0.5, 2.0])), draw(st.sampled_from([1, 7])),
+        draw(st.sampled_from([1, 20])), draw(st.sampled_from([0.2, 2.0])),
+        width=draw(st.sampled_from([0.01, 0.5])),
     )  # fmt: skip
 
 
@@ -195,12 +229,15 @@ def objective(draw: Draw) -> Certificate:
 
 
 def output(draw: Draw) -> Certificate:
-    kind = draw(st.sampled_from(["linear", "robust", "costly", "tilted", "pairs", "structured"]))
+    kinds = ["linear", "robust", "costly", "tilted", "worst", "top", "pairs", "structured"]
+    kind = draw(st.sampled_from(kinds))
     bounds: Any = {
         "linear": lambda: linear(draw, [*KINKED, *SMOOTH], [0.05, 2.0]),
         "robust": lambda: robust(draw),
         "costly": lambda: costly(draw),
         "tilted": lambda: tilted(draw),
+        "worst": lambda: worst(draw),
+        "top": lambda: top_rank(draw),
         "pairs": lambda: pairs(draw, [*PAIRS, *SQUARES], draw(st.sampled_from([0.1, 3.0]))),
         "structured": lambda: structured(draw, SMOOTH_STRUCTURED),
     }[kind]()
@@ -229,6 +266,8 @@ def gradient(draw: Draw) -> Certificate:
         settings = mechanism.settings(bandwidth, None, levels, several)
     if draw(st.booleans()):
         settings["ranking"] = True
+    if mechanism.geometry == "private" and draw(st.booleans()):
+        settings["raw_target"] = True
     claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
     return mechanism.certify(bounds, claim, {**parameters, "gradient": settings})
 
@@ -248,7 +287,8 @@ def sgd(draw: Draw) -> Certificate:
 def phased(method: Any) -> Callable[[Draw], Certificate]:
     def one(draw: Draw) -> Certificate:
         losses = [*KINKED, *SMOOTH] if method is PhasedERM else SMOOTH
-        bounds = linear(draw, losses, [0.0, 0.3], neighbors="replace_one")
+        relation = draw(RELATIONS) if method is PhasedERM else "replace_one"
+        bounds = linear(draw, losses, [0.0, 0.3], neighbors=relation)
         mechanism = method(
             phases=draw(st.sampled_from([None, 1, 4])), decay=draw(st.sampled_from([2.0, 4.0]))
         )

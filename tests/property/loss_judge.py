@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy import integrate, special
+from scipy import integrate
 
 
 class Contradiction(Exception):
@@ -221,6 +221,31 @@ def pair(data: object) -> Facts:
     raise Contradiction(f"{name} is no loss of pairs")
 
 
+def coordinate_peak(kernel: str, dim: int, density: object) -> float:
+    """The largest density of one coordinate; of the radial exponential law by its characteristic function.
+
+    ``(1/pi) int_0^oo (1 + w^2)^{-(m + 1)/2} dw``: the density at 0 is the mean of what it is in every direction.
+    """
+    if kernel != "ExponentialKernel":
+        return float(density(0.0))  # type: ignore[operator]
+    found, _ = integrate.quad(lambda w: (1 + w * w) ** (-(dim + 1) / 2), 0, math.inf)
+    return float(found) / math.pi
+
+
+def corners(data: dict[str, object]) -> np.ndarray:
+    """Slopes of the pieces of a maximum, or of a bowl: 0 and all signs."""
+    if data["class"] == "Bowl":
+        size = count(data["size"])
+        signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * size)).reshape(size, -1).T
+        return np.vstack([np.zeros(size), signs])
+    return np.array(data["slopes"], dtype=float)
+
+
+def widest(slopes: np.ndarray) -> float:
+    """How far the slope can turn: the longest difference of two."""
+    return max(float(math.dist(a, b)) for a in slopes for b in slopes)
+
+
 def vector(data: object) -> Facts:
     """Return the facts of a loss of a residual vector: slope in l2, curvature, size and link."""
     require(isinstance(data, dict), "a loss is an object")
@@ -242,11 +267,24 @@ def vector(data: object) -> Facts:
         require(given["loss"]["class"] in ("L1Norm", "L1WithLink"), "l1 only")
         plain = inner.size - (inner.link is not None)
         require(dim in (1, plain), "dimension of the kernel")
-        peak = density(0.0)  # type: ignore[operator]
-        if kernel == "ExponentialKernel":
-            ratio = special.gammaln(dim / 2) - special.gammaln((dim + 1) / 2)
-            peak = math.exp(ratio) / (2 * math.sqrt(math.pi))
+        peak = coordinate_peak(kernel, dim, density)
         return replace(inner, curvature=2 * peak / number(given["bandwidth"]))
+    if name in ("SmoothedFacets", "SmoothedMax"):
+        # Along a unit vector e the slope of a convex function rises by at most the widest difference of slopes, and its
+        # mean under a shift by at most that times the largest density of the coordinate along e.
+        inner, (density, dim, kernel) = vector(given["loss"]), kernel_facts(given["kernel"])
+        require(given["loss"]["class"] in ("PiecewiseLinear", "Bowl"), "pieces only")
+        require(dim in (1, inner.size), "dimension of the kernel")
+        radial = kernel == "GaussianKernel" or (kernel == "ExponentialKernel" and dim == inner.size)
+        require(radial and not (name == "SmoothedMax" and kernel != "GaussianKernel"), "a law")
+        slopes = corners(given["loss"])
+        rank = int(np.linalg.matrix_rank(slopes[1:] - slopes[0], tol=1e-9))
+        require(name == "SmoothedMax" or rank <= 3, "at most three directions")
+        bend = widest(slopes) * coordinate_peak(kernel, dim, density)
+        return replace(inner, curvature=bend / number(given["bandwidth"]))
+    if name == "PiecesMoreau":
+        require(given["loss"]["class"] == "PiecewiseLinear", "pieces only")
+        return replace(vector(given["loss"]), curvature=number(given["modulus"]))
     if name == "VectorMoreau":
         require(given["loss"]["class"] == "L1Norm", "l1 only")
         inner, bend, width = vector(given["loss"]), number(given["curvature"]), given["width"]

@@ -76,7 +76,14 @@ def holder(tree: Any, path: Path) -> Any:
 
 
 NAMES = ["Pinball", "Logistic", "Hinge", "DeclaredLoss", "Scaled", "L1Norm", "GaussianKernel"]
-NAMES += ["PairLogistic", "PairSquared", "LinearBounds", "RobustBounds", "TiltedBounds"]
+NAMES += [
+    "PairLogistic",
+    "PairSquared",
+    "LinearBounds",
+    "RobustBounds",
+    "TiltedBounds",
+    "WorstShareBounds",
+]
 NAMES += ["PairwiseBounds", "StructuredBounds", *HONEST, "pure", "approx", "gaussian", "l2-laplace"]
 NAMES += ["sum", "mean", "count", "coefficients", "replace_one", "add_or_remove_one", "given"]
 NAMES += ["poisson", "fixed", "exact", "floating-point", "margin", "residual", "linf", "2", "e"]

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from dpconvex import DPLinearSVC, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST
 from dpconvex.estimators import release as release_path
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan, length_cover
@@ -96,7 +97,7 @@ def _spends_at_most_the_budget(
     n, d = int(rng.integers(65, 200)), int(rng.integers(1, 5))
     row_map = RowMap.from_bounds(d, features, row_norm, fit_intercept=intercept)
     if not shorten:
-        row_map = row_map.weighted()
+        row_map = row_map.weighted(FARTHEST if how == "given" else RAW_FARTHEST)
     longest = row_map.max_norm if math.isfinite(row_map.max_norm) else row_map.row_norm
     nominal = n if relation == "replace_one" else int(rng.choice([1, n, 10 * n]))
     bounds = LinearBounds(

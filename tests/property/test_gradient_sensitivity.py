@@ -17,6 +17,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
+    column_ranges,
     gradient,
     gradient_plan,
 )
@@ -98,15 +99,19 @@ def differences(first, second, bounds, row_map, certificate):
 
 def facts(
     loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0, ranking=False,
-    levels=(), targets=1,
+    raw=False, levels=(), targets=1,
 ):  # fmt: skip
-    row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm=row_norm, fit_intercept=intercept)
+    mechanism = NoisyGradientDescent(steps=steps, geometry=how)
+    known = None if raw else (-1.0, 1.0)
+    row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
+    row_map = mechanism.mapped(row_map)
     bounds = LinearBounds(
         n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors
     )
-    mechanism = NoisyGradientDescent(steps=steps, geometry=how)
     chosen = mechanism.settings(levels=levels, targets=targets)
     parameters = {"gradient": chosen | ({"ranking": True} if ranking else {})}
+    if raw and how == "private":
+        parameters["gradient"]["raw_target"] = True
     return row_map, bounds, mechanism.certify(bounds, GaussianDP(mu), parameters)
 
 
@@ -114,7 +119,9 @@ def facts(
 def problems(draw):
     loss = draw(st.sampled_from(LOSSES))
     n, d = draw(st.integers(2, 6)), draw(st.integers(1, 3))
-    value = st.sampled_from([-3.0, -1.0, -0.5, -0.01, 0.0, 0.02, 0.5, 1.0, 3.0])
+    raw = draw(st.booleans())
+    sizes = [-3.0, -1.0, -0.5, -0.01, 0.0, 0.02, 0.5, 1.0, 3.0]
+    value = st.sampled_from([-1e30, -5e4, 1e-9, 1990.0, 1999.0, 2024.0, 2024.0] if raw else sizes)
     signs = st.sampled_from([-1.0, 1.0])
     target = signs if loss.kind == "margin" else st.sampled_from([-1e6, -1.0, 0.1, 1.0, 1e6])
     X = np.array([[draw(value) for _ in range(d)] for _ in range(n + 1)])
@@ -126,6 +133,7 @@ def problems(draw):
         "how": draw(st.sampled_from(["private", "given"])),
         "alpha": draw(st.sampled_from([0.0, 0.1])),
         "ranking": loss.kind == "margin" and draw(st.booleans()),
+        "raw": raw,
     }
     if type(loss) is Pinball and public["how"] == "private":
         public["levels"] = draw(st.sampled_from([(), (0.1, 0.5, 0.9), (0.5, 0.5)]))
@@ -331,6 +339,15 @@ def test_counts_and_histograms_are_attained():
     for phase in ("scales", "octaves", "targets", "residuals"):
         assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     assert ratios["lengths"] > 0.99
+    years = np.where(np.arange(n) % 2, 1990.0, 2024.0)[:, None]
+    row_map, bounds, certificate = facts(
+        Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
+        how="private", raw=True,
+    )  # fmt: skip
+    changed = np.vstack([years[:-1], [[-1e9]]])
+    ratios, _ = differences((years, y), (changed, other_y), bounds, row_map, certificate)
+    for phase in ("scales", "places", "octaves"):
+        assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     row_map, bounds, certificate = facts(
         Logistic(), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
         how="private",
@@ -486,6 +503,14 @@ def sabotage_levels(monkeypatch):
     monkeypatch.setattr(SeveralQuantiles, "_residuals", several)
 
 
+def sabotage_places(monkeypatch):
+    """Centre columns around where their numbers are, without noise."""
+    monkeypatch.setattr(column_ranges, "_centred", lambda rows, mass, lead, sizes, std, noise: (
+        noise.add_gaussian(np.zeros(64 * sizes.size), std),
+        column_ranges.ColumnUnits(sizes, rows.sum(lambda block, y, w: (block[:, lead:].sum(0),))[0]),
+    )[1])  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sabotage", "neighbors"),
     [
@@ -497,6 +522,7 @@ def sabotage_levels(monkeypatch):
         (sabotage_relation, "replace_one"),
         (sabotage_count, "replace_one"),
         (sabotage_release, "replace_one"),
+        (sabotage_places, "replace_one"),
         (sabotage_rows, "add_or_remove_one"),
     ],
 )
@@ -510,7 +536,7 @@ def test_sabotage_is_caught(monkeypatch, sabotage, neighbors):
     def survives():
         row_map, bounds, certificate = facts(
             Pinball(0.9), 3, 2, 1e4, intercept=True, row_norm=None, neighbors=relation,
-            how="private", levels=levels,
+            how="private", levels=levels, raw=sabotage is sabotage_places,
         )  # fmt: skip
         ones = np.ones(2)
         tests = [

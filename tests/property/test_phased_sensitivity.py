@@ -1,5 +1,7 @@
 """Brute force over neighbours never beats a phase's sensitivity, and attains it where it is tight."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from drawn_records import drawn_records
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD
-from dpconvex.mechanisms.phased import phases_of
+from dpconvex.mechanisms.phased import Phase, assigned_records, phases_of
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve, moreau
@@ -75,6 +77,37 @@ def test_one_pass_never_beats_the_bound(case, share):
 def test_anchored_minimiser_never_beats_the_bound(case, step):
     distance, sensitivity = moved(PhasedERM(step_size=step, phases=1), case)
     assert distance <= sensitivity
+
+
+@PROFILE
+@given(cases([*SMOOTH, Pinball(0.8), Hinge()]), st.sampled_from([0.01, 1.0, 30.0]))
+def test_a_record_more_never_beats_the_bound(case, step):
+    """The phase with one record less, down to none, divided by the same nominal number."""
+    bounds, row_map, X, y, start, position = case
+    bounds = replace(bounds, neighbors="add_or_remove_one")
+    mechanism = PhasedERM(step_size=step, phases=1)
+    first, sensitivity = phase_output(mechanism, X, y, bounds, row_map, start)
+    kept = np.arange(len(X)) != position
+    second, _ = phase_output(mechanism, X[kept], y[kept], bounds, row_map, start)
+    assert np.linalg.norm(first - second) <= sensitivity
+    both = mechanism.certify(replace(bounds, neighbors="replace_one"), GaussianDP(1.0))
+    assert sensitivity <= 0.6 * both.noise["phase 1"].sensitivity
+
+
+def test_one_record_more_changes_one_phase():
+    """Draws of their own: with those of others held fixed, no other record changes its phase."""
+    phases = [Phase(8 >> i, 1.0) for i in range(3)]
+    for seed in range(50):
+        few, many = (
+            assigned_records(phases, "independent draws", n, np.random.default_rng(seed))
+            for n in (20, 21)
+        )
+        assert sum(not np.array_equal(a, b[b < 20]) for a, b in zip(few, many, strict=True)) == 0
+        assert sum(20 in b for b in many) <= 1
+    parts = assigned_records(phases, "independent draws", 80_000, np.random.default_rng(0))
+    sizes = [len(part) for part in parts]
+    # Ten standard deviations: false alarms below 1e-20.
+    assert np.abs(np.array(sizes) / 80_000 - [0.5, 0.25, 0.125]).max() < 0.018
 
 
 @pytest.mark.parametrize("method", [PhasedERM, PhasedSGD])

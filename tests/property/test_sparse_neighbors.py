@@ -10,10 +10,12 @@ from dpconvex.engine import RowMap
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import gradient_geometry as geometry
+from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.symmetric_release import pack_symmetric
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import LinearBounds
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.smoothing import LogisticKernel, convolve
 
 COLUMNS, ROWS, CLIP, TYPICAL = 5, 6, 0.6, 1.7
@@ -77,7 +79,9 @@ def changes(seed, relation, lead, excludes, stretch):
 
     def octaves(rows):
         noise = Silence()
-        geometry._column_scales(rows, ROWS, lead, 1.0, noise)
+        column_units(
+            rows, ROWS, lead, 0, {"scales": NoiseTerm("gaussian", 1.0, 1.0, 1, "sum")}, noise
+        )
         return noise.value
 
     see("scales", bounds.histogram_sensitivity(COLUMNS), octaves)

@@ -62,6 +62,7 @@ TASKS: dict[str, Task] = {
     "tilted": Task("DPTiltedClassifier", labels=True),
     "tilted-regression": Task("DPTiltedRegressor"),
     "robust": Task("DPRobustClassifier", labels=True),
+    "robust-regression": Task("DPRobustRegressor"),
 }
 
 BUDGET, MODEL = "Privacy budget", "Model"
@@ -92,6 +93,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "tilt": (float, "How much more large losses count; 1 by default, 0 is their mean.", MODEL),
+    "share": (float, "In place of a tilt: which share of losses counts, the worst ones.", MODEL),
     "radius": (float, "How far an adversary moves a row, in mapped units; 0.1 by default.", MODEL),
     "norm": (str, "Norm of the adversary's radius: l2 (default) or linf.", MODEL),
     "loss": (str, "Loss of a tilted or robust model.", MODEL),

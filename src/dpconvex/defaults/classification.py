@@ -44,8 +44,9 @@ def _penalised(
 
 def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
     settings = mechanism.settings(request.bandwidth, request.kernel)
-    longest = request.weighted_norm or request.bounds.max_norm
-    bounds = replace(request.bounds, alpha=request.alpha or 0.0, max_norm=longest)
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if request.row_map is not None:
+        bounds = replace(bounds, max_norm=mechanism.mapped(request.row_map).max_norm)
     risk = predicted_gradient_risk(bounds, request.guarantee, settings, request.problems)
     return Choice(mechanism, bounds, risk, {"problems": request.problems, "gradient": settings})
 

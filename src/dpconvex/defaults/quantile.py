@@ -87,11 +87,14 @@ def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -
     if informed and not mechanism.plain and mechanism == NoisyGradientDescent():
         mechanism = NoisyGradientDescent(geometry="given")
     settings = mechanism.settings(request.bandwidth, kernel, request.levels, request.targets)
+    if request.raw_target and not mechanism.plain and mechanism.geometry == "private":
+        settings["raw_target"] = True
     predicted = predicted_gradient_excess(
         loss.quantile, kernel, request.bounds, request.guarantee, settings
     )
-    longest = request.weighted_norm or request.bounds.max_norm
-    bounds = replace(request.bounds, alpha=request.alpha or 0.0, max_norm=longest)
+    bounds = replace(request.bounds, alpha=request.alpha or 0.0)
+    if request.row_map is not None:
+        bounds = replace(bounds, max_norm=mechanism.mapped(request.row_map).max_norm)
     return Choice(mechanism, bounds, predicted, {"gradient": settings}, request.bandwidth)
 
 

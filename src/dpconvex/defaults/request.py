@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dpconvex.engine.rows import RowMap
 from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
@@ -48,8 +49,10 @@ class Request(Generic[AnyBounds]):
         Of several quantiles that one run finds; empty for a single one.
     targets : int
         1, or one target for each of the levels.
-    weighted_norm : float or None
-        Largest norm of a row where rows are weighted instead of shortened, without feature bounds.
+    row_map : RowMap or None
+        How rows are mapped, from which a mechanism may depart where feature bounds are missing.
+    raw_target : bool
+        Whether no bounds of the target are public.
     """
 
     guarantee: Guarantee
@@ -62,7 +65,8 @@ class Request(Generic[AnyBounds]):
     levels: tuple[float, ...] = ()
     targets: int = 1
     own_influence: bool = False
-    weighted_norm: float | None = None
+    row_map: RowMap | None = None
+    raw_target: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,18 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import Guarantee
 
-__all__ = ["WALLS", "only_output", "resolve_loss", "robust_penalty", "tilted_penalty"]
+__all__ = [
+    "WALLS",
+    "only_output",
+    "resolve_loss",
+    "robust_penalty",
+    "tilted_penalty",
+    "worst_share_penalty",
+]
 
 _ALPHAS = np.geomspace(1e-5, 30.0, 60)
 WALLS: tuple[float | None, ...] = (None, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -101,11 +109,32 @@ def tilted_penalty(
     return (_rounded(best[0]) if alpha is None else alpha), best[1], best[2]
 
 
+def worst_share_penalty(
+    bounds: WorstShareBounds,
+    guarantee: Guarantee,
+    parameters: Parameters,
+    alpha: float | None = None,
+    curvature: float = CURVATURE,
+    margin_variance: float = 2.0,
+) -> tuple[float, float]:
+    """Return the penalty with the smallest predicted risk, and that risk; parameters as in :func:`tilted_penalty`."""
+    unit = _noise_per_sensitivity(bounds, guarantee, parameters)
+    alphas = _ALPHAS if alpha is None else np.array([alpha])
+    known = [replace(bounds, alpha=float(a)) for a in alphas]
+    stds = unit * np.array([facts.minimiser_sensitivity() for facts in known])
+    limits = np.array([facts.radius for facts in known])
+    risks = _excess(bounds, alphas, stds, limits, curvature, margin_variance)
+    index = int(np.argmin(risks))
+    return (_rounded(float(alphas[index])) if alpha is None else alpha), float(risks[index])
+
+
 def robust_penalty(
     bounds: RobustBounds,
     guarantee: Guarantee,
     parameters: Parameters,
     alpha: float | None = None,
+    curvature: float = CURVATURE,
+    margin_variance: float = 2.0,
 ) -> tuple[float, float]:
     """Return the penalty with the smallest predicted robust risk, and that risk.
 
@@ -117,7 +146,7 @@ def robust_penalty(
     ----------
     bounds : RobustBounds
         Public facts; ``alpha`` in it is ignored.
-    guarantee, parameters, alpha
+    guarantee, parameters, alpha, curvature, margin_variance
         As in :func:`tilted_penalty`.
     """
     unit = _noise_per_sensitivity(bounds, guarantee, parameters)
@@ -129,7 +158,8 @@ def robust_penalty(
     alphas = alphas[feasible]
     facts_of = [facts for facts in known if facts is not None]
     stds = unit * np.array([facts.minimiser_sensitivity() for facts in facts_of])
-    risks = _excess(bounds, alphas, stds, np.full(alphas.size, math.inf), CURVATURE, 2.0)
+    free = np.full(alphas.size, math.inf)
+    risks = _excess(bounds, alphas, stds, free, curvature, margin_variance)
     d = bounds.n_features
     growth = d * math.sqrt(2 / math.pi) if bounds.norm == "linf" else math.sqrt(d) / 2
     reach = np.array([bounds.radius if f.cost is None else f.adversary_reach for f in facts_of])
@@ -147,7 +177,9 @@ def _with_alpha(bounds: RobustBounds, alpha: float) -> RobustBounds | None:
 
 
 def _noise_per_sensitivity(
-    bounds: TiltedBounds | RobustBounds, guarantee: Guarantee, parameters: Parameters
+    bounds: TiltedBounds | WorstShareBounds | RobustBounds,
+    guarantee: Guarantee,
+    parameters: Parameters,
 ) -> float:
     """Return the noise per coefficient for a sensitivity of 1: it is proportional to the sensitivity."""
     facts = replace(bounds, alpha=100.0)  # no cost of interest is too small for it
@@ -157,7 +189,7 @@ def _noise_per_sensitivity(
 
 
 def _excess(
-    bounds: TiltedBounds | RobustBounds,
+    bounds: TiltedBounds | WorstShareBounds | RobustBounds,
     alphas: NDArray[np.float64],
     stds: NDArray[np.float64],
     limits: NDArray[np.float64],

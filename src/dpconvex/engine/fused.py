@@ -8,8 +8,6 @@ Imported lazily by the engines, because importing numba takes half a second.
 
 from __future__ import annotations
 
-import math
-
 import numba
 import numpy as np
 import numpy.typing as npt
@@ -38,22 +36,21 @@ def survey_rows(
     high: Array,
     shift: Array,
     scale: Array,
-    row_norm: float,
-    measure: bool,
+    centre: Array,
+    stretch: Array,
     by_columns: bool,
     tile: int,
     plain: npt.NDArray[np.bool_],
-    factors: Array,
+    squares: Array,
 ) -> None:
-    """Note which tiles need neither clipping nor a shift, and how much each row is weighted down.
+    """Note which tiles need neither clipping nor a shift, and squared lengths of mapped rows.
 
-    ``factors[i] = min(1, row_norm / ||x_i||)`` with the norm rounded up, if `measure` is set.
+    ``squares[i] = sum_j ((x_ij - centre_j) * stretch_j)^2``; empty `centre` and `stretch` stand for zeros and ones,
+    which leave the squared norm, and empty `squares` for lengths that nobody asks for.
     """
     columns = low.size
-    # The computed norm has relative error below (columns + 4) ulp; rounding it up keeps the
-    # influence bound on the safe side.
-    round_up = 1.0 + (columns + 4) * 2.3e-16
-    squares = np.empty(tile)
+    placed, measured = centre.size > 0, squares.size > 0
+    buffer = np.empty(tile)
     centred = True
     for j in range(columns):
         centred = centred and shift[j] == 0.0
@@ -61,34 +58,42 @@ def survey_rows(
         rows = min(tile, stop - first)
         outside = 0
         if by_columns:
-            squares[:] = 0.0
+            found = squares[first : first + rows] if measured else buffer[:rows]
+            found[:] = 0.0
             for j in range(columns):
-                below, above, centre, unit = low[j], high[j], shift[j], scale[j]
+                below, above, middle, unit = low[j], high[j], shift[j], scale[j]
+                away, factor = (centre[j], stretch[j]) if placed else (0.0, 1.0)
                 column = raw[j][first : first + rows]
                 for i in range(rows):
                     value = np.float64(column[i])
                     inside = value if value > below else below
                     inside = inside if inside < above else above
                     outside += inside != value
-                    inside = (inside - centre) * unit
-                    squares[i] += inside * inside
+                    inside = ((inside - middle) * unit - away) * factor
+                    found[i] += inside * inside
         else:
             for i in range(rows):
                 source = raw[first + i]
                 square = 0.0
-                for j in range(columns):
-                    value = np.float64(source[j])
-                    inside = value if value > low[j] else low[j]
-                    inside = inside if inside < high[j] else high[j]
-                    outside += inside != value
-                    inside = (inside - shift[j]) * scale[j]
-                    square += inside * inside
-                squares[i] = square
+                if placed:
+                    for j in range(columns):
+                        value = np.float64(source[j])
+                        inside = value if value > low[j] else low[j]
+                        inside = inside if inside < high[j] else high[j]
+                        outside += inside != value
+                        inside = ((inside - shift[j]) * scale[j] - centre[j]) * stretch[j]
+                        square += inside * inside
+                else:
+                    for j in range(columns):
+                        value = np.float64(source[j])
+                        inside = value if value > low[j] else low[j]
+                        inside = inside if inside < high[j] else high[j]
+                        outside += inside != value
+                        inside = (inside - shift[j]) * scale[j]
+                        square += inside * inside
+                if measured:
+                    squares[first + i] = square
         plain[first // tile] = centred and outside == 0
-        if measure:
-            for i in range(rows):
-                norm = math.sqrt(squares[i]) * round_up
-                factors[first + i] = row_norm / norm if norm > row_norm else 1.0
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)

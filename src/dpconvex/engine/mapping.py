@@ -151,17 +151,17 @@ def margins_with_error(block: Array, theta: Array, margins: Array, corrections: 
 
 
 @numba.njit(nogil=True, cache=True)
-def count_octaves(block: Array, votes: Array, lead: int, counts: Array) -> None:
-    """Add a row's vote to ``counts[j, k]`` for every value of column ``lead + j`` of size in ``[2^-(k+1), 2^-k)``.
+def count_octaves(block: Array, votes: Array, lead: int, above: int, counts: Array) -> None:
+    """Add a row's vote to ``counts[j, k]`` for every value of column ``lead + j`` in octave k.
 
-    Values from 1 on count for k = 0, smaller ones than all octaves and zeros for the last. The exponent is read from
-    the bits.
+    Sizes from ``2^(above-k-1)`` to below ``2^(above-k)`` are octave k; larger ones count for k = 0, smaller ones than
+    all octaves and zeros for the last. The exponent is read from the bits.
     """
     last = counts.shape[1] - 1
     bits = block.view(np.int64)
     for i in range(block.shape[0]):
         for j in range(counts.shape[0]):
-            octave = 1022 - ((bits[i, lead + j] >> 52) & 0x7FF)
+            octave = 1022 + above - ((bits[i, lead + j] >> 52) & 0x7FF)
             octave = octave if octave > 0 else 0
             counts[j, octave if octave < last else last] += votes[i]
 

@@ -33,6 +33,7 @@ Array = npt.NDArray[np.float64]
 CACHE_BYTES = 1 << 25  # data whose mapped form is smaller than this is mapped once and kept
 STRETCH = 64  # rows next to each other in a part of the rows
 LARGEST = 1e140  # values beyond it are clipped even without bounds: squares must not overflow
+_UNKNOWN = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
 TARGET_BLOCK = 1 << 17  # targets that are read at a time where rows are not needed
 
 
@@ -344,9 +345,9 @@ class MemoryRows:
             known = self._weights is not None and self.row_map.influence != "shorten"
             if sigmoid is None or not known or self._stretch < 8:
                 return self.sum_votes(voted) if beside else self.sum(part)
-            unknown = passes.Survey(np.empty(0, dtype=np.bool_), None, None)
-            own = self._given_weights(unknown)
-            return passes.combine_sigmoids(self, theta, sigmoid, unknown.plain, own, None)
+            known_of = self.survey or _UNKNOWN
+            own = self._given_weights(known_of)
+            return passes.combine_sigmoids(self, theta, sigmoid, known_of.plain, own, None)
         found = self._survey()
         given = self._given_weights(found)
         if sigmoid is None:
@@ -375,7 +376,15 @@ class MemoryRows:
             return tuple(accumulate(worker_pool(self.threads).map(run, spans)))
 
     def reweighted(self, function: Callable[[Array, Array], Array]) -> MemoryRows:
-        """Return the same rows with other weights, ``function(block, w)`` for each block, computed once."""
+        """Return the same rows with other weights, ``function(block, w)`` for each block, computed once.
+
+        A function with an attribute ``cover`` (see `passes.stretched_lengths`) stands for such lengths, infinite for
+        rows of weight 0: large data is then read once, and what it needs beyond scale and shift is known as well.
+        """
+        cover = getattr(function, "cover", None)
+        whole = not (self._small or self._starts is not None or self.own_weights)
+        if cover is not None and whole and self.row_map.influence != "shorten":
+            return self._measured(cover)
         found = np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
@@ -388,11 +397,36 @@ class MemoryRows:
         self.sum_runs(run)
         return self.with_weights(found)
 
+    def _measured(self, cover: passes.Cover) -> MemoryRows:
+        """Return the same rows with lengths in place of weights."""
+        lengths, found = passes.stretched_lengths(self, cover)
+        if self._void is not None:
+            lengths[self._void] = np.inf
+        other = self.with_weights(lengths)
+        other.survey = found
+        other._surveys.append(found)  # which is that of these rows, too
+        return other
+
     def with_weights(self, weights: Array) -> MemoryRows:
         """Return the same rows with these weights."""
-        other = copy.copy(self)
+        other = copy.copy(self)  # without what was found out
         other._weights = weights
+        other._surveys = self._surveys
+        if self.own_weights:
+            other.survey = self.survey
+        if self._kept is not None:  # mapped rows are the same
+            starts = range(0, max(1, self.n_rows), self.block_rows)
+            other._kept = [
+                (block, y, other._influence(start, start + y.size))
+                for start, (block, y, _) in zip(starts, self._kept, strict=True)
+            ]
         return other
+
+    def _influence(self, start: int, stop: int) -> Array:
+        """Return given weights of a block, 0 for void rows."""
+        assert self._weights is not None
+        given = self._weights[start:stop]
+        return given if self._void is None else np.where(self._void[start:stop], 0.0, given)
 
     def rescaled(self, function: Callable[[Array], Array]) -> MemoryRows:
         """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
@@ -562,6 +596,7 @@ class MemoryRows:
             self._keep and 8 * rows * self.dim <= min(CACHE_BYTES, self._raw.nbytes // 8)
         )
         other._kept, other.survey, other._surveys = None, None, []
+        other.survey = self._survey_of_part(starts, size, rows)
         other._keeping = threading.Lock()
         places = other._places()
         other._targets = self._targets[places]
@@ -569,6 +604,12 @@ class MemoryRows:
         other._weights = None if self._weights is None else self._weights[places]
         other._votes = None if self._votes is None else self._votes.part(places, rows)
         return other
+
+    def _survey_of_part(self, starts: Places, size: int, rows: int) -> passes.Survey | None:
+        known = self.survey or (self._surveys[0] if self._surveys else None)
+        if known is None or known.factors is not None:
+            return None
+        return passes.survey_of_part(self, known, starts, size, rows)
 
     @staticmethod
     def stretches(n_rows: int, rows: int) -> tuple[Places, int]:
@@ -640,10 +681,10 @@ class MemoryRows:
                 part,
                 influence,
             )
-            if self._weights is not None:
-                influence = self._weights[start:stop]
             if self._void is not None:
                 void = self._void[start:stop]
                 part[void, int(self.row_map.fit_intercept) :] = 0.0
                 influence = np.where(void, 0.0, influence)
+            if self._weights is not None:
+                influence = self._influence(start, stop)
             yield part, self._targets[start:stop], influence

@@ -357,6 +357,7 @@ def count_nonzero_octaves(
     shift: Array,
     scale: Array,
     factors: Array,
+    above: int,
     counts: Array,
 ) -> None:
     """Count the octaves of stored values, as `dpconvex.engine.mapping.count_octaves` counts those of all.
@@ -376,7 +377,7 @@ def count_nonzero_octaves(
             mapped = (inside - shift[j]) * scale[j]
             if mapped != one[0]:  # most often it is the one before
                 one[0] = mapped
-                octave = 1022 - ((bits[0] >> 52) & 0x7FF)
+                octave = 1022 + above - ((bits[0] >> 52) & 0x7FF)
                 octave = octave if octave > 0 else 0
                 octave = octave if octave < last else last
             counts[j, octave] += 1.0

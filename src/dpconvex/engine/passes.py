@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.rows import Partial, RowFunction, Sums
+from dpconvex.engine.rows import Partial, Places, RowFunction, Sums
 from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate
 from dpconvex.engine.threads import worker_pool
 
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
-__all__ = ["Survey", "combine_blocks", "combine_sigmoids", "margins_pass", "survey"]
+__all__ = [
+    "Survey",
+    "combine_blocks",
+    "combine_sigmoids",
+    "margins_pass",
+    "stretched_lengths",
+    "survey",
+    "survey_of_part",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -45,43 +53,93 @@ class Survey(NamedTuple):
 
 def survey(rows: MemoryRows, several: bool) -> Survey:
     """Find out what `MemoryRows` need, in one pass; where only one pass will follow, just their weights."""
+    row_norm = rows.row_map.row_norm
     # Where the bounds alone keep rows short, norms need not be computed.
-    measure = not rows.row_map.max_norm * (1 + 1e-12) <= rows.row_map.row_norm
+    measure = not rows.row_map.max_norm * (1 + 1e-12) <= row_norm
     shorten = rows.row_map.influence == "shorten"
     measure = measure and (shorten or not rows.own_weights)
+    # The computed norm has relative error below (columns + 4) ulp; rounding it up keeps the influence bound on the
+    # safe side.
+    round_up = 1.0 + (rows.row_map.n_features + 4) * 2.3e-16
     plain, factors = np.empty(0, dtype=np.bool_), np.empty(0)
     if measure or several:
-        plain, factors = _survey_rows(rows, measure)
+
+        def factor(squares: Array) -> Array:
+            return row_norm / np.maximum(np.sqrt(squares) * round_up, row_norm)
+
+        plain, factors = _survey_rows(rows, factor if measure else None)
     found = factors if measure and bool((factors < 1.0).any()) else None
     return Survey(plain, None if shorten else found, found if shorten else None)
 
 
-def _survey_rows(rows: MemoryRows, measure: bool) -> tuple[npt.NDArray[np.bool_], Array]:
+def stretched_lengths(rows: MemoryRows, cover: Cover) -> tuple[Array, Survey]:
+    """Return ``sqrt(height^2 + sum_j ((x_j - centre_j) stretch_j)^2) * raised`` of all rows, and what they need.
+
+    One pass finds both. Rows must have weights of their own from then on, and not be shortened.
+    """
+
+    def length(squares: Array) -> Array:
+        return np.asarray(np.sqrt(cover.height**2 + squares) * cover.raised)
+
+    plain, lengths = _survey_rows(rows, length, cover.centre, cover.stretch)
+    return lengths, Survey(plain, None, None)
+
+
+class Cover(Protocol):
+    """Lengths that need no products of columns."""
+
+    height: float
+    raised: float
+    centre: Array
+    stretch: Array
+
+
+def _survey_rows(
+    rows: MemoryRows,
+    number: Callable[[Array], Array] | None,
+    centre: Array = _NOTHING,
+    stretch: Array = _NOTHING,
+) -> tuple[npt.NDArray[np.bool_], Array]:
+    """Return which tiles are plain, and ``number(squares)`` of all rows unless it is None."""
     from dpconvex.engine.fused import survey_rows
 
     tile = _tile(rows)
     tiles = -(-rows.n_rows // tile)
     plain = np.zeros(tiles, dtype=np.bool_)
-    factors = np.empty(rows.n_rows if measure else 0)
+    found = np.empty(0 if number is None else rows.n_rows)
     edges = np.linspace(0, tiles, min(tiles, RUNS) + 1).astype(int).tolist()
 
     def run(span: tuple[int, int]) -> None:
+        start, stop = span[0] * tile, min(span[1] * tile, rows.n_rows)
         survey_rows(
-            rows.source,
-            span[0] * tile,
-            min(span[1] * tile, rows.n_rows),
-            *rows.columns,
-            rows.row_map.row_norm,
-            measure,
-            rows.by_columns,
-            tile,
-            plain,
-            factors,
-        )
+            rows.source, start, stop, *rows.columns, centre, stretch, rows.by_columns, tile, plain, found,
+        )  # fmt: skip
+        if number is not None:
+            found[start:stop] = number(found[start:stop])
 
     spans = list(itertools.pairwise(edges))
     list(map(run, spans) if rows.threads <= 1 else worker_pool(rows.threads).map(run, spans))
-    return plain, factors
+    return plain, found
+
+
+def survey_of_part(
+    rows: MemoryRows, found: Survey, starts: Places, size: int, count: int
+) -> Survey:
+    """Return what `count` rows in stretches of this size need, from what is known of all rows around them."""
+    tile = _tile(rows)
+    if not found.plain.size:
+        return found
+
+    def none_odd(odd: npt.NDArray[np.bool_], first: Places, last: Places) -> npt.NDArray[np.bool_]:
+        """Return for each span, ends included, whether nothing in it is odd."""
+        before = np.concatenate([[0], np.cumsum(odd)])
+        return np.asarray(before[last + 1] == before[first])
+
+    ends = np.minimum(starts + size, rows.n_rows) - 1
+    stretches = none_odd(~found.plain, starts // tile, ends // tile)
+    edges = np.arange(0, count, tile)
+    plain = none_odd(~stretches, edges // size, (np.minimum(edges + tile, count) - 1) // size)
+    return Survey(plain, None, None)
 
 
 def _tile(rows: MemoryRows) -> int:
@@ -137,10 +195,14 @@ def combine_sigmoids(
             total[0] = constant_sum
         return [total]
 
+    # A term passes through no more additions in a chain of stretches than in a block and a chain of blocks.
+    size = rows.block_rows // per_block
+    links = min(CHAIN * per_block, CHAIN + rows.block_rows - size)
+
     def run(span: tuple[int, int]) -> Partial:
         last = min(span[1] * per_block, starts.size)
-        firsts = range(span[0] * per_block, last, CHAIN)
-        return accumulate(chain(first, min(first + CHAIN, last)) for first in firsts)
+        firsts = range(span[0] * per_block, last, links)
+        return accumulate(chain(first, min(first + links, last)) for first in firsts)
 
     return rows.sum_runs(run)
 

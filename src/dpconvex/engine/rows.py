@@ -28,7 +28,9 @@ RowFunction = Callable[[Array, Array, Array], Sums]
 VoteFunction = Callable[[Array, Array, Array, Array], Sums]
 Influence = Literal["weight", "shorten"]
 
-_FARTHEST = 10.0  # in units of the influence bound: where columns without bounds are clipped when rows are weighted
+# In units of the influence bound: where columns without bounds are clipped when rows are weighted, if they are taken to
+# be of order 1, and if their size is found privately.
+FARTHEST, RAW_FARTHEST = 10.0, 2.0**40
 
 
 @dataclass(frozen=True)
@@ -172,15 +174,15 @@ class RowMap:
             tuple(scale.tolist()),
         )
 
-    def weighted(self) -> RowMap:
+    def weighted(self, farthest: float = FARTHEST) -> RowMap:
         """Return the map that weights rows where this one, for want of bounds, shortens them.
 
-        Columns are then clipped at ten times the influence bound, so that lengths stay finite; a row keeps its
+        Columns are then clipped at a multiple of the influence bound, so that lengths stay finite; a row keeps its
         direction and margin up to there.
         """
         if self.low is not None:
             return self
-        most = tuple([_FARTHEST * self.row_norm] * self.n_features)
+        most = tuple([farthest * self.row_norm] * self.n_features)
         least = tuple(-bound for bound in most)
         return replace(self, influence="weight", low=least, high=most)
 

@@ -400,6 +400,9 @@ class SparseRows(MemoryRows):
             other._small = False
         return other  # type: ignore[return-value]
 
+    def _survey_of_part(self, starts: Places, size: int, rows: int) -> None:
+        """Nothing: what is known of non-zeros is taken over row by row."""
+
     def each(self, call: Any) -> Iterator[tuple[Any, ...]]:
         """Yield ``call(rows)`` of `pieces`.
 
@@ -420,7 +423,7 @@ class SparseRows(MemoryRows):
 
     # What private geometry asks for.
 
-    def octave_counts(self, octaves: int) -> Array:
+    def octave_counts(self, octaves: int, above: int) -> Array:
         """Return how many values of each column lie in each octave, as `dpconvex.engine.mapping.count_octaves` does."""
         from dpconvex.engine.mapping import count_octaves
         from dpconvex.engine.nonzeros import count_nonzero_octaves
@@ -431,7 +434,12 @@ class SparseRows(MemoryRows):
         def run(span: tuple[int, int]) -> Partial:
             rows, counts = self._span(span), np.zeros((width, octaves))
             count_nonzero_octaves(
-                *self._raw.parts, self.places[rows], *self.columns, self._factors[rows], counts
+                *self._raw.parts,
+                self.places[rows],
+                *self.columns,
+                self._factors[rows],
+                above,
+                counts,
             )
             return [counts]
 
@@ -439,7 +447,7 @@ class SparseRows(MemoryRows):
         void = 0 if self._void is None else int(np.count_nonzero(self._void))
         zeros = np.zeros((width, octaves))
         row = (self.base if self.base.size else np.zeros(width))[None, :]
-        count_octaves(row, np.ones(1), 0, zeros)
+        count_octaves(row, np.ones(1), 0, above, zeros)
         zeros *= (self.n_rows - void - counts.sum(axis=1))[:, None]
         zeros[:, -1] += void
         return np.asarray(counts + zeros)

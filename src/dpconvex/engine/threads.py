@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["available_cores", "scratch", "single_threaded_blas", "worker_pool"]
+__all__ = ["available_cores", "scratch", "single_threaded_blas", "surely_finite", "worker_pool"]
 
 
 def available_cores() -> int:
@@ -34,6 +34,28 @@ def worker_pool(threads: int) -> ThreadPoolExecutor:
 # Threads do not survive a fork: a child that used the parent's pool would wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=worker_pool.cache_clear)
+
+
+_WORTH_THREADS = 1 << 22  # numbers
+
+
+def surely_finite(array: object) -> bool:
+    """Return whether a large array of floats has a finite sum, and so neither NaN nor infinities; blocks in threads.
+
+    False says nothing: small arrays and others are left to those who look at values one by one.
+    """
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
+        return False
+    if array.size < _WORTH_THREADS or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return False
+    flat, threads = array.ravel(order="K"), available_cores()
+    edges = np.linspace(0, flat.size, 8 * threads + 1).astype(np.int64)
+
+    def total(block: int) -> float:
+        with np.errstate(all="ignore"):
+            return float(flat[edges[block] : edges[block + 1]].sum())
+
+    return bool(np.isfinite(list(worker_pool(threads).map(total, range(8 * threads)))).all())
 
 
 _local = threading.local()

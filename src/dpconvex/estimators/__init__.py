@@ -7,7 +7,7 @@ from dpconvex.estimators.linear_regression import DPLinearRegression
 from dpconvex.estimators.median_and_piecewise import DPMedian, DPPiecewiseLinear
 from dpconvex.estimators.newsvendor import DPNewsvendor
 from dpconvex.estimators.quantile import DPQuantileRegressor
-from dpconvex.estimators.robust import DPRobustClassifier
+from dpconvex.estimators.robust import DPRobustClassifier, DPRobustRegressor
 from dpconvex.estimators.tilted import DPTiltedClassifier, DPTiltedRegressor
 from dpconvex.models.file import ModelFileError, load_model, save_model
 from dpconvex.models.parsing import register
@@ -24,6 +24,7 @@ __all__ = [
     "DPPiecewiseLinear",
     "DPQuantileRegressor",
     "DPRobustClassifier",
+    "DPRobustRegressor",
     "DPTiltedClassifier",
     "DPTiltedRegressor",
     "ModelFileError",
@@ -43,6 +44,7 @@ register(
     DPPiecewiseLinear,
     DPQuantileRegressor,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
 )

@@ -23,6 +23,7 @@ from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Logistic, PairHinge
 from dpconvex.losses.pairwise import PairLoss
+from dpconvex.mechanisms.gradient import NoisyGradientDescent, stated_farthest
 from dpconvex.mechanisms.pairwise import ADDED, LONGEST, WIDEST
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
@@ -119,7 +120,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         owner, bounds = type(self).__name__, certificate.bounds
         if certificate.mechanism == "gradient":
-            row_map, single = single_records(facts, self.neighbors)
+            row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
             return {
                 "kind of bounds": (type(bounds), LinearBounds),
                 "loss": (bounds.loss, Logistic()),
@@ -184,9 +185,11 @@ class DPAUCClassifier(PrivateLinearClassifier):
         # Counts of a private number of rows would need a search of their own.
         known = self.neighbors == "replace_one"
         find_length = known and self.row_norm is None and row_map.low is not None
-        weighted, single = single_records(facts, self.neighbors)
+        named = self.mechanism
+        descent = named if isinstance(named, NoisyGradientDescent) else NoisyGradientDescent()
+        weighted, single = single_records(facts, self.neighbors, descent.farthest)
         # A person with rows of both labels is in pairs with itself: no bound is proven for means over pairs.
-        named = "gradient" if not whole and self.mechanism == "auto" else self.mechanism
+        named = "gradient" if not whole and named == "auto" else named
         mechanism, chosen, own = choose_auc_mechanism(
             named, bounds, single, facts.guarantee, alpha, find_length, owner
         )
@@ -303,8 +306,8 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
 
 def single_records(
-    facts: PublicFacts, neighbors: str = "replace_one"
+    facts: PublicFacts, neighbors: str, farthest: float
 ) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
-    row_map = replace(facts.row_map, fit_intercept=True).weighted()
+    row_map = replace(facts.row_map, fit_intercept=True).weighted(farthest)
     return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), 0.0, neighbors)

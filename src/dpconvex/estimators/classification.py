@@ -90,7 +90,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             bandwidth=bandwidth,
             kernel=kernel,
             problems=labels["problems"],
-            weighted_norm=facts.row_map.weighted().max_norm,
+            row_map=facts.row_map,
         )
         chosen = choose_classifier_mechanism(self.mechanism, request, owner)
         parameters = {**facts.parameters, **labels, **chosen.parameters}

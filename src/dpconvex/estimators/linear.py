@@ -21,6 +21,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.people import Ballot, Records
 from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_positive, resolve_bounds
 from dpconvex.inputs.tables import as_numbers, map_rows, read_features, read_training
+from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import EmpiricalObjective
@@ -280,7 +281,7 @@ def _in_order(X: np.ndarray, coef: Array) -> Array:
 
 def row_map_for(mechanism: Mechanism, row_map: RowMap) -> RowMap:
     """Return how a mechanism bounds rows: descents weight them, also where there are no feature bounds."""
-    return row_map.weighted() if mechanism.name == "gradient" else row_map
+    return mechanism.mapped(row_map) if isinstance(mechanism, NoisyGradientDescent) else row_map
 
 
 def kept_share_facts(released: Facts) -> list[tuple[str, str]]:

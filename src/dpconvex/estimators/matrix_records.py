@@ -33,6 +33,8 @@ __all__ = ["StructuredModel", "read_numbers", "without_invalid"]
 
 Array = NDArray[np.float64]
 
+_BLOCK = 10_000  # records whose values are looked at together
+
 
 @estimator
 class StructuredModel(PrivateModel):
@@ -160,8 +162,8 @@ class StructuredModel(PrivateModel):
             ignores_invalid(self),
             least_rows(self.neighbors),
         )
-        matrices = read_numbers("A", A, 3, owner, least, finite=not ignored)
-        targets = read_numbers("Y", Y, 2, owner, least, finite=not ignored)
+        matrices = read_numbers("A", A, 3, owner, least, finite=not ignored, narrow=True)
+        targets = read_numbers("Y", Y, 2, owner, least, finite=not ignored, narrow=True)
         if targets.shape != matrices.shape[:2]:
             raise ValueError(
                 f"The A and Y given to {owner} must have shapes (n, m, d) and (n, m). "
@@ -266,9 +268,15 @@ def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def read_numbers(
-    name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True
+    name: str,
+    data: object,
+    axes: int,
+    owner: str,
+    least: int = 1,
+    finite: bool = True,
+    narrow: bool = False,
 ) -> Array:
-    """Return checked float64 data; errors never quote a value."""
+    """Return checked float64 data, float32 as it is where it may be narrow; errors never quote a value."""
     shape = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}[axes]
     problem = f"The {name} given to {owner} must be finite numbers of shape {shape}."
     if issparse(data):
@@ -288,11 +296,13 @@ def read_numbers(
         if kind.dtype.kind not in "fiub":
             raise TypeError(problem)
         with np.errstate(all="ignore"):
-            array = np.asarray(kind, dtype=np.float64)
+            as_it_is = narrow and kind.dtype == np.float32
+            array = kind if as_it_is else np.asarray(kind, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{problem} Got another type instead.") from None
     if array.ndim != axes or 0 in array.shape[1:] or len(array) < least:
         raise ValueError(f"{problem} Got shape {array.shape} instead.")
-    if finite and not np.isfinite(array).all():
+    blocks = (array[start : start + _BLOCK] for start in range(0, len(array), _BLOCK))
+    if finite and not all(np.isfinite(block).all() for block in blocks):
         raise ValueError(f"{problem} Got NaN or infinity instead.")
     return array

@@ -46,7 +46,8 @@ class DPNewsvendor(PrivateQuantileModel):
     underage_cost, overage_cost : float or sequence of float, default=1.0
         Cost of one unit too few and of one unit too many, both above 0; of all products, or one of each.
     target_bounds : pair (low, high), optional
-        Public range of demand, of all products; sets the scale, clips nothing. Without it demand should be of order 1.
+        Public range of demand, of all products; sets the scale, clips nothing. Without it the mechanism ``"gradient"``
+        finds the scale privately; for others demand should be of order 1.
     alpha, bandwidth : float, optional
         Penalty, and smoothing bandwidth in units of demand. By default those with the smallest predicted risk, from
         public facts.

@@ -33,8 +33,8 @@ nominal_samples : int, optional
 feature_bounds : pair (low, high) or dict of str to (low, high), optional
     Public bounds of the columns, scalars or one value per column; values beyond are clipped. A dictionary names all
     columns of a dataframe, which may have them in any order. Columns whose bounds contain 0 are divided by
-    ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them columns are taken to hold
-    numbers from about -1 to 1.""",
+    ``max(|low|, |high|)``, others are centred to [-1, 1]. Without them the mechanism
+    ``"gradient"`` finds the columns' sizes privately, and others take them to hold numbers from about -1 to 1.""",
     "row_norm": """
 row_norm : float, optional
     Length up to which a row counts in full, after its columns were mapped; ``sqrt(n_features)`` by default (1 without

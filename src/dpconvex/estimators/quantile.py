@@ -110,7 +110,8 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             levels=levels if len(levels) > 1 else (),
             targets=self._targets(levels),
             own_influence=self.row_norm is not None,
-            weighted_norm=facts.row_map.weighted().max_norm,
+            row_map=facts.row_map,
+            raw_target=facts.parameters["target_bounds"] is None,
         )
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         if self._envelopes(owner):
@@ -193,7 +194,8 @@ class DPQuantileRegressor(PrivateQuantileModel):
         share all that is found out about rows and target, so that nine levels err little more than one
         (:doc:`/howto/curves`).
     target_bounds : pair (low, high), optional
-        Public range of the target; sets the scale, clips nothing. Without it targets should be of order 1.
+        Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds
+        the scale privately; for others targets should be of order 1.
     alpha, bandwidth : float, optional
         Penalty, and smoothing bandwidth in the target's units. By default those with the smallest predicted risk,
         from public facts.

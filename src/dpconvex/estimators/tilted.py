@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 
+from dpconvex.checks import check_number
 from dpconvex.defaults.tilted_and_robust import (
     WALLS,
     only_output,
     resolve_loss,
     tilted_penalty,
+    worst_share_penalty,
 )
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.base import Stated
@@ -20,9 +22,10 @@ from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.losses import Hinge, Huber, Logistic, PointwiseLoss
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives import TiltedObjective
+from dpconvex.objectives import TiltedObjective, WorstShareObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -41,6 +44,8 @@ class PrivateTiltedModel(PrivateLinearModel):
 
     tilt: float = 1.0
     loss: str | PointwiseLoss = "logistic"
+    _: KW_ONLY
+    share: float | str | None = None
 
     def _tilted_plan(
         self,
@@ -52,6 +57,23 @@ class PrivateTiltedModel(PrivateLinearModel):
     ) -> Plan:
         owner = type(self).__name__
         mechanism = only_output(self.mechanism, owner)
+        given = optional_positive("alpha", self.alpha, owner)
+        if self.share is not None:
+            worst = facts.bounds_of(
+                WorstShareBounds,
+                loss,
+                self.neighbors,
+                share=self._worst_share(facts.n_samples),
+                void_rows=facts.void_rows,
+            )
+            alpha, _ = worst_share_penalty(worst, facts.guarantee, parameters, given, **population)
+            certificate = mechanism.certify(
+                replace(worst, alpha=alpha),
+                facts.guarantee,
+                {**facts.parameters, **parameters},
+                seeded=self.random_state is not None,
+            )
+            return Plan(mechanism, certificate, facts.row_map, *target)
         bounds = facts.bounds_of(
             TiltedBounds,
             loss,
@@ -60,7 +82,6 @@ class PrivateTiltedModel(PrivateLinearModel):
             coef_bound=facts.parameters["coef_bound"],
             void_rows=facts.void_rows,
         )
-        given = optional_positive("alpha", self.alpha, owner)
         alpha, wall, _ = tilted_penalty(bounds, facts.guarantee, parameters, given, **population)
         certificate = mechanism.certify(
             replace(bounds, alpha=alpha, coef_bound=wall),
@@ -73,7 +94,23 @@ class PrivateTiltedModel(PrivateLinearModel):
     def _own_loss(self) -> PointwiseLoss:
         raise AttributeError(f"{type(self).__name__} does not say which loss it fits.")
 
+    def _worst_share(self, n_samples: int) -> float:
+        """Return the share as a number; "max" is that of one record."""
+        owner, share = type(self).__name__, self.share
+        if isinstance(share, str) and share == "max":
+            return 1 / n_samples
+        allowed = f"None, 'max' or a number between 1/n ({1 / n_samples:.3g} here) and 1"
+        return check_number("share", owner, share, allowed, (1 - 1e-12) / n_samples, 1 + 1e-15)
+
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
+        if self.share is not None:
+            bounds = certificate.bounds
+            return {
+                "kind of bounds": (type(bounds), WorstShareBounds),
+                "loss": (bounds.loss, self._own_loss()),
+                "share": (bounds.share, self._worst_share(facts.n_samples)),
+                "width": (bounds.width, WorstShareBounds.width),
+            }
         given = facts.parameters["coef_bound"]
         return {
             "kind of bounds": (type(certificate.bounds), TiltedBounds),
@@ -84,6 +121,10 @@ class PrivateTiltedModel(PrivateLinearModel):
 
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
+        if isinstance(bounds, WorstShareBounds):
+            return WorstShareObjective(
+                rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples
+            )
         return TiltedObjective(
             rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
         )
@@ -92,6 +133,14 @@ class PrivateTiltedModel(PrivateLinearModel):
         """Return what the tilt costs, from public facts."""
         bounds = self.certificate_.bounds
         weight = bounds.largest_weight
+        if isinstance(bounds, WorstShareBounds):
+            return [
+                (
+                    "share",
+                    f"the worst {bounds.share * bounds.n_samples:.4g} of {bounds.n_samples} losses",
+                ),
+                ("largest weight", f"{weight:.3g} of one record"),
+            ]
         facts = [
             ("tilt", f"{bounds.tilt:g}"),
             (
@@ -129,10 +178,14 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
         record can have, ``C / (C + n - 1)`` with ``C = exp(tilt r)`` and r the range of the losses.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss of the margin; the hinge is smoothed with bandwidth 0.5.
-    neighbors : {"replace_one"}
-        A replaced record may change its label. Tilted objectives have no bound for add-or-remove-one.
-    nominal_samples : None
-        Only for other estimators' neighbouring relations.
+    share : float or "max", optional
+        In place of a tilt: minimise the mean of the worst ``share n`` losses, at least one and at most all. ``"max"``
+        is the largest loss. The noise is ``1 / share`` times that of a mean, whatever the range of the losses
+        (:class:`~dpconvex.privacy.WorstShareBounds`), so that that of ``"max"`` does not fall with n.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        A replaced record may change its label. A tilt has no bound for add-or-remove-one, a share has.
+    nominal_samples : int, optional
+        With a share and add-or-remove-one.
     row_norm : float, optional
         Bound on a row's influence in mapped units, ``sqrt(n_features)`` by default (1 without feature bounds). The
         influence weight of a longer row multiplies its loss, in the exponent too.
@@ -151,7 +204,7 @@ class DPTiltedClassifier(LogisticProbabilities, PrivateTiltedModel, PrivateLinea
     -----
     A tilted fit weighs hard records more: `predict_proba` gives scores rather than calibrated probabilities.
 
-    Privacy: as for :class:`DPLogisticRegression`, replace-one only.
+    Privacy: as for :class:`DPLogisticRegression`; a tilt under replace-one only.
 
     Examples
     --------
@@ -190,10 +243,12 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
         Loss of the residual; Huber's with width 0.2 of half the target's range.
     target_bounds : pair (low, high), optional
         Public range of the target; values beyond are clipped. (-1, 1) by default.
-    neighbors : {"replace_one"}
-        Tilted objectives have no bound for add-or-remove-one.
-    nominal_samples : None
-        Only for other estimators' neighbouring relations.
+    share : float or "max", optional
+        As in :class:`DPTiltedClassifier`.
+    neighbors : {"replace_one", "add_or_remove_one"}
+        A tilt has no bound for add-or-remove-one, a share has.
+    nominal_samples : int, optional
+        With a share and add-or-remove-one.
     coef_bound : float, optional
         As in :class:`DPTiltedClassifier`.
     mechanism : {"auto", "output"} or OutputPerturbation, default="auto"
@@ -212,7 +267,7 @@ class DPTiltedRegressor(PrivateTiltedModel, PrivateLinearRegressor):
 
     Notes
     -----
-    Privacy: as for :class:`DPQuantileRegressor`, replace-one only.
+    Privacy: as for :class:`DPQuantileRegressor`; a tilt under replace-one only.
 
     Examples
     --------

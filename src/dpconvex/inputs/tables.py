@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from dpconvex.engine.dask.partitions import Clean, loosen
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import NonZeros, rows_in_memory
+from dpconvex.engine.threads import surely_finite
 from dpconvex.engine.votes import Votes
 from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.labels import is_missing, missing_labels
@@ -165,6 +166,7 @@ def read_training(
                 y,
                 dtype=_FLOATS,
                 ensure_min_samples=least,
+                ensure_all_finite=not surely_finite(X),
                 accept_sparse="csr",
                 **options,
             )

@@ -16,6 +16,7 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
 from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
 from dpconvex.mechanisms.gradient_plan import plan_gradient, release_facts
@@ -99,6 +100,10 @@ def prove_gradient(certificate: Certificate) -> Proof:
     if settings.get("ranking", False) is not course.ranking:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
     check_levels(settings, course, bounds)
+    if course.private and settings.get("raw_target", False) is not course.raw_target:
+        raise CertificateError(
+            "The certificate's course is not that of its settings: see raw_target."
+        )
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
     steps, late = settings["steps"], certificate.noise["gradients"].releases
@@ -201,6 +206,15 @@ class NoisyGradientDescent(PrivateMechanism):
         parameters.setdefault("gradient", self.settings())
         return parameters
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, also without feature bounds."""
+        return row_map.weighted(self.farthest)
+
+    @property
+    def farthest(self) -> float:
+        """Where columns without bounds are clipped."""
+        return FARTHEST if self.plain or self.geometry == "given" else RAW_FARTHEST
+
     @property
     def plain(self) -> bool:
         """Whether one of the plain algorithm's choices was made."""
@@ -247,6 +261,12 @@ class NoisyGradientDescent(PrivateMechanism):
     def _raw_facts(self, certificate: Certificate) -> Facts:
         targets = certificate.parameters["gradient"].get("targets", 1)
         return {"targets": targets} if targets > 1 else {}
+
+
+def stated_farthest(certificate: Certificate) -> float:
+    """Return where a certified descent clipped columns without bounds: not far up if it did not look there."""
+    course = certificate.parameters.get("course", {})
+    return RAW_FARTHEST if course.get("above") else FARTHEST
 
 
 class _Descent:

@@ -38,6 +38,10 @@ class Course:
         Whether coordinates only stretch columns, which are too many for a matrix of moments.
     early : int
         Steps of the final descent that come before those which are averaged, with noise of their own.
+    above : int
+        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    raw_target : bool
+        Whether no bounds of the target are public, so that its unit must be found.
     levels : tuple of float
         Levels of several quantiles that one run finds; empty for a single one, whose level is the loss's.
     targets : int
@@ -56,6 +60,8 @@ class Course:
     ranking: bool = False
     diagonal: bool = False
     early: int = 0
+    above: int = 0
+    raw_target: bool = False
     levels: tuple[float, ...] = ()
     targets: int = 1
 
@@ -65,14 +71,16 @@ class Course:
             raise ValueError("A course's levels must be numbers between 0 and 1.")
         if type(self.targets) is not int or self.targets not in (1, len(self.levels)):
             raise ValueError("A course has one target, or one for each of its levels.")
-        for name in ("private", "ranking", "diagonal"):
+        for name in ("private", "ranking", "diagonal", "raw_target"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
         for rows in (self.looked_at, self.stepped_on):
             if rows is not None and (type(rows) is not int or rows < 1):
                 raise ValueError("A number of rows must be None or a positive integer.")
-        if type(self.early) is not int or self.early < 0:
-            raise ValueError("A number of early steps must be an integer of at least 0.")
+        if any(type(number) is not int or number < 0 for number in (self.early, self.above)):
+            raise ValueError(
+                "A number of early steps or of octaves must be an integer of at least 0."
+            )
         check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
         for name in ("records", "clip", "floor", "trust", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"

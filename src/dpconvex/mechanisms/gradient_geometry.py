@@ -1,7 +1,7 @@
 r"""Private geometry: coordinates in which rows are centred, white, and of known length.
 
 Noise on a gradient has the same size in every direction, so directions in which rows hardly vary drown in it. First
-every column is stretched to the octave in which its values lie, one noisy histogram per column. Then one round after
+every column is stretched to its own unit (:mod:`~dpconvex.mechanisms.column_ranges`). Then one round after
 the other finds a typical row length, shortens rows to it, releases their first and second moments, and whitens;
 eigenvalues below the noise are raised to it, so that what could not be seen stays short. A row's length counts the
 constant: a table of rare flags has mostly rows of zeros, and they are records like others.
@@ -16,13 +16,13 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from dpconvex.engine.accurate_products import MomentSums
 from dpconvex.engine.blocks import by_nonzeros
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
+from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.length_cover import LengthCover, length_cover
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
@@ -32,18 +32,14 @@ from dpconvex.privacy.noise import NoiseSource
 Array = NDArray[np.float64]
 
 LENGTH_STEPS = 10  # noisy counts per length
-OCTAVES = 17  # per column: sizes 1 to 2^-16, and everything below
 STRETCH_LIMIT = 1e5  # largest length to which coordinates may stretch a bounded row: sums must keep their digits
 
 _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multiples of
-_FEWEST = 0.002  # share of the records that must lie in an octave for it to count
-_CERTAIN = 5.0  # in units of the noise
 _MEDIAN_SHARE = (
     0.7  # of a mean square length: what the square of the median length is at least taken for
 )
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
-_MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,18 @@ class Coordinates:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
         if self.cover is not None:
             return self.cover.lengths(block, self.lead)
+        if self.stretches is not None:
+            return self._stretched_lengths(block, self.stretches)
         return _lengths(self.place(block), self.lead)
+
+    def _stretched_lengths(self, block: Array, stretches: Array) -> Array:
+        from dpconvex.engine.mapping import stretched_squares
+
+        squares = np.empty(len(block))
+        slopes = stretches[self.lead :]
+        stretched_squares(block, self.lead, np.zeros(slopes.size), slopes, squares)
+        constant = self.constant**2 if self.lead else 1.0
+        return np.asarray(np.sqrt(constant + squares) * _round_up(block.shape[1]))
 
     @property
     def store_lengths(self) -> RowLengths:
@@ -127,6 +134,12 @@ class RowLengths:
         """Return the lengths of a block of rows."""
         return np.where(w == 0, np.inf, self.frame.lengths(block))
 
+    @property
+    def cover(self) -> LengthCover | None:
+        """The bound that stands for lengths where it needs no products of columns."""
+        cover = self.frame.cover
+        return None if cover is None or cover.factors.size else cover
+
     def by_nonzeros(self, rows: SparseRows) -> Array:
         """Return the lengths of all rows."""
         stretches = self.frame.stretches
@@ -135,9 +148,13 @@ class RowLengths:
 
 def _lengths(placed: Array, lead: int) -> Array:
     u = placed[:, lead:]
-    round_up = 1 + 8 * placed.shape[1] * 2.0**-52
     constant = placed[:, 0] ** 2 if lead else 1.0
-    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * round_up)
+    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * _round_up(placed.shape[1]))
+
+
+def _round_up(dimension: int) -> float:
+    """Return by what factor computed lengths are raised, so that none is shorter than the true one."""
+    return 1 + 8 * dimension * 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -167,6 +184,8 @@ class Look:
         it, and rows that could hardly be seen would drown in its noise.
     filled : float
         What records count for on average, 1 or a released number.
+    above : int
+        Octaves above 1 that columns may reach.
     """
 
     n_samples: int
@@ -179,6 +198,7 @@ class Look:
     most_cancellation: float
     lighter: float = 0.0
     filled: float = 1.0
+    above: int = 0
 
 
 def private_coordinates(
@@ -193,7 +213,7 @@ def private_coordinates(
     look : Look
         What is known of them, and how far to go.
     terms : mapping
-        Noise of "scales", "lengths", "moments" and "finer moments".
+        Noise of "scales", "lengths", "moments" and "finer moments", and of "places" where no bounds are public.
     noise : NoiseSource
         Where noise comes from.
     """
@@ -201,10 +221,20 @@ def private_coordinates(
     lead, dimension, everyone = int(look.fit_intercept), rows.dim, rows
     if looked_at is not None:  # which rows depends on their public number alone
         rows, mass = rows.part(looked_at), looked_at * look.filled
-    most = STRETCH_LIMIT / max(look.max_norm, 1.0)
-    scales = _column_scales(rows, mass, lead, terms["scales"].scale, noise)
-    stretches = np.concatenate([np.ones(lead), np.minimum(1 / scales, most)])
-    matrix = np.diag(stretches) if "moments" in terms else stretches
+    units = column_units(rows, mass, lead, look.above, terms, noise)
+    if look.above:  # what directions may be stretched to is in units of the columns then
+        most, unit = STRETCH_LIMIT / math.sqrt(dimension), 1 / units.sizes
+        stretches = np.concatenate([np.ones(lead), unit])
+    else:
+        most, unit = STRETCH_LIMIT / max(look.max_norm, 1.0), np.ones(dimension - lead)
+        stretches = np.concatenate([np.ones(lead), np.minimum(1 / units.sizes, most)])
+    matrix = stretches
+    if "moments" in terms:
+        matrix = np.diag(stretches)
+        if units.centres.any():
+            shifted = matrix.copy()
+            shifted[lead:, 0] = -units.centres / units.sizes
+            matrix = shifted if cancellation(shifted) <= look.most_cancellation else matrix
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
     def length_at(measured: Rows, level: float, guess: float, most: float) -> float:
@@ -246,11 +276,11 @@ def private_coordinates(
             # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
             for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
                 step, moments = _whiten(
-                    sums / mass, std, radius, current, most, raised * look.floor, power
+                    sums / mass, std, radius, current, most * unit, raised * look.floor, power
                 )
                 matrix = step @ current.matrix
                 # Directions are capped one by one, and together may exceed the cap by a little.
-                matrix[lead:] /= max(1.0, _largest_stretch(matrix[lead:, lead:]) / most)
+                matrix[lead:] /= max(1.0, _largest_stretch(matrix[lead:, lead:] / unit) / most)
                 if cancellation(matrix) <= look.most_cancellation:
                     current = Coordinates(matrix, lead, 1.0, moments)
                     break
@@ -303,31 +333,6 @@ def _octave(y: Array, lengths: Array) -> Array:
     return np.log2(lengths)
 
 
-def _column_scales(rows: Rows, mass: float, lead: int, std: float, noise: NoiseSource) -> Array:
-    """Return for each column the power of 2 that bounds the largest octave that holds enough of its values."""
-    columns = rows.dim - lead
-
-    @by_nonzeros(lambda rows: (rows.octave_counts(OCTAVES).ravel(),))
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        from dpconvex.engine.mapping import count_octaves
-
-        counts = np.zeros((columns, OCTAVES))
-        count_octaves(block, np.ones(len(block)) if v is None else v, lead, counts)
-        return (counts.ravel(),)
-
-    (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
-    counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, OCTAVES)
-    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
-    # flag would be stretched beyond all others.
-    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
-    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of a thousand.
-    surely = -float(ndtri(1e-3 / (OCTAVES * columns)))
-    pairs = counts[:, :-2] + counts[:, 1:-1]
-    enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * mass)
-    octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
-    return 2.0 ** -octave.astype(np.float64)
-
-
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
 
@@ -356,13 +361,14 @@ def _whiten(
     std: float,
     radius: float,
     frame: Coordinates,
-    most: float,
+    most: Array,
     floor: float,
     power: float,
 ) -> tuple[Array, Array]:
     """Return the affine whitening of noisy mean moments, and the second moments that it leaves.
 
-    With ``power`` below 1 it goes only part of the way, and the moments are partly those known before.
+    No direction is stretched beyond ``most``, which is in units of each column. With ``power`` below 1 it goes only
+    part of the way, and the moments are partly those known before.
     """
     lead = frame.lead
     size = moments.shape[0] - lead
@@ -381,8 +387,8 @@ def _whiten(
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
-    stretched = np.linalg.norm(vectors.T @ frame.matrix[lead:, lead:], axis=1)
-    raised = np.maximum(np.maximum(values, floor), (stretched / most) ** 2)
+    stretched = np.linalg.norm(vectors.T @ (frame.matrix[lead:, lead:] / most), axis=1)
+    raised = np.maximum(np.maximum(values, floor), stretched**2)
     raised = np.maximum(raised, 1e-12)
     whitening = (vectors * raised ** (-power / 2)).T
     centre = power * centre

@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 _STEEPEST = (
     3.0  # largest slope on a margin of unit spread that a descent is believed without evidence
 )
+_INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
+_FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
 
@@ -46,27 +48,41 @@ def margin_calibration(
     total = counts.sum(axis=0)
     # Where noise hides the histogram, a normal law stands in for it.
     normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
-    sizes = np.maximum(total, 0.0) + std * math.sqrt(2 * middles.size) * normal
+    sizes = np.maximum(total, 0.0) + (std * math.sqrt(2 * middles.size) + 1e-12) * normal
     sizes = sizes / sizes.sum()
-    positives = float(counts[1] @ middles)
+    inside = (np.arange(_INSIDE) + 0.5) / _INSIDE - 0.5
+    # Margins lie in a bin as in its neighbours: denser where these hold more.
+    padded = np.concatenate([sizes[:1], sizes, sizes[-1:]])
+    tilts = np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)
+    density = np.exp(tilts[:, None] * inside)
+    density *= (sizes / density.sum(axis=1))[:, None]
+    points = middles[:, None] + np.diff(edges)[:, None] * inside
+    # The outermost bins hold all that is beyond: exponential tails, as steep as the last two bins say.
+    for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
+        kept = min(float(sizes[last] / (sizes[last] + sizes[before])), _FLATTEST)
+        reach = -(edges[1] - edges[0]) / math.log(kept)
+        points[last] = edge - sign * reach * np.log(0.5 - inside)
+        density[last] = sizes[last] / _INSIDE
     believed = min(claimed, _STEEPEST, most)
     doubt = (_SPREAD * believed + _LEAST_SPREAD) ** -2
     slope = believed
     for _ in range(30):
-        intercept = _intercept(sizes, middles, share, slope)
-        chances = expit(intercept + slope * middles)
+        intercept = _intercept(density, points, share, slope)
+        chances = (density * expit(intercept + slope * points)).sum(axis=1) / sizes
         weights = sizes * chances * (1 - chances)
         centred = middles - float(weights @ middles) / max(float(weights.sum()), 1e-12)
-        information = max(float(weights @ centred**2), 1e-9)
-        noise = std * math.sqrt(float(((1 - chances) ** 2 + chances**2) @ centred**2))
-        evidence = (information / max(noise, 1e-300)) ** 2
-        # The sum over positives of the margin less its expectation is linear in the counts: noise does not bias it.
-        gap = positives - float(total @ (chances * middles))
-        move = (evidence * gap / information + doubt * (believed - slope)) / (evidence + doubt)
+        # Sums over positives less their expectation are linear in the counts, so that noise does not bias them. Bins
+        # count by what they tell: those where all is clear would add noise alone.
+        change = weights * centred
+        variance = std**2 * ((1 - chances) ** 2 + chances**2)
+        factors = change / np.maximum(variance, 1e-300)
+        evidence = max(float(factors @ change), 1e-9)
+        gap = float(factors @ (counts[1] - total * chances))
+        move = (gap + doubt * (believed - slope)) / (evidence + doubt)
         slope = min(max(0.0, slope + float(np.clip(move, -0.5, 0.5))), most)
         if abs(move) < 1e-7:
             break
-    return _intercept(sizes, middles, share, slope), slope
+    return _intercept(density, points, share, slope), slope
 
 
 def expected_label_share(noisy: float, std: float, n_samples: float) -> float:
@@ -88,13 +104,13 @@ def expected_label_share(noisy: float, std: float, n_samples: float) -> float:
     return min(max(float(weights @ shares / weights.sum()), nearest), 1 - nearest)
 
 
-def _intercept(sizes: Array, middles: Array, share: float, slope: float) -> float:
+def _intercept(density: Array, points: Array, share: float, slope: float) -> float:
     """Return the intercept with which the mean probability is `share`, by bisection."""
     middle = float(logit(share))
     low, high = middle - 60.0, middle + 60.0
     for _ in range(50):
         middle = (low + high) / 2
-        if float(sizes @ expit(middle + slope * middles)) > share:
+        if float((density * expit(middle + slope * points)).sum()) > share:
             high = middle
         else:
             low = middle

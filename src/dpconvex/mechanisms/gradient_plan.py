@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_course import Course
-from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, OCTAVES
+from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS
 from dpconvex.mechanisms.quantile_location import TARGET_BINS
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -31,6 +32,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_PLACES = 0.02  # share of what columns are centred by, where no bounds are public
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
@@ -145,7 +147,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         Total Gaussian DP budget.
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given"), ``bandwidth`` (mapped, or None) and, where only
-        the order of margins matters, ``ranking=True``; for several quantiles their ``levels`` and how many ``targets``.
+        the order of margins matters, ``ranking=True``; without public bounds of the target ``raw_target=True``; for
+        several quantiles their ``levels`` and how many ``targets``.
     """
     levels, targets = tuple(settings.get("levels", ())), settings.get("targets", 1)
     # Targets share next to nothing, so that each has what is left by the others; levels share about half.
@@ -153,20 +156,28 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
-    ranking = settings.get("ranking", False)
+    ranking, raw_target = settings.get("ranking", False), settings.get("raw_target", False)
     if settings["geometry"] == "given":
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
     few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY * (1 - 0.8 * few)
-    diagonal = bounds.n_features > MOST_WHITENED
+    diagonal, above = bounds.n_features > MOST_WHITENED, octaves_above(bounds)
     if diagonal:
         geometry = _LENGTH
         phases = _diagonal_phases(bounds, geometry)
     else:
         phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
+    columns = bounds.n_features
+    histograms = bounds.histogram_sensitivity(columns)
+    scales = Phase(1, _SCALES, histograms, octaves(above) * columns)
+    phases = {"scales": scales, **phases}
     left = 1.0 - geometry - _SCALES
+    if _centred(bounds, above, diagonal):
+        places = _PLACES * (1 - 0.8 * few)
+        phases["places"] = Phase(1, places, histograms, PLACES * columns)
+        left -= places
     if bounds.weighted_rows:
         phases["mass"] = Phase(1, _MASS, bounds.count_sensitivity(), 1)
         left -= _MASS
@@ -179,22 +190,27 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     else:
         clip = _CLIP * math.sqrt(1 + records / 100)
         floor = 0.5 * math.sqrt(1 + 5 / records)
-        kinked = not math.isfinite(bounds.loss.smoothness)
-        if kinked:
-            phases |= _quantile_phases(
-                bounds, left, few, clip, settings["steps"], records, levels, targets
-            )
-        else:
+        if math.isfinite(bounds.loss.smoothness):
             phases |= _smooth_phases(bounds, left, clip, settings["steps"])
+        else:
+            several = (raw_target, levels, targets)
+            phases |= _quantile_phases(
+                bounds, left, few, clip, settings["steps"], records, *several
+            )
     reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
     early //= max(1, len(levels))
     course = Course(
-        True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early,
-        levels, targets,
+        True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early, above,
+        raw_target, levels, targets,
     )  # fmt: skip
     return GradientPlan(phases, course)
+
+
+def _centred(bounds: LinearBounds, above: int, diagonal: bool) -> bool:
+    """Whether columns are centred before all else: without public bounds, if there is a constant to do it with."""
+    return above > 0 and bounds.fit_intercept and not diagonal
 
 
 def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
@@ -218,16 +234,14 @@ def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
 def _geometry_phases(
     bounds: LinearBounds, share: float, trust: float, lengths: float
 ) -> dict[str, Phase]:
-    """Plan scales, lengths and two rounds of moments, of which the second costs what it is trusted."""
-    columns, size = bounds.n_features, bounds.dimension
+    """Plan lengths and two rounds of moments, of which the second costs what it is trusted."""
+    size = bounds.dimension
     moments, numbers, second = (
         bounds.moment_sensitivity(),
         size * (size + 1) // 2,
         0.5 * (1 - lengths) * max(trust, 1e-3),
     )
-    scales = bounds.histogram_sensitivity(columns)
     return {
-        "scales": Phase(1, _SCALES, scales, OCTAVES * columns),
         "lengths": Phase(3 * LENGTH_STEPS, lengths * share, bounds.count_sensitivity(), 1),
         "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
         "finer moments": Phase(1, second * share, moments, numbers),
@@ -235,10 +249,8 @@ def _geometry_phases(
 
 
 def _diagonal_phases(bounds: LinearBounds, share: float) -> dict[str, Phase]:
-    """Plan scales and one length: moments of so many columns would be mostly noise, and a matrix too large."""
-    scales = bounds.histogram_sensitivity(bounds.n_features)
+    """Plan one length: moments of so many columns would be mostly noise, and a matrix too large."""
     return {
-        "scales": Phase(1, _SCALES, scales, OCTAVES * bounds.n_features),
         "lengths": Phase(LENGTH_STEPS, share, bounds.count_sensitivity(), 1),
     }
 
@@ -279,6 +291,7 @@ def _quantile_phases(
     clip: float,
     steps: int | None,
     records: float,
+    raw_target: bool,
     levels: tuple[float, ...],
     sought: int,
 ) -> dict[str, Phase]:
@@ -292,7 +305,10 @@ def _quantile_phases(
     targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
     if len(levels) > sought:  # where records are few, residuals tell the constant of each level
         targets, residuals = targets - _CONSTANTS * few**1.6, residuals + _CONSTANTS * few**1.6
-    left -= _OCTAVES + targets + residuals
+    octaves = _OCTAVES
+    if raw_target:  # where records are few, finding the unit is half of finding a constant
+        octaves, targets = octaves + 0.4 * targets, 0.6 * targets
+    left -= octaves + targets + residuals
     rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
     n, fits, slope = bounds.n_samples, max(1, len(levels)), bounds.loss.lipschitz
     constant: dict[str, Phase] = {}
@@ -308,7 +324,7 @@ def _quantile_phases(
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
         **constant,
-        "octaves": Phase(sought, _OCTAVES, bounds.histogram_sensitivity(), TARGET_BINS),
+        "octaves": Phase(sought, octaves, bounds.histogram_sensitivity(), TARGET_BINS),
         "targets": Phase(TARGET_STEPS * sought, targets, count, 1),
         "rough gradients": _gradients(bounds, number * sought, rough, clip, (high - low) / 2),
         "residuals": Phase(RESIDUAL_STEPS * fits, residuals, count, 1),
@@ -385,11 +401,13 @@ def release_facts(
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     whitened = {} if course.diagonal else {"moments": moments, "finer moments": moments}
     facts = {
-        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "scales": (bounds.histogram_sensitivity(columns), octaves(course.above) * columns, 1),
         "lengths": (count, 1, LENGTH_STEPS if course.diagonal else 3 * LENGTH_STEPS),
         **whitened,
         "gradients": (bounds.gradient_sensitivity(course.clip, slope), size, None),
     }
+    if _centred(bounds, course.above, course.diagonal):
+        facts["places"] = (bounds.histogram_sensitivity(columns), PLACES * columns, 1)
     if course.early:
         facts["early gradients"] = (*facts["gradients"][:2], course.early * course.fits)
     if course.levels and course.off_middle > 0:

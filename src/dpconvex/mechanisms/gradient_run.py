@@ -82,7 +82,7 @@ class PrivateDescent:
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
             plan.trust, bounds.most_cancellation(),
             lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
-            filled=self.mass / self.n,
+            filled=self.mass / self.n, above=plan.above,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = self.frame.matrix

@@ -29,8 +29,9 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
 
 def check_smoothing(settings: Parameters) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
+    told = {"ranking", "raw_target"}
     given = set(settings) - ({"levels", "targets"} if "levels" in settings else set())
-    if {*given, "ranking"} != {"steps", "geometry", "bandwidth", "kernel", "ranking"}:
+    if {*given, *told} != {"steps", "geometry", "bandwidth", "kernel", *told}:
         raise CertificateError("The certificate's settings are not those of a noisy descent.")
     kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
     if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:

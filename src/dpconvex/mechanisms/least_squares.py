@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_number
 from dpconvex.engine.rows import Rows
 from dpconvex.losses import Huber, Squared
+from dpconvex.mechanisms.column_ranges import octaves
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
-    OCTAVES,
     Coordinates,
     Look,
     private_coordinates,
@@ -134,7 +134,7 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     return {
         **more,
-        "scales": (bounds.histogram_sensitivity(columns), OCTAVES * columns, 1),
+        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class LengthCover:
     stretch: Array
     directions: Array
     factors: Array
+    raised: ClassVar[float] = 1 + _ROUNDING
 
     def lengths(self, block: Array, lead: int) -> Array:
         """Return bounds on the lengths of mapped rows."""
@@ -61,7 +63,7 @@ class LengthCover:
             moved -= self.directions @ (self.stretch * self.centre)
             # A difference of rounded numbers: what it may lose is within what lengths are raised by.
             squares = np.maximum(squares + moved**2 @ self.factors, 0.0)
-        return np.asarray(np.sqrt(self.height**2 + squares) * (1 + _ROUNDING))
+        return np.asarray(np.sqrt(self.height**2 + squares) * self.raised)
 
 
 def length_cover(matrix: Array, lead: int, excess: float) -> LengthCover | None:

@@ -39,7 +39,6 @@ _CAUTION = (
     8.0  # how much more of it where records are few: probabilities that are too sure cost much
 )
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
-_CLIP_OPEN = 6e4  # records from which on clips do not bind, and a margin needs no calibration
 
 
 class MarginDescent(PrivateDescent):
@@ -81,10 +80,7 @@ class MarginDescent(PrivateDescent):
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
         certain = CERTAIN_NOISE + _CAUTION * self.plan.few
         signal = hope * self._signal(way, steps, rates, bend, certain)
-        calibrated = self._calibrated(phi, share, signal, hope)
-        # Clips that do not bind leave nothing to be put right.
-        blend = 1 / (1 + (records / _CLIP_OPEN) ** 2)
-        return phi + blend * (calibrated - phi)
+        return self._calibrated(phi, share, signal, hope)
 
     def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
@@ -101,12 +97,14 @@ class MarginDescent(PrivateDescent):
             places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
             return (np.asarray(np.bincount(places, v, minlength=2 * MARGIN_BINS), np.float64),)
 
-        (counts,) = margins.sum_targets(part)
+        # Of all rows: what a part of them says of the slope would be less sure than what all say of the direction.
+        everyone = margins if self.few_rows is self.rows else self.rows.predicted(theta)
+        (counts,) = everyone.sum_targets(part)
         std = self.terms["margins"]["std"]
         counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
         intercept, slope = margin_calibration(
-            counts / self.few_mass,
-            std / self.few_mass,
+            counts / self.mass,
+            std / self.mass,
             edges,
             share,
             signal * spread,

@@ -5,6 +5,12 @@ point of the phase before and is anchored to it ever more firmly (``step_i = ste
 differ in one record differ in one phase: what earlier phases release is the same, later phases only process what
 that phase released. So every phase may spend the whole budget, and nothing is composed. This holds for any assignment
 fixed independently of the data, hence for a random one.
+
+Where the number of rows is private a permutation would not do: one record more moves others to other phases. There
+every record is in phase i with probability ``2^-i``, by a draw of its own, and a phase divides by its nominal ``n_i``.
+With the draws of all other records held fixed, a record that is added or removed changes one phase, whose sum it moves
+by at most L. A single pass over the records (:class:`PhasedSGD`) stays with replace-one: the rounding errors of its
+steps add up, and no public number bounds how many steps there are.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -40,7 +47,7 @@ Array = NDArray[np.float64]
 UNIT = 2.0**-53
 _RADIUS = 100.0  # released points are projected on this ball by default: far beyond sensible mapped coefficients
 _FEWEST = 8  # records in the last phase by default
-_ASSIGNMENT = "random permutation"
+_PERMUTED, _DRAWN = "random permutation", "independent draws"
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,24 @@ def is_pure(guarantee: Guarantee) -> bool:
     )
 
 
+def assignment_for(neighbors: str) -> str:
+    """Return how records come to phases under a relation."""
+    return _PERMUTED if neighbors == "replace_one" else _DRAWN
+
+
+def assigned_records(
+    phases: list[Phase], assignment: str, n_records: int, generator: np.random.Generator
+) -> list[Places]:
+    """Return the records of every phase: the next ones of a permutation, or those whose own draws say so."""
+    if assignment == _DRAWN:
+        # The number of leading tails of fair coins, plus one: i with probability 2^-i.
+        tosses = generator.geometric(0.5, n_records)
+        return [np.flatnonzero(tosses == i) for i in range(1, len(phases) + 1)]
+    order = generator.permutation(n_records)
+    ends = np.cumsum([0, *(phase.records for phase in phases)])
+    return [order[a:b] for a, b in pairwise(ends.tolist())]
+
+
 @dataclass(frozen=True)
 class Phased(PrivateMechanism):
     """What the two phased methods share: their public parameters, and how a run goes through the phases."""
@@ -105,6 +130,7 @@ class Phased(PrivateMechanism):
     radius: float = _RADIUS
     noise: str = "exact"
     name: ClassVar[str]
+    hides_number: ClassVar[bool] = False  # whether there is a proof for a private number of rows
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         raise AttributeError
@@ -137,7 +163,7 @@ class Phased(PrivateMechanism):
             "decay": check_number("decay", owner, self.decay, "a finite number of at least 1", 1, math.inf),
             "radius": checked_radius(self.radius, owner),
             "noise": self.noise,
-            "assignment": _ASSIGNMENT,
+            "assignment": assignment_for(bounds.neighbors),
         }  # fmt: skip
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
@@ -153,13 +179,13 @@ class Phased(PrivateMechanism):
     ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
         radius = certificate.parameters[self.name]["radius"]
-        order = noise.generator.permutation(objective.rows.n_records)
-        point, start = np.zeros(certificate.bounds.dimension), 0
-        phases = phases_of(certificate.bounds.n_samples, certificate.parameters[self.name])
-        for phase, name in zip(phases, phase_names(phases), strict=True):
+        settings, point = certificate.parameters[self.name], np.zeros(certificate.bounds.dimension)
+        phases = phases_of(certificate.bounds.n_samples, settings)
+        parts = assigned_records(
+            phases, settings["assignment"], objective.rows.n_records, noise.generator
+        )
+        for phase, name, chosen in zip(phases, phase_names(phases), parts, strict=True):
             term = certificate.noise[name]
-            chosen = order[start : start + phase.records]
-            start += phase.records
             exact = self._solve(
                 objective, certificate, phase, term.tolerance, chosen, point, noise.generator
             )
@@ -181,12 +207,14 @@ class Phased(PrivateMechanism):
         raise AttributeError
 
 
-def check_bounds(bounds: LinearBounds, owner: str) -> None:
-    """Raise unless phases have a proof: a public number of rows and a loss of bounded slope."""
-    if bounds.neighbors != "replace_one":
+def check_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:
+    """Raise unless phases have a proof: a loss of bounded slope, and for a pass a public number of rows."""
+    owner = kind.__name__
+    if bounds.neighbors != "replace_one" and not kind.hides_number:
         raise ValueError(
-            f"{owner} needs neighbors='replace_one': the sizes of its phases follow from the number of rows, which is "
-            f"private otherwise. Got {bounds.neighbors!r} instead. Use 'objective', 'output' or 'gradient'."
+            f"{owner} needs neighbors='replace_one': how much its steps round depends on their number, which is "
+            f"private otherwise. Got {bounds.neighbors!r} instead. Use 'phased-erm', 'objective', 'output' or "
+            "'gradient'."
         )
     check_one_each(bounds, owner)
     if not math.isfinite(bounds.lipschitz):
@@ -205,7 +233,7 @@ def phase_noise(
 ) -> Calibration:
     """Return the noise of all phases; ``moved`` gives the sensitivity of one and the tolerance that it rests on."""
     owner, settings = kind.__name__, parameters[kind.name]
-    check_bounds(bounds, owner)
+    check_bounds(bounds, kind)
     guarantee = per_problem(guarantee, parameters.get("problems", 1))
     phases = phases_of(bounds.n_samples, settings)
     parts = [(phase, *moved(phase)) for phase in phases]
@@ -232,10 +260,11 @@ def disjoint_phases(
         kind.__name__,
     )
     certificate.check_bounds(LinearBounds, several=True)
-    check_bounds(bounds, owner)
+    check_bounds(bounds, kind)
     checked_radius(settings["radius"], owner)
-    if settings["assignment"] != _ASSIGNMENT:
-        raise CertificateError(f"Records must be assigned to phases by a {_ASSIGNMENT}.")
+    assignment = assignment_for(bounds.neighbors)
+    if settings["assignment"] != assignment:
+        raise CertificateError(f"Records must be assigned to phases by {assignment}.")
     phases = phases_of(bounds.n_samples, settings)
     names = phase_names(phases)
     certificate.check_terms(*names)

@@ -44,7 +44,8 @@ def calibrate_phased_erm(
 
     Phase i minimises ``(1/n_i) sum f + (alpha/2) ||theta||^2 + ||theta - theta_prev||^2 / (step_i n_i)``, which is
     ``s``-strongly convex with ``s = alpha + 2 / (step_i n_i)``: the sensitivity is ``2 L / (s n_i) + 2 t / s``, and
-    ``L step_i + t step_i n_i`` without a penalty, t the tolerance on the norm of the gradient.
+    ``L step_i + t step_i n_i`` without a penalty, t the tolerance on the norm of the gradient. Half of the first term
+    where a record is added or removed: the phase's sum is divided by the nominal ``n_i``.
     """
     radius = parameters[PhasedERM.name]["radius"]
 
@@ -69,7 +70,8 @@ def prove_phased_erm(certificate: Certificate) -> Proof:
 
     proven = disjoint_phases(certificate, PhasedERM, moved)
     law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
-    theorem = f"{law} output perturbation of disjoint phases, replace-one, certified gradient norms"
+    relation = bounds.relation.replace("_", "-")
+    theorem = f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms"
     return Proof(proven, theorem)
 
 
@@ -111,10 +113,10 @@ class PhasedERM(Phased):
 
     Notes
     -----
-    Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
-    record in one phase; the sizes of phases would tell a private number of rows. Public: number of rows, bounds,
-    loss and the parameters above. Convex losses of bounded slope; kinked ones are solved through their Moreau envelope,
-    as in output perturbation.
+    Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one and
+    add-or-remove-one, every record in one phase at most (:mod:`dpconvex.mechanisms.phased`). Public: number of rows,
+    nominal under add-or-remove-one, bounds, loss and the parameters above. Convex losses of bounded slope; kinked ones
+    are solved through their Moreau envelope, as in output perturbation.
 
     Examples
     --------
@@ -127,6 +129,7 @@ class PhasedERM(Phased):
     """
 
     name: ClassVar[str] = "phased-erm"
+    hides_number: ClassVar[bool] = True
 
     def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
         mu = effective_mu(guarantee, bounds.dimension, "PhasedERM")
@@ -154,7 +157,9 @@ class PhasedERM(Phased):
         anchor = 2 / (phase.step * phase.records)
         rows = cast(MemoryRows, objective.rows)  # those of other engines are refused before
         held = rows.take_records(chosen) if rows.people_vote else rows.chosen(chosen)
-        problem = EmpiricalObjective(held, loss, local.alpha, linear=-anchor * start)
+        problem = EmpiricalObjective(
+            held, loss, local.alpha, divisor=phase.records, linear=-anchor * start
+        )
         tilt = anchor * certificate.parameters[self.name]["radius"]
         problem = with_clamped_targets(problem, replace(local, loss=loss), tilt)
         return default_solver(start.size).solve(problem, start, tolerance).point

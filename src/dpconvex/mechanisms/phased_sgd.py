@@ -118,7 +118,9 @@ class PhasedSGD(Phased):
     Notes
     -----
     Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
-    record in one step of one phase. Public:
+    record in one step of one phase. Not under add-or-remove-one: an exact pass would move by at most ``2 L step_i``
+    there, too (``L step_i`` by the step more, and as much because the average is over one iterate more), but
+    the rounding errors of its steps add up, and no public number bounds how many there are. Public:
     number of rows, bounds, loss and the parameters above. Convex losses of bounded slope and curvature.
 
     Examples

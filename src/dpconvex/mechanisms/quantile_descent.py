@@ -161,7 +161,9 @@ class QuantileDescent(PrivateDescent):
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some and as much again, or the public range."""
         std = self.terms["octaves"].scale
-        found = target_bracket(self.few_rows, std, self.few_mass, self.noise)
+        found = target_bracket(
+            self.few_rows, std, self.few_mass, self.noise, not self.plan.raw_target
+        )
         self.bracket = (-1.0, 1.0)
         if found is not None:
             low, high = found
@@ -174,9 +176,17 @@ class QuantileDescent(PrivateDescent):
         counting = (self.terms["residuals"]["std"], self.few_mass, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
-        reach = 2 * scale * (1 if self._shares_start else 1 - self._gone_at_once)
+        gone = 0.0 if self._shares_start else self._gone_at_once
+        reach = 2 * scale * (1 - gone)
+        # Far further where most targets are the same, such as 0, and the scale of the others is not that of the median.
+        far = (self.bracket[1] - self.bracket[0]) * (1 - gone)
         belief = Belief(
-            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
+            min(0.0, guess) - reach,
+            max(0.0, guess) + reach,
+            2.0**-10 * scale,
+            2 * scale,
+            below=far * (level < 0.5),
+            above=far * (level > 0.5),
         )
         shift, found = private_location(below, level, belief, RESIDUAL_STEPS, *counting)
         return NORMAL_SCALE * found, shift

@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 TARGET_BINS = 64  # octaves from 2^-16 on, on either side of 0
 
 _SURE = 4.0  # in units of the noise: counts that are not 0
+_RAW = 40  # octaves that targets without public bounds may be away from 1, on either side
 _POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
 _DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
 _MIDDLE, _COARSE = 4.0, 0.2  # how much likelier the middle of a bracket is, and coarse scales
@@ -33,6 +34,11 @@ _CLOSEST = 0.01  # shares that a grid cannot tell apart
 _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
 _ASIDE = 1.1  # in units of the scale: where counts tell it
+_RARE = 0.05  # how likely it is that a quantile lies beyond its bracket, where that is possible
+_OUTLIER = (
+    5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
+)
+_REFUTED = 50.0  # and a quantile on the wrong side of a count, whatever the law
 _FIRST = 4  # counts at the middle of what is believed, before some are made aside
 
 
@@ -46,22 +52,62 @@ class Belief:
         Bracket of the quantile, five times as likely in the middle as at the ends.
     finest, widest : float
         Scales of a logistic law that are possible, the finer the less likely.
+    below, above : float
+        How much further than the bracket the quantile may lie, which is unlikely, and all orders of magnitude alike.
+
+    Notes
+    -----
+    Quantiles are looked for along a line that is the bracket itself, with half its width on a side that may be left:
+    it goes there from the bracket's end to its furthest point in equal factors (:meth:`at`).
     """
 
     low: float
     high: float
     finest: float
     widest: float
+    below: float = 0.0
+    above: float = 0.0
 
-    def prior(self, grid: Array, logs: Array) -> Array:
-        """Return the log density of quantiles and of logarithms of scales, up to a constant."""
-        place = (2 * grid - self.low - self.high) / max(self.high - self.low, 1e-300)
-        fineness = math.log(self.widest) - logs
-        return np.asarray(-np.log1p(_MIDDLE * place**2)[:, None] - _COARSE * fineness)
+    @property
+    def width(self) -> float:
+        """Width of the bracket."""
+        return max(self.high - self.low, 1e-300)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the line along which quantiles are looked for."""
+        aside = self.width / 2
+        return self.low - aside * (self.below > 0), self.high + aside * (self.above > 0)
+
+    @property
+    def log_scales(self) -> Array:
+        """Logarithms of possible scales, an octave apart or less."""
+        widest = max(self.widest, self.below, self.above)
+        octaves = max(2, math.ceil(math.log2(widest / self.finest)) + 1)
+        return np.linspace(math.log(self.finest), math.log(widest), octaves)
+
+    def at(self, line: Array) -> Array:
+        """Return the points that places of the line stand for."""
+        found = np.array(line, dtype=np.float64)
+        for inside, sign, far in ((self.low, -1.0, self.below), (self.high, 1.0, self.above)):
+            beyond = sign * (found - inside) > 0
+            share = sign * (found[beyond] - inside) / (self.width / 2)
+            way = self.width * np.expm1(share * math.log1p(far / self.width))
+            found[beyond] = inside + sign * way
+        return found
+
+    def prior(self, line: Array, logs: Array) -> Array:
+        """Return the log density of places and of logarithms of scales, up to a constant."""
+        place = (2 * line - self.low - self.high) / self.width
+        usual = -np.log1p(_MIDDLE * place**2)
+        likely = np.where(np.abs(place) > 1, math.log(_RARE), usual)
+        coarser = logs - math.log(self.widest)
+        scales = np.where(coarser > 1e-9, math.log(_RARE), _COARSE * np.minimum(coarser, 0.0))
+        return np.asarray(likely[:, None] + scales)
 
 
 def target_bracket(
-    rows: Rows, std: float, mass: float, noise: NoiseSource
+    rows: Rows, std: float, mass: float, noise: NoiseSource, bounded: bool = True
 ) -> tuple[float, float] | None:
     """Return the ends of the octaves that surely hold targets; None where they are not half of all.
 
@@ -75,8 +121,11 @@ def target_bracket(
         What all records count for, public or released.
     noise : NoiseSource
         Where noise comes from.
+    bounded : bool
+        Whether the unit of the targets is public; without one, bins are wider than an octave.
     """
-    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(-16, 15, TARGET_BINS // 2)])
+    ends = (-16, 15) if bounded else (-_RAW, _RAW)
+    sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
 
     def part(y: Array, w: Array, v: Array) -> tuple[Array]:
@@ -120,30 +169,30 @@ def private_location(
     noise : NoiseSource
         Where noise comes from.
     """
-    octaves = max(2, math.ceil(math.log2(belief.widest / belief.finest)) + 1)
-    logs = np.linspace(math.log(belief.finest), math.log(belief.widest), octaves)
+    logs = belief.log_scales
     std = min(count_std / n_samples, _DROWNED)
     places, shares = np.empty(steps), np.empty(steps)
-    low, high = belief.low, belief.high
+    first, last = low, high = belief.ends
+    lowest, highest = belief.at(np.array([first, last]))
     for step in range(steps + 1):
-        grid = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
-        law = belief.prior(grid, logs) + _likelihood(
-            grid, np.exp(logs), places[:step], shares[:step], level, std
+        line = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
+        law = belief.prior(line, logs) + _likelihood(
+            belief.at(line), np.exp(logs), places[:step], shares[:step], level, std
         )
         law = np.exp(law - law.max())
         law /= law.sum()
         reached = np.cumsum(law.sum(axis=1))
-        point = float(np.interp(0.5, reached, grid))
+        point = float(belief.at(np.interp([0.5], reached, line))[0])
         scale = math.exp(float(law.sum(axis=0) @ logs))
         if step == steps:
             break
         aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
-        places[step] = point = min(max(point + aside * scale, belief.low), belief.high)
+        places[step] = point = min(max(point + aside * scale, lowest), highest)
         share = noisy_share(below, point, count_std, n_samples, noise)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
-        ends = np.interp([_OUTER, 1 - _OUTER], reached, grid)
+        ends = np.interp([_OUTER, 1 - _OUTER], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS
-        low, high = max(belief.low, ends[0] - more), min(belief.high, ends[1] + more)
+        low, high = max(first, ends[0] - more), min(last, ends[1] + more)
     return point, scale
 
 
@@ -152,10 +201,15 @@ def _likelihood(
 ) -> Array:
     """Return the log likelihood of each pair of quantile and scale, given noisy shares below some places."""
     found = np.zeros((grid.size, scales.size))
+    sure = 2 * math.hypot(std, _CLOSEST)
     for place, share in zip(places, shares, strict=True):
+        # Whatever the law: with fewer below a place than the level asks for, the quantile is not below it.
+        wrong = grid < place if share < level else grid > place
+        found[wrong] -= min((share - level) ** 2 / (2 * sure**2), _REFUTED)
         expected = expit((place - grid)[:, None] / scales + float(logit(level)))
         variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
-        found -= ((share - expected) ** 2 / variance + np.log(variance)) / 2
+        usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
+        found += np.logaddexp(usual, -_OUTLIER - math.log1p(std))
     return found
 
 

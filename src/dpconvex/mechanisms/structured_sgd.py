@@ -37,7 +37,7 @@ def descend_on_batches(
                 batch = generator.choice(objective.n_rows, size=size, replace=False, shuffle=False)
             else:
                 batch = np.flatnonzero(generator.random(objective.n_rows) < rate)
-            matrices = records.matrices[batch]
+            matrices = records.scaled(batch)
             level = None if records.level is None else records.level[batch]
             slopes = -loss.gradient(records.targets[batch] - matrices @ theta, level)
             slopes[:, :inner] = 0.0

@@ -19,6 +19,7 @@ from dpconvex.inputs.labels import declared_classes
 from dpconvex.inputs.people import Records
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.mechanisms.gradient import stated_farthest
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild
@@ -253,7 +254,9 @@ def _stated_facts(
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
         # Descents weight rows that others shorten for want of feature bounds.
         weighted = certificate.mechanism in ("gradient", "plain-gradient")
-        longest = facts.row_map.weighted().max_norm if weighted else facts.max_norm
+        longest = facts.max_norm
+        if weighted:
+            longest = facts.row_map.weighted(stated_farthest(certificate)).max_norm
         pairs["max_norm"] = (bounds.max_norm, longest)
     pairs.update(model._stated(certificate, facts))
     if "kernel" in data["omitted"]:

@@ -13,6 +13,8 @@ from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.adversary_sets import (
     Shape,
+    Support,
+    check_support,
     exact_support,
     set_reach,
     smoothed_support,
@@ -43,7 +45,7 @@ class AdversarialObjective(OverRows):
         Ridge; it covers the intercept too.
     radius : float
         How far the adversary moves a row, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull"}
+    norm : {"l2", "linf", "l1", "box", "hull", "own"}
         Norm in which the radius is meant, or the set that it multiplies
         (:mod:`~dpconvex.objectives.adversary_sets`).
     width : float
@@ -51,7 +53,10 @@ class AdversarialObjective(OverRows):
     divisor : float, optional
         The public N; the number of rows by default.
     shape : tuple, optional
-        Half-widths of a box, or vectors of a hull.
+        Half-widths of a box, vectors of a hull, or ``(reach, bend)`` of a set of one's own.
+    support : callable, optional
+        Smooth support function of a set of one's own, tried by
+        :func:`~dpconvex.objectives.adversary_sets.check_support`. The guarantee rests on its two constants.
     """
 
     def __init__(
@@ -64,15 +69,16 @@ class AdversarialObjective(OverRows):
         width: float = 0.01,
         divisor: float | None = None,
         shape: Shape | None = None,
+        support: Support | None = None,
     ) -> None:
         if getattr(loss, "kind", None) != "margin":
             raise ValueError(
                 "The 'loss' parameter of AdversarialObjective must be a margin loss, such as Logistic(). "
                 f"Got {type(loss).__name__} instead."
             )
-        if norm not in ("l2", "linf", "l1", "box", "hull"):
+        if norm not in ("l2", "linf", "l1", "box", "hull", "own"):
             raise ValueError(
-                "The 'norm' parameter of AdversarialObjective must be 'l2', 'linf', 'l1', 'box' or 'hull'. "
+                "The 'norm' parameter of AdversarialObjective must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
                 f"Got {norm!r} instead."
             )
         super().__init__(rows, loss, alpha, divisor)
@@ -81,6 +87,10 @@ class AdversarialObjective(OverRows):
         self.shape = shape
         self.width = float(width)
         self._lead = int(rows.row_map.fit_intercept)
+        self.support = support
+        if support is not None:
+            reach, bend = shape or (0.0, 0.0)
+            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -157,8 +167,14 @@ class AdversarialObjective(OverRows):
 
         The other sets' gradients are quotients, computed within a few roundings of themselves.
         """
-        if self.norm not in ("l1", "hull"):
+        if self.norm not in ("l1", "hull", "own"):
             return 0.0
+        if (
+            self.norm == "own"
+        ):  # whose gradients are taken to err by as many roundings of their bound
+            bend = float(self.shape[1])  # type: ignore[index, arg-type]
+            pull = self._share * float(self.loss.lipschitz) * self.radius
+            return 1.01 * UNIT * (self.dim + 20) * pull * (bend * size + self.adversary_reach)
         reach = set_reach(self.norm, self.dim - self._lead, self.shape)
         pull = self._share * float(self.loss.lipschitz) * self.radius
         return 1.01 * UNIT * (self.dim + 20) * pull * reach**2 / self.width * size
@@ -179,6 +195,8 @@ class AdversarialObjective(OverRows):
         _, slope, _ = self._adversary(theta + shift)
         taken, left = self._taken(theta, shift)
         loss, reach = self.loss, self.adversary_reach
+        # The value of one's own support function is taken to err by 16 roundings of its bound.
+        loose = 0.0 if self.support is None else 16 * UNIT * reach * (size + moved)
         tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
 
         def part(block: Array, y: Array, w: Array) -> Sums:
@@ -190,7 +208,7 @@ class AdversarialObjective(OverRows):
             rounded = z - own
             lost = (z - (rounded + (z - rounded))) + ((z - rounded) - own)
             z = rounded + (lost + correction)
-            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths
+            error = 4 * UNIT * (1.0 + np.abs(z)) + tail * lengths + loose
             slopes, errors = slopes_with_error(loss, y, z, error)
             weights = w * (lengths + reach)
             sums = CompensatedSum(w * slopes, np.column_stack([block, y]))
@@ -209,6 +227,9 @@ class AdversarialObjective(OverRows):
             context.prec = 60
             pairs = zip(theta[self._lead :].tolist(), shift[self._lead :].tolist(), strict=True)
             whole = [Decimal(a) + Decimal(b) for a, b in pairs]
+            if self.support is not None:
+                taken = self.support((theta + shift)[self._lead :])[0]
+                return self.radius * float(taken), 0.0
             norm = exact_support(whole, self.norm, Decimal(self.width), self.shape)
             exact = Decimal(self.radius) * norm
             high = float(exact)
@@ -217,7 +238,7 @@ class AdversarialObjective(OverRows):
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return what the adversary takes from every margin, with gradient and Hessian in theta."""
         taken, slope, bend = smoothed_support(
-            theta[self._lead :], self.norm, self.width, self.shape
+            theta[self._lead :], self.norm, self.width, self.shape, self.support
         )
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import cast
 
@@ -20,6 +21,7 @@ __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
 Array = npt.NDArray[np.float64]
 
 LOSS_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
+_REMEMBERED = 1 << 20  # second derivatives that a gradient leaves for the Hessian at the same point
 _BLOCK = 4096  # records summed at a time: fewer roundings in a row than one long sum
 
 
@@ -34,11 +36,10 @@ def spectral_norms(matrices: npt.ArrayLike) -> Array:
     >>> spectral_norms([[[3.0, 0.0], [0.0, 4.0]]]).round(9).tolist()
     [4.0]
     """
-    stack = np.asarray(matrices, dtype=np.float64)
+    stack = np.asarray(matrices)
     # Block by block: no second array of all matrices is made.
-    return np.concatenate(
-        [_norms(stack[i : i + _BLOCK]) for i in range(0, max(1, len(stack)), _BLOCK)]
-    )
+    starts = range(0, max(1, len(stack)), _BLOCK)
+    return np.concatenate([_norms(stack[i : i + _BLOCK].astype(np.float64)) for i in starts])
 
 
 def _norms(stack: Array) -> Array:
@@ -90,8 +91,10 @@ class StructuredRecords:
         target_limit: float | None = None,
         shared: npt.ArrayLike | None = None,
     ) -> None:
-        matrices = np.asarray(A, dtype=np.float64)
-        targets = np.asarray(Y, dtype=np.float64)
+        matrices = np.asarray(A)
+        if matrices.dtype != np.float32:
+            matrices = np.asarray(matrices, dtype=np.float64)
+        targets = np.array(Y, dtype=np.float64)
         self.shared: tuple[tuple[float, ...], ...] | None = None
         if shared is not None:
             common = np.array(shared, dtype=np.float64)
@@ -105,30 +108,57 @@ class StructuredRecords:
                 f"Got {matrices.shape} and {targets.shape} instead."
             )
         inner = matrices.shape[1] - (link_norm > 0)
-        factors = np.ones(targets.shape)
+        self._given = matrices
+        self._factors: list[tuple[slice, Array]] = []  # of rows of records, where some are below 1
         if shared is None:  # the bounds check the norm of a shared one
-            factors[:, :inner] = _shrink(spectral_norms(matrices[:, :inner]), operator_norm)[
-                :, None
-            ]
+            self._bound(slice(0, inner), operator_norm)
         if link_norm > 0:
-            factors[:, inner] = _shrink(spectral_norms(matrices[:, inner:]), link_norm)
-        self.matrices = np.ascontiguousarray(matrices * factors[:, :, None])
+            self._bound(slice(inner, inner + 1), link_norm)
         limit = np.inf if target_limit is None else float(target_limit)
-        self.targets = np.clip(targets * factors, -limit, limit)
+        for rows_of, factors in self._factors:
+            targets[:, rows_of] *= factors[:, None]
+        self.targets = np.clip(targets, -limit, limit, out=targets)
         self.level = None
         if level is not None:
             levels = np.broadcast_to(np.asarray(level, dtype=np.float64), len(targets))
-            self.level = np.clip(levels * factors[:, 0], -limit, limit)
+            for rows_of, factors in self._factors:
+                levels = levels * factors if rows_of.start == 0 else levels
+            self.level = np.clip(levels, -limit, limit)
         self.n_rows, self.outputs, self.dim = matrices.shape
         self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
-            sizes = np.abs(self.targets).max(axis=1) * np.sqrt(self.outputs)
+            sizes = np.maximum(targets.max(axis=1), -targets.min(axis=1)) * np.sqrt(self.outputs)
             self.mean_target_size = float(sizes.sum()) / max(1, self.n_rows)
 
+    def _bound(self, rows: slice, norm: float) -> None:
+        factors = _shrink(spectral_norms(self._given[:, rows]), norm)
+        if factors.size and float(factors.min()) < 1.0:
+            self._factors.append((rows, factors))
+
+    def scaled(self, part: slice | npt.NDArray[np.integer]) -> Array:
+        """Return the scaled matrices of some records, shape (records, m, d), not to be changed.
+
+        Matrices are scaled whenever they are read: no second array of all of them is made.
+        """
+        given = self._given[part]
+        if not self._factors:
+            return np.asarray(given, dtype=np.float64)
+        matrices = given.astype(np.float64)
+        for rows, factors in self._factors:
+            matrices[:, rows] *= factors[part][:, None, None]
+        return matrices
+
     @property
-    def flat(self) -> Array:
-        """All rows below each other, shape (n m, d)."""
-        return self.matrices.reshape(-1, self.dim)
+    def matrices(self) -> Array:
+        """All scaled matrices, shape (n, m, d)."""
+        return self.scaled(slice(None))
+
+    def blocks(self, size: int = _BLOCK) -> Iterator[tuple[slice, Array, Array, Array | None]]:
+        """Yield stretches of records: where they are, their rows below each other, targets and levels."""
+        for start in range(0, self.n_rows, size):
+            part = slice(start, start + size)
+            level = None if self.level is None else self.level[part]
+            yield part, self.scaled(part).reshape(-1, self.dim), self.targets[part], level
 
     @property
     def additions(self) -> int:
@@ -137,17 +167,20 @@ class StructuredRecords:
 
     def residuals(self, theta: Array) -> Array:
         """``Y - A theta``, shape (n, m)."""
-        return self.targets - (self.flat @ theta).reshape(self.targets.shape)
+        found = np.empty_like(self.targets)
+        for part, rows, targets, _ in self.blocks():
+            found[part] = targets - (rows @ theta).reshape(targets.shape)
+        return found
 
-    def combine(self, multiples: Array) -> Array:
-        """``sum_i A_i^T multiples_i``, block by block."""
-        flat, weights = self.flat, multiples.reshape(-1)
-        step = _BLOCK * self.outputs
-        parts = (
-            (weights[start : start + step] @ flat[start : start + step],)
-            for start in range(0, len(flat), step)
-        )
-        return np.asarray(accumulate(parts)[0]) if len(flat) else np.zeros(self.dim)
+    def combine(self, theta: Array, slopes: Callable[[Array, Array | None], Array]) -> Array:
+        """``sum_i A_i^T slopes(u_i)`` of residuals u, block by block."""
+
+        def parts() -> Iterator[tuple[Array]]:
+            for _, rows, targets, level in self.blocks():
+                u = targets - (rows @ theta).reshape(targets.shape)
+                yield (slopes(u, level).reshape(-1) @ rows,)
+
+        return np.asarray(accumulate(parts())[0]) if self.n_rows else np.zeros(self.dim)
 
     @staticmethod
     def most_additions(n_rows: int, outputs: int) -> int:
@@ -200,7 +233,7 @@ class StructuredObjective(WithLinear):
         self.records = records
         self.loss = loss
         self.divisor = float(records.n_rows if divisor is None else divisor)
-        self._seen: tuple[bytes, Array] | None = None
+        self._seen: tuple[bytes, list[Array]] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -258,21 +291,33 @@ class StructuredObjective(WithLinear):
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
         theta = np.asarray(theta, dtype=np.float64)
-        total = self.loss.value(self.records.residuals(theta), self.records.level).sum()
+        parts = (
+            (self.loss.value(targets - (rows @ theta).reshape(targets.shape), level).sum(),)
+            for _, rows, targets, level in self.records.blocks()
+        )
+        total = accumulate(parts)[0] if self.n_rows else 0.0
         return self._value(float(total) / self.divisor, theta)
 
     def gradient_sum(self, theta: npt.ArrayLike) -> Array:
         """``-sum_i A_i^T g'(u_i)``: the data's part, as a SUM."""
-        u = self.records.residuals(np.asarray(theta, dtype=np.float64))
-        return -self.records.combine(self.loss.gradient(u, self.records.level))
+        return -self.records.combine(np.asarray(theta, dtype=np.float64), self.loss.gradient)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
         theta = np.asarray(theta, dtype=np.float64)
-        u = self.records.residuals(theta)
-        slopes, bends = self.loss.derivatives(u, self.records.level)
+        self._seen = None
+        if self.n_rows * self.records.outputs**2 > _REMEMBERED:
+            return self._gradient(self.gradient_sum(theta) / self.divisor, theta)
+        bends: list[Array] = []
+
+        def slopes(u: Array, level: Array | None) -> Array:
+            found, bent = self.loss.derivatives(u, level)
+            bends.append(bent)
+            return found
+
+        gradient = self._gradient(-self.records.combine(theta, slopes) / self.divisor, theta)
         self._seen = (theta.tobytes(), bends)
-        return self._gradient(-self.records.combine(slopes) / self.divisor, theta)
+        return gradient
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient."""
@@ -281,12 +326,17 @@ class StructuredObjective(WithLinear):
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
-        if self._seen is None or self._seen[0] != theta.tobytes():
-            self.gradient(theta)
-        assert self._seen is not None, "filled by gradient"
-        records = self.records
-        weighted = (self._seen[1] @ records.matrices).reshape(-1, self.dim)
-        hessian = records.flat.T @ weighted / self.divisor
+        seen = self._seen[1] if self._seen and self._seen[0] == theta.tobytes() else None
+        hessian = np.zeros((self.dim, self.dim))
+        for number, (_, rows, targets, level) in enumerate(self.records.blocks()):
+            if seen is None:
+                u = targets - (rows @ theta).reshape(targets.shape)
+                bends = self.loss.hessian(u, level)
+            else:
+                bends = seen[number]
+            weighted = bends @ rows.reshape(*targets.shape, self.dim)
+            hessian += rows.T @ weighted.reshape(-1, self.dim)
+        hessian /= self.divisor
         return self._hessian(0.5 * (hessian + hessian.T))
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
@@ -328,9 +378,7 @@ class StructuredObjective(WithLinear):
         tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
         sums: CompensatedSum | None = None
         residual_sizes = 0.0
-        for start in range(0, records.n_rows, step):
-            part = slice(start, start + step)
-            rows, targets = records.matrices[part].reshape(-1, self.dim), records.targets[part]
+        for _, rows, targets, level in records.blocks(step):
             z, correction = np.empty(len(rows)), np.empty(len(rows))
             margins_with_error(rows, theta, z, correction)
             correction += rows @ shift
@@ -338,7 +386,6 @@ class StructuredObjective(WithLinear):
             rounded = y - z
             lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
             u = (rounded + (lost - correction)).reshape(targets.shape)
-            level = None if records.level is None else records.level[part]
             more = CompensatedSum(-self.loss.gradient(u, level).ravel(), rows)
             if sums is None:
                 sums = more

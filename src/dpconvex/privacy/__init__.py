@@ -10,6 +10,8 @@ from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
+from dpconvex.privacy.bounds.top_rank import TopRankBounds
+from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.calibration import (
     gaussian_mu,
     gaussian_scale,
@@ -42,6 +44,8 @@ __all__ = [
     "RobustBounds",
     "StructuredBounds",
     "TiltedBounds",
+    "TopRankBounds",
+    "WorstShareBounds",
     "compose_epsilon",
     "gaussian_mu",
     "gaussian_scale",

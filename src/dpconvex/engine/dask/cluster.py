@@ -1,16 +1,18 @@
 """A table on a cluster: workers hold its partitions, only sums move, and nobody waits for ever.
 
-A pass is one task per thread of every worker that holds something. What a worker held that is gone is read and checked
-again by others. Nothing random happens in a task and nothing is charged, so that a repeated one gives the same sums.
+A pass is one call of every worker that holds something. What a worker held that is gone is read and checked
+again by others. Nothing random happens in a call and nothing is charged, so that a repeated one gives the same sums.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +23,7 @@ from dpconvex.engine.dask.held import (
     Work,
     fold_groups,
     hold,
-    run_held,
+    run_share,
     run_unheld,
 )
 from dpconvex.engine.dask.partitions import Clean, PartitionFacts
@@ -137,21 +139,31 @@ class HeldTable:
             futures = self._client.compute(list(single.values()))
             tasks += [(future, [i], None) for i, future in zip(single, futures, strict=True)]
             for owner, positions in shares.items():
-                for part in _split(positions, self._threads.get(owner, 1)):
-                    items = [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in part]
-                    work = Work(self._table.name, mapping, items, grouped)
-                    future = self._client.submit(run_held, work, workers=[owner], pure=False)
-                    tasks.append((future, part, owner))
+                works = [
+                    Work(
+                        self._table.name,
+                        mapping,
+                        [(i, jobs[i][0].number, jobs[i][0].pending, jobs[i][1]) for i in part],
+                        grouped,
+                    )
+                    for part in _split(positions, self._threads.get(owner, 1))
+                ]
+                tasks.append((_Call(self._client, owner, works), positions, owner))
             return tasks
 
         def accept(positions: Sequence[int], result: Any) -> Sequence[int]:
             if result is None:
                 raise SourceChangedError
-            found, missing = result
-            blocks.extend(found)
-            for position in missing:
+            lost: set[int] = set()
+            for part in result if isinstance(result, list) else [result]:
+                if isinstance(part, BaseException):
+                    raise part
+                found, missing = part
+                blocks.extend(found)
+                lost.update(missing)
+            for position in lost:
                 self._futures.pop(jobs[position][0].number, None)
-            return [position for position in positions if position not in missing]
+            return [position for position in positions if position not in lost]
 
         self._finish(set(range(len(jobs))), submit, accept)
         blocks.sort(key=lambda block: block[0])
@@ -197,17 +209,24 @@ class HeldTable:
                     if owner is not None and owner not in self._threads:
                         del active[future]
 
-    def _wait(self, futures: Iterable[Any]) -> None:
-        """Wait until something happened to one of the tasks, or for a short time."""
-        from distributed import wait
+    def _wait(self, tasks: Iterable[Any]) -> None:
+        """Wait until all tasks ended, or for a short time: results that are fetched one by one take longer."""
+        calls = [task.future for task in tasks if isinstance(task, _Call)]
+        futures = [task for task in tasks if not isinstance(task, _Call)]
+        if futures:
+            import distributed
 
-        with _forgetting():  # their states tell
-            wait(list(futures), timeout=POLL, return_when="FIRST_COMPLETED")
+            with _forgetting():  # their states tell
+                distributed.wait(futures, timeout=POLL)
+        if calls:
+            wait(calls, timeout=POLL)
 
-    def _gather(self, futures: list[Any]) -> list[Any]:
+    def _gather(self, tasks: list[Any]) -> list[Any]:
         """Return the results; none if some were lost on the way, with their worker."""
+        futures = [task for task in tasks if not isinstance(task, _Call)]
         with _forgetting():
-            return list(self._client.gather(futures)) if futures else []
+            fetched = iter(self._client.gather(futures) if futures else [])
+            return [task.result() if isinstance(task, _Call) else next(fetched) for task in tasks]
         self._look()
         return []
 
@@ -233,6 +252,30 @@ class HeldTable:
             limit = max(1.0, min(10.0, self._timeout))
             return dict(self._client.nthreads(callback_timeout=limit))
         return {}
+
+
+class _Call:
+    """One worker's part of a pass, called from a thread that nobody waits for at the end; it has a task's states."""
+
+    def __init__(self, client: Any, owner: str, works: Sequence[Work]) -> None:
+        self.future: Future[Any] = Future()
+
+        def run() -> None:
+            found = None
+            with _forgetting():
+                found = client.run(run_share, works, workers=[owner])[owner]
+            self.future.set_result(found)
+
+        threading.Thread(target=run, daemon=True).start()
+
+    @property
+    def status(self) -> str:
+        if not self.future.done():
+            return "pending"
+        return "cancelled" if self.future.result() is None else "finished"
+
+    def result(self) -> Any:
+        return self.future.result()
 
 
 @contextlib.contextmanager

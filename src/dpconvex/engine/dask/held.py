@@ -6,6 +6,7 @@ the file.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ __all__ = [
     "fold_groups",
     "hold",
     "run_held",
+    "run_share",
     "run_unheld",
 ]
 
@@ -192,6 +194,19 @@ def run_held(work: Work) -> tuple[list[Block], list[int]]:
     with quiet():
         blocks = fold(results()) if work.grouped else list(results())
     return blocks, missing
+
+
+async def run_share(
+    works: Sequence[Work], dask_worker: Any = None
+) -> list[tuple[list[Block], list[int]] | BaseException]:
+    """Return what `run_held` makes of each part of a pass, or its error, from the threads of this worker.
+
+    Called by name, beside the worker's tasks: a task's way through the states that a scheduler keeps of it takes
+    longer than many a pass. Errors are results, so that no log quotes what they were about.
+    """
+    call, executor = asyncio.get_running_loop().run_in_executor, dask_worker.executors["default"]
+    parts = (call(executor, run_held, work) for work in works)
+    return list(await asyncio.gather(*parts, return_exceptions=True))
 
 
 def run_unheld(

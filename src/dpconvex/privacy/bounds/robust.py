@@ -1,8 +1,10 @@
-r"""Bounds of adversarially robust linear classification: an adversary moves every row by up to a radius.
+r"""Bounds of adversarially robust linear models: an adversary moves every row by up to a radius.
 
 A record's loss is ``w c(y x . theta - radius N(theta))``, ``c`` convex and never increasing and ``N`` the smoothed
 dual norm of the coefficients without the intercept: what an adversary can take from the margin. It is convex in
-theta, but its gradient ``w c' (y x - radius grad N)`` is no multiple of a fixed row.
+theta, but its gradient ``w c' (y x - radius grad N)`` is no multiple of a fixed row. A residual loss becomes the
+larger of ``c(r + h)`` and ``c(r - h)``, ``h = radius N(theta)``
+(:class:`dpconvex.objectives.AdversarialResidualObjective`), with gradients ``w (s x + t radius grad N)``, ``|s| <= t``.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from dpconvex.privacy.description import Facts
 
 __all__ = ["NORMS", "RobustBounds"]
 
-NORMS = ("l2", "linf", "l1", "box", "hull")
+NORMS = ("l2", "linf", "l1", "box", "hull", "own")
 
 
 @dataclass(frozen=True)
 class RobustBounds(LinearRecord):
-    r"""Public facts of a robust linear classifier: those of :class:`LinearRecord`, and the adversary.
+    r"""Public facts of a robust linear model: those of :class:`LinearRecord`, and the adversary.
 
     With ``g`` the largest norm of a gradient of N (1 for ``l2`` and ``l1``; ``sqrt(d)`` for ``linf``, whose dual norm
     is l1; the norm of the half-widths for a ``box``; the longest vector of a ``hull``), ``a = radius g``, ``c = 1`` for
@@ -34,6 +36,7 @@ class RobustBounds(LinearRecord):
 
         lipschitz  = slope sqrt(c + (min(U, X) + a)^2)
         smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius q / width
+                     (+ slope^2 sup w (c + (||x|| + a)^2) / width  for a residual loss, whose two sides are mixed)
 
     because the adversary does not move the intercept, ``w <= 1``, and N curves by at most ``q / width``: q is 1, the
     largest half-width of a box, or the longest squared vector of a hull (a covariance over the width). The supremum
@@ -46,10 +49,11 @@ class RobustBounds(LinearRecord):
     Parameters
     ----------
     n_samples, n_features, loss, row_norm, max_norm, fit_intercept, alpha, neighbors
-        As in :class:`LinearRecord`; ``loss`` is a smooth margin loss that never increases.
+        As in :class:`LinearRecord`; ``loss`` is a smooth margin loss that never increases, or a smooth residual loss
+        of bounded slope; targets are clipped to [-1, 1].
     radius : float
         How far a row can be moved, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull"}
+    norm : {"l2", "linf", "l1", "box", "hull", "own"}
         Norm in which the radius is meant, or the set that the radius multiplies.
     width : float
         ``N(theta) = sqrt(||theta||_2^2 + width^2) - width`` for l2, the sum of this over coordinates for linf, and for
@@ -57,7 +61,8 @@ class RobustBounds(LinearRecord):
     cost : float, optional
         Price of a perturbation, ``(cost/2) ||v||^2``; the radius is then not used and ``norm`` must be ``"l2"``.
     shape : d positive numbers, or vectors of length d, optional
-        Half-widths of a box, or vectors ``v_k`` whose hull with ``-v_k`` is the set.
+        Half-widths of a box, vectors ``v_k`` whose hull with ``-v_k`` is the set, or ``(reach, bend)`` of a support
+        function of one's own: the largest length of its gradients and its largest curvature, declared and trusted.
 
     Examples
     --------
@@ -83,12 +88,12 @@ class RobustBounds(LinearRecord):
                 f"The 'norm' parameter of RobustBounds must be one of {list(NORMS)}. Got {self.norm!r} instead."
             )
         self._check_shape()
-        if getattr(self.loss, "kind", None) != "margin":
+        if self.residual and (self.cost is not None or not hasattr(self.loss, "slope_at")):
             raise ValueError(
-                "The 'loss' parameter of RobustBounds must be a margin loss, such as Logistic(). "
-                f"Got {type(self.loss).__name__} instead."
+                "The 'loss' parameter of RobustBounds must be a margin loss with a cost, and a loss that is known "
+                f"otherwise. Got {type(self.loss).__name__} instead."
             )
-        if getattr(self.loss, "slope_range", (-1.0, 0.0))[1] > 0:
+        if not self.residual and getattr(self.loss, "slope_range", (-1.0, 0.0))[1] > 0:
             raise ValueError(
                 "The 'loss' parameter of RobustBounds must never increase in the margin: else the adversary's best "
                 f"move is another one. Got {type(self.loss).__name__} instead. Use Logistic() or a smoothed Hinge()."
@@ -100,6 +105,7 @@ class RobustBounds(LinearRecord):
         allowed = {
             "box": "d positive numbers",
             "hull": "at most 1000 vectors of length d, not all 0",
+            "own": "(reach, bend), two positive numbers",
         }
         wanted = allowed.get(self.norm, "None")
         array: NDArray[np.float64]
@@ -110,6 +116,8 @@ class RobustBounds(LinearRecord):
         fits = self.shape is None
         if self.norm == "box":
             fits = array.shape == (self.n_features,) and bool((array > 0).all())
+        elif self.norm == "own":
+            fits = array.shape == (2,) and bool((array > 0).all())
         elif self.norm == "hull":
             fits = array.ndim == 2 and array.shape[1] == self.n_features and 0 < len(array) <= 1000
             fits = fits and bool(array.any())
@@ -171,13 +179,21 @@ class RobustBounds(LinearRecord):
             "width": self.width,
             "shape": self.shape,
         }
-        return {"objective": "mean of losses of moved rows", **facts, **adversary}
+        kind = "mean of residual losses" if self.residual else "mean of losses"
+        return {"objective": f"{kind} of moved rows", **facts, **adversary}
+
+    @property
+    def residual(self) -> bool:
+        """Whether the loss is one of residuals."""
+        return bool(self.loss.kind == "residual")
 
     @property
     def adversary_reach(self) -> float:
         """``a = radius sup ||grad N||`` or ``slope R / cost``: how far a row is moved, in Euclidean norm."""
         if self.cost is not None:
             return float(self.loss.lipschitz) * self.minimiser_norm / self.cost
+        if self.norm == "own":
+            return self.radius * float(self.shape[0])  # type: ignore[index, arg-type]
         if self.shape is not None:
             lengths = np.linalg.norm(np.array(self.shape), axis=-1)
             return self.radius * float(np.max(lengths)) * (1 + 1e-15)
@@ -188,6 +204,8 @@ class RobustBounds(LinearRecord):
         """``q``: how much N curves in units of ``1 / width``."""
         if self.shape is None:
             return 1.0
+        if self.norm == "own":
+            return float(self.shape[1]) * self.width  # type: ignore[arg-type]
         if self.norm == "box":
             return max(map(float, self.shape))  # type: ignore[arg-type]
         return (self.adversary_reach / self.radius) ** 2 if self.radius > 0 else 0.0
@@ -206,7 +224,10 @@ class RobustBounds(LinearRecord):
         of two gradients is convex in the slopes ``0 <= s <= w slope`` and ``0 <= s' <= w' slope`` (signs turned), so it
         is largest at a corner: both at their largest, where the adversary's parts cancel but for the weights, or one
         of them 0. With a cost, where the adversary's part is no multiple of the slope, ``2 L``. A weight between 0 and
-        1 only makes slopes smaller, which they may be anyway; a person's gradient is a mean of such gradients.
+        1 only makes slopes smaller, which they may be anyway; a person's gradient is a mean of such gradients. A
+        residual loss of slopes in ``[-l, h]`` has gradients ``s x + t radius grad N`` with (s, t) in the hull of 0,
+        ``w h (-1, 1)`` and ``w l (1, 1)``: at corners of slopes p and q, two of l and h, the difference is at most
+        ``(p + q) sqrt(c + U^2) + (p - w_min q) a``, p and q ordered so that this is larger; L with one of them 0.
         """
         both, many = 2 * self.lipschitz, self.rows_per_person
         if self.neighbors == "add_or_remove_one":
@@ -214,9 +235,15 @@ class RobustBounds(LinearRecord):
         if self.cost is not None:
             return many * both
         least_weight = min(1.0, self.row_norm / self.max_norm)
-        record = self.row_norm_with_intercept
-        steep = float(self.loss.lipschitz) * (
-            2 * record + (1 - least_weight) * self.adversary_reach
+        record, reach = self.row_norm_with_intercept, self.adversary_reach
+        # The steepest slopes of both records: of a residual loss those of either side.
+        sides: tuple[float, ...] = (float(self.loss.lipschitz),)
+        if self.residual:
+            sides = tuple(abs(side) for side in self.loss.slope_range if side != 0)
+        steep = max(
+            (one + other) * record + (one - least_weight * other) * reach
+            for one in sides
+            for other in sides
         )
         return many * min(both, max(steep, self.lipschitz))
 
@@ -235,7 +262,8 @@ class RobustBounds(LinearRecord):
                 + float(self.loss.lipschitz) ** 2 / self.cost
             )
         bend = float(self.loss.lipschitz) * self.radius * self._bend / self.width
-        return float(self.loss.smoothness) * factor + bend
+        mixed = float(self.loss.lipschitz) ** 2 * factor / self.width if self.residual else 0.0
+        return float(self.loss.smoothness) * factor + bend + mixed
 
     @property
     def rank(self) -> int:

@@ -35,6 +35,8 @@ def unbounded_columns(certificate: Certificate) -> str | None:
     """Return what is wrong with columns without public bounds, or None."""
     if certificate.parameters.get("feature_bounds", ()) is not None:
         return None
+    if certificate.parameters.get("course", {}).get("above"):  # their sizes are found privately
+        return None
     return (
         "Without feature_bounds every column is taken to hold numbers from about -1 to 1: one of far larger numbers, "
         "such as an income, makes predictions useless. Give public bounds of the columns."

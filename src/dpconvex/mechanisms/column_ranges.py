@@ -1,0 +1,163 @@
+r"""Which numbers columns hold: noisy histograms, one per column, that make all columns numbers of order 1.
+
+Where bounds are public, columns are mapped into [-1, 1], and what is looked for is how much smaller they are: the
+largest octave that holds enough values. Where they are not, octaves go as far up as rows may, so that ages, incomes and
+flags find their own units: a column's is the octave that one in two hundred of its numbers reach. A second histogram
+tells columns that stay away from 0, such as years, from those that do not, and centres them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpconvex.engine.blocks import by_nonzeros
+from dpconvex.engine.rows import Rows
+from dpconvex.privacy.bounds.record import LinearRecord
+from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.noise import NoiseSource
+
+__all__ = ["PLACES", "ColumnUnits", "column_units", "octaves", "octaves_above"]
+
+Array = NDArray[np.float64]
+
+PLACES = 64  # equal parts from minus to plus a column's unit
+
+_BELOW = 16  # octaves below 1
+_FEWEST = 0.002  # share of the records that must lie in an octave for it to count
+_CERTAIN = 5.0  # in units of the noise
+_MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
+_REACHED = 0.005  # share of the numbers that must reach a unit, where no bounds say that they may
+_WITHIN = (
+    0.8  # share of the records that must lie within surely filled places for a column to be centred
+)
+
+
+def octaves_above(bounds: LinearRecord) -> int:
+    """Return how many octaves above 1 the columns of bounded rows may reach: 0 with public bounds of columns."""
+    most = bounds.max_norm / math.sqrt(bounds.n_features)
+    return max(0, math.ceil(math.log2(most * (1 - 1e-9))))
+
+
+def octaves(above: int) -> int:
+    """Return how many octaves are counted per column: down to 2^-16 or as far as up, and everything below."""
+    return above + max(_BELOW, above) + 1
+
+
+@dataclass(frozen=True)
+class ColumnUnits:
+    """Released units: ``(x - centre) / size`` is of order 1.
+
+    Attributes
+    ----------
+    sizes : array of shape (n_features,)
+        Above 0.
+    centres : array of shape (n_features,)
+        0 but for columns that stay away from it.
+    """
+
+    sizes: Array
+    centres: Array
+
+
+def column_units(
+    rows: Rows,
+    mass: float,
+    lead: int,
+    above: int,
+    terms: Mapping[str, NoiseTerm],
+    noise: NoiseSource,
+) -> ColumnUnits:
+    """Return the unit of every column.
+
+    Parameters
+    ----------
+    rows : engine
+        Mapped rows.
+    mass : float
+        What all of them count for, public or released.
+    lead : int
+        1 with an intercept, 0 without.
+    above : int
+        Octaves above 1 that columns may reach.
+    terms : mapping
+        Noise of "scales" and, where columns may be centred, "places". A record is in one bin of each column's
+        histogram.
+    noise : NoiseSource
+        Where noise comes from.
+    """
+    columns, size = rows.dim - lead, octaves(above)
+
+    @by_nonzeros(lambda rows: (rows.octave_counts(size, above).ravel(),))
+    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+        from dpconvex.engine.mapping import count_octaves
+
+        counts = np.zeros((columns, size))
+        count_octaves(block, np.ones(len(block)) if v is None else v, lead, above, counts)
+        return (counts.ravel(),)
+
+    std = terms["scales"].scale
+    (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
+    counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, size)
+    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
+    # flag would be stretched beyond all others.
+    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
+    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of ten thousand.
+    surely = -float(ndtri(1e-4 / (size * columns)))
+    pairs = counts[:, :-2] + counts[:, 1:-1] > max(surely * math.sqrt(2) * std, _MUCH * mass)
+    enough[:, :-1] |= pairs
+    if not above:
+        octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
+        return ColumnUnits(2.0 ** -octave.astype(np.float64), np.zeros(columns))
+    enough[:, 1:] |= pairs
+    octave = _reached(np.where(enough, counts[:, :-1], 0.0))
+    hidden = ~enough.any(axis=1)
+    if hidden.any():
+        # Together they are seen much earlier; what is too small for its unit is only short.
+        pooled, many = counts[hidden, :-1].sum(axis=0), np.count_nonzero(hidden)
+        sure = pooled > max(_CERTAIN * std * math.sqrt(many), _FEWEST * mass * many)
+        octave[hidden] = _reached(np.where(sure, pooled, 0.0)[None, :])
+    sizes = 2.0 ** (above - octave.astype(np.float64))
+    if "places" not in terms:
+        return ColumnUnits(sizes, np.zeros(columns))
+    return _centred(rows, mass, lead, sizes, terms["places"].scale, noise)
+
+
+def _reached(held: Array) -> NDArray[np.intp]:
+    """Return the first octave, from the largest, that enough of what is held reaches; 0 if nothing is held."""
+    held = np.maximum(held, 0.0)
+    reached = np.cumsum(held, axis=1)
+    found = (reached > 0) & (reached >= _REACHED * reached[:, -1:])
+    return np.asarray(np.where(found.any(axis=1), found.argmax(axis=1), 0))
+
+
+def _centred(
+    rows: Rows, mass: float, lead: int, sizes: Array, std: float, noise: NoiseSource
+) -> ColumnUnits:
+    """Return narrower units of columns that surely stay away from 0, around their middle."""
+    columns, half = sizes.size, PLACES // 2
+    first = PLACES * np.arange(columns)
+
+    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
+        places = np.floor(block[:, lead:] / sizes * half) + half
+        places = np.clip(places, 0, PLACES - 1).astype(np.intp) + first
+        votes = None if v is None else np.repeat(v, columns)
+        counts = np.bincount(places.ravel(), votes, minlength=PLACES * columns)
+        return (np.asarray(counts, np.float64),)
+
+    (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
+    counts = noise.add_gaussian(np.asarray(exact), std).reshape(columns, PLACES)
+    sure = counts > max(_CERTAIN * std, _FEWEST * mass)
+    low = sure.argmax(axis=1) / half - 1.0
+    high = 1.0 - sure[:, ::-1].argmax(axis=1) / half
+    away = (low > 0) | (high < 0)
+    away &= np.where(sure, counts, 0.0).sum(axis=1) > _WITHIN * mass
+    return ColumnUnits(
+        np.where(away, sizes * (high - low) / 2, sizes),
+        np.where(away, sizes * (high + low) / 2, 0.0),
+    )

@@ -1,0 +1,177 @@
+"""Accuracy at the top: positive records against the negative ones that score highest."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from dpconvex.losses.interface import Loss
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT, Ridged
+
+__all__ = ["TopRankObjective"]
+
+Array = npt.NDArray[np.float64]
+
+
+class TopRankObjective(Ridged):
+    r"""Mean loss of positive records below the mean of the K largest negative scores, with a ridge.
+
+    ``F(theta) = (1/N+) sum_{positive i} c(x_i . theta - T(theta)) + (alpha/2) ||theta||^2`` with
+    ``N+ = max(n+, min_positive)`` and ``T(theta) = min_t [t + (1/K) sum_{negative j} s(x_j . theta - t) + 2 s(-t)]``,
+    ``s(u) = width log(1 + exp(u / width))``: the smoothed mean of the ``K = top`` largest scores of negative records
+    and of 2K public ones at 0. A list is then read from its top, and positive records should come first.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows; longer ones than ``row_norm`` are shortened.
+    y : array of shape (n,)
+        Labels; above 0 is positive.
+    loss : Loss
+        Smooth margin loss that never increases.
+    row_norm, alpha, top, min_positive, width
+        As in :class:`~dpconvex.privacy.bounds.top_rank.TopRankBounds`.
+
+    Notes
+    -----
+    Privacy: pass it to :class:`~dpconvex.mechanisms.OutputPerturbation` with bounds of the same constants.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.mechanisms import OutputPerturbation
+    >>> from dpconvex.privacy import GaussianDP, TopRankBounds
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 5000)
+    >>> X = rng.uniform(-0.5, 0.5, (5000, 2)) + np.outer(y, [0.3, 0.0])
+    >>> public = {"loss": Logistic(), "row_norm": 1.0, "top": 500, "min_positive": 1000, "alpha": 0.05}
+    >>> certificate = OutputPerturbation().certify(TopRankBounds(5000, 2, **public), GaussianDP(1.0))
+    >>> score = OutputPerturbation().release(TopRankObjective(X, y, **public), certificate)
+    >>> score.shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        loss: Loss,
+        row_norm: float,
+        top: int,
+        min_positive: int,
+        alpha: float,
+        width: float = 0.05,
+    ) -> None:
+        rows = np.array(X, dtype=np.float64)
+        super().__init__(rows.shape[1], alpha)
+        lengths = np.linalg.norm(rows, axis=1)
+        # A little shorter than the bound, so that rounding does not exceed it.
+        rows *= np.minimum(1.0, (1 - 1e-14) * row_norm / np.maximum(lengths, 1e-300))[:, None]
+        positive = np.asarray(y) > 0
+        self._positive, self._negative = rows[positive], rows[~positive]
+        self.n_rows, self.loss, self.row_norm = len(rows), loss, float(row_norm)
+        self.top, self.min_positive, self.width = int(top), int(min_positive), float(width)
+        self._count = max(len(self._positive), self.min_positive)
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        return {
+            "objective": "losses below the top negative scores",
+            "loss": self.loss,
+            "alpha": self.alpha,
+            "n_features": self.dim,
+            "row_norm": self.row_norm,
+            "top": self.top,
+            "min_positive": self.min_positive,
+            "width": self.width,
+        }
+
+    @property
+    def gradient_bound(self) -> float:
+        """``slope D``."""
+        return float(self.loss.lipschitz) * 2 * self.row_norm
+
+    @property
+    def smoothness(self) -> float:
+        """``c'' D^2 + slope B^2 / width + alpha``."""
+        bend = float(self.loss.lipschitz) * self.row_norm**2 / self.width
+        return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + bend + self.alpha
+
+    def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
+        """F and its gradient."""
+        theta = np.asarray(theta, dtype=np.float64)
+        level, slope, _ = self._level(theta)
+        margins = self._positive @ theta - level
+        slopes = self.loss.gradient(1.0, margins)
+        value = float(np.sum(self.loss.value(1.0, margins))) / self._count
+        gradient = (slopes @ self._positive - slopes.sum() * slope) / self._count
+        return self._value(value, theta), self._gradient(gradient, theta)
+
+    def hessian(self, theta: npt.ArrayLike) -> Array:
+        """Hessian of F."""
+        theta = np.asarray(theta, dtype=np.float64)
+        level, slope, bend = self._level(theta)
+        margins, moved = self._positive @ theta - level, self._positive - slope
+        curved = (moved.T * np.maximum(self.loss.curvature(1.0, margins), 0.0)) @ moved
+        pull = float(np.sum(self.loss.gradient(1.0, margins)))
+        return self._hessian((curved - pull * bend) / self._count)
+
+    def rounding_allowance(self, theta: npt.ArrayLike) -> float:
+        """Bound the norm of the floating-point error of `gradient` at theta.
+
+        Scores err by ``(d + 4) B ||theta||`` roundings, the level by as much and by the search for t; weights of the
+        level turn with scores over the width; sums of n terms err by their logarithm (NumPy adds in pairs) or, in
+        products with BLAS, by n roundings.
+        """
+        size = float(np.linalg.norm(theta))
+        scores = (self.dim + 10) * (self.row_norm * size + self.width)
+        slopes = 2 * float(self.loss.smoothness) * 2 * self.row_norm * (scores + 4)
+        weights = (2 * scores / self.width + self.n_rows + 2 * self.top + 32) * self.gradient_bound
+        sums = (LOSS_ULPS + self.n_rows + self.dim) * self.gradient_bound
+        return float(1.01 * UNIT * (slopes + weights + sums + 3 * self.alpha * size))
+
+    def _level(self, theta: Array) -> tuple[float, Array, Array]:
+        """Return T with its gradient and Hessian."""
+        scores = self._negative @ theta
+        t = self._threshold(scores)
+        u, width = (scores - t) / self.width, self.width
+        extra = 2 * self.top
+        above = float(np.logaddexp(0.0, u).sum()) + extra * float(np.logaddexp(0.0, -t / width))
+        value = t + width * above / self.top
+        weights = expit(u)
+        bends = weights * (1 - weights) / width
+        slope = weights @ self._negative / self.top
+        pull = bends @ self._negative
+        at_zero = float(expit(-t / width))
+        total = float(bends.sum()) + extra * at_zero * (1 - at_zero) / width
+        second = (self._negative.T * bends) @ self._negative - np.outer(pull, pull) / total
+        return float(value), slope, second / self.top
+
+    def _threshold(self, scores: Array) -> float:
+        """Return the root t of ``sum_j s'(score_j - t) + 2K s'(-t) = K``, by Newton's method within a bracket.
+
+        t is at least 0, where the public records alone weigh K, and at most where all weights are K over their number.
+        """
+        total, extra = float(self.top), 2.0 * self.top
+        low = 0.0
+        high = max(0.0, float(scores.max(initial=0.0))) + self.width * math.log(
+            2 + scores.size / total
+        )
+        t, last = low, math.inf
+        for _ in range(200):
+            weights, at_zero = expit((scores - t) / self.width), float(expit(-t / self.width))
+            excess = float(weights.sum()) + extra * at_zero - total
+            if t == 0 and excess <= 0:
+                break
+            low, high = (t, high) if excess > 0 else (low, t)
+            if high - low <= 4 * UNIT * max(high, self.width) or abs(excess) <= 4 * UNIT * total:
+                break
+            fall = (float(np.sum(weights * (1 - weights))) + extra * at_zero * (1 - at_zero)) / self.width  # fmt: skip
+            new = t + excess / fall if fall > 0 and abs(excess) < 0.5 * last else math.nan
+            last = abs(excess)
+            t = new if low < new < high else 0.5 * (low + high)
+        return t
