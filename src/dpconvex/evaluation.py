@@ -273,6 +273,16 @@ def _check_metric(model: Any, metric: object) -> None:
             f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead."
         )
     name = type(model).__name__
+    inner = getattr(model, "estimator_", model)  # of intervals
+    if (
+        np.ndim(getattr(inner, "coef_", ())) == 2
+        and not is_classifier(model)
+        and not (metric == "coverage" and hasattr(model, "predict_interval"))
+    ):
+        raise ValueError(
+            f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} levels or products "
+            "instead. Fit the one that is to be scored by itself."
+        )
     of_labels = metric in _OF_CLASSIFIERS
     needed = _NEEDS.get(str(metric), "predict")
     if of_labels is not is_classifier(model) or not hasattr(model, needed):

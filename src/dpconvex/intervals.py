@@ -197,6 +197,11 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "DPConformal gives people one vote each, if it is given 'groups'. Leave 'rows_per_person' and "
                 "'person_weight' of its estimator at their defaults."
             )
+        if isinstance(getattr(model, "service_level", None), tuple):
+            raise ValueError(
+                "DPConformal is for one target: its estimator must not have costs of several products. Fit intervals "
+                "for one product at a time."
+            )
         own = {name: getattr(self, name) for name in _BUDGET}
         if any(value is not None for value in own.values()):
             if any(getattr(model, name) is not None for name in _BUDGET):

@@ -71,6 +71,7 @@ def _matrices(kind):
 
 REGRESSIONS = {
     **_regression(DPQuantileRegressor, {**SUMS, **RECORDS, **INTERVALS}, quantile=0.7),
+    **_regression(DPQuantileRegressor, {"levels": {"quantile": (0.2, 0.5, 0.9)}}),
     **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
     **_regression(DPTiltedRegressor, {"output": {}, "share": {"share": 0.2}}),
     **_regression(DPRobustRegressor, {"l2": {}, "linf": {"norm": "linf", "loss": "absolute"}}),

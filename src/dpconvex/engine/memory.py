@@ -588,7 +588,7 @@ class MemoryRows:
         vars(other).pop("mean_target_size", None)
         other._starts, other._stretch, other.n_rows = starts, size, rows
         other.block_rows = max(size, min(rows, block_rows(self.dim)) // size * size)
-        other._blocks = -(-rows // other.block_rows)
+        other._blocks = max(1, -(-rows // other.block_rows))
         other._small = other._blocks == 1 or (
             self._keep and 8 * rows * self.dim <= min(CACHE_BYTES, self._raw.nbytes // 8)
         )

@@ -349,7 +349,7 @@ def _problem(estimator: object, X: object, least: int, reset: bool = True) -> Ex
             validate_data(estimator, X, reset=reset, skip_check_array=True)
         except ValueError as error:  # about names and numbers of columns, which are public
             return ValueError(str(error))
-    shape = _shape(X)
+    shape = shape_of(X)
     if shape is None:
         return None
     if len(shape) < 2:
@@ -378,7 +378,7 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
         return ValueError(
             f"This {owner} estimator requires y to be passed, but the target y is None."
         )
-    shape, rows = _shape(y), _shape(X)
+    shape, rows = shape_of(y), shape_of(X)
     if shape is None or rows is None:
         return None
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
@@ -396,9 +396,9 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
     return None
 
 
-def _shape(data: Any) -> tuple[int, ...] | None:
+def shape_of(data: Any) -> tuple[int, ...] | None:
     """Return the shape of data, or None if it has none."""
-    if issparse(data):
+    if issparse(data) or is_partitioned(data):
         return tuple(data.shape)
     try:
         return np.asarray(data).shape

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.rows import RowFunction, Rows
 from dpconvex.losses import PointwiseLoss
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
-from dpconvex.mechanisms.gradient_plan import Course
 from dpconvex.mechanisms.gradient_steps import Steps, descent_steps
 from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.objectives.slopes import WeightedSlope
@@ -121,16 +121,26 @@ class PrivateDescent:
         self, way: Array, steps: Steps, rates: Array, curvature: float, certain: float
     ) -> float:
         """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
-        frame = self.frame
-        gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)
-        expected = float(frame.moments @ gains)
-        length = float(frame.moments @ way**2)
+        expected = self._expected_noise(steps, rates, curvature)
+        length = float(self.frame.moments @ way**2)
         return max(0.0, 1 - certain * expected / max(length, 1e-300))
 
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+        """Return the variance that noise gives predictions at the end of a descent."""
+        frame = self.frame
+        gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)
+        return float(frame.moments @ gains)
+
     def _descend(
-        self, rows: Rows, start: Array, steps: Steps, slope: RowFunction, rates: Array
+        self,
+        rows: Rows,
+        start: Array,
+        steps: Steps,
+        slope: RowFunction,
+        rates: Array,
+        pull: Array | None = None,
     ) -> Array:
-        """Return the mean of the later iterates of noisy descent."""
+        """Return the mean of the later iterates of noisy descent, ``pull`` a released part of every mean gradient."""
         frame, first_kept = self.frame, rates.size - steps.kept
         sizes = {int(size) for size in steps.rows}
         parts = {size: rows if size == self.n else rows.part(size) for size in sizes}
@@ -139,6 +149,8 @@ class PrivateDescent:
             exact = gradient_sum(parts[int(steps.rows[step])], frame, phi, slope)
             gradient = self.noise.add_gaussian(exact, steps.stds[step])
             gradient = gradient * frame.typical / (steps.filled * steps.rows[step])
+            if pull is not None:
+                gradient = gradient + pull
             phi = phi - rate * gradient
             if self.alpha:
                 phi = frame.shrunk(phi, rate * self.alpha)

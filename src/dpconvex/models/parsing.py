@@ -281,9 +281,13 @@ def _same(found: object, expected: object) -> bool:
 
 
 def _check_shapes(data: Content) -> None:
-    """Raise unless coefficients and intercept have the shape that the numbers of columns and classes imply."""
+    """Raise unless coefficients and intercept have the shape that the numbers of columns, classes and levels imply."""
     width, classes = data["n_features"], data["classes"]
     rows = None if classes is None else 1 if len(classes) == 2 else len(classes)
+    parameters = data["certificate"].get("parameters")
+    levels = parameters.get("quantile") if isinstance(parameters, dict) else None
+    if isinstance(levels, list):  # several quantiles, or products
+        rows = len(levels)
     shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
     found = tuple(_finite_array(name, data[name]).shape for name in ("coef", "intercept"))
     if found != shapes:

@@ -160,7 +160,9 @@ def problem_names(model: Fitted) -> list[str]:
     rows = len(np.atleast_2d(model.coef_))
     if rows == 1:
         return ["value"]
-    classes = [str(label) for label in getattr(model, "classes_", range(rows))]
+    if not hasattr(model, "classes_"):
+        return [model._problem_name(number) for number in range(rows)]
+    classes = [str(label) for label in model.classes_]
     return classes if len(classes) == rows else [f"value {number}" for number in range(rows)]
 
 
@@ -213,7 +215,10 @@ def outlook(model: Fitted) -> Outlook | None:
         certificate.parameters,
     )
     if "quantile" in parameters:
-        task, more = "quantile", {"quantile": parameters["quantile"]}
+        level = parameters["quantile"]
+        if isinstance(level, list) and hasattr(model, "underage_cost"):
+            return None  # of products
+        task, more = "quantile", {"quantile": level}
     elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (
         LinearBounds,
         Logistic,

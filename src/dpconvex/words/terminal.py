@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from dpconvex.inputs.estimator_protocols import Classifier, Fitted
+from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.privacy.bounds.base import RECORD, Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -106,13 +105,17 @@ def coefficient_table(model: Fitted) -> Table:
     intercept = np.atleast_1d(model.intercept_)
     names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(coef.shape[1])])
     more = len(coef) - MOST_CLASSES
-    note = f"and {more:,} more classes: the model file has them" if more > 0 else None
+    what = "classes" if hasattr(model, "classes_") else "columns"
+    note = f"and {more:,} more {what}: the model file has them" if more > 0 else None
     coef, intercept = coef[:MOST_CLASSES], intercept[:MOST_CLASSES]
     table = Table(caption=note)
     table.add_column("coefficient")
     heads = ["value"]
     if len(coef) > 1:
-        heads = shown_names(cast(Classifier, model).classes_[:MOST_CLASSES], LONGEST_LABEL)
+        names_of = getattr(model, "classes_", None)
+        if names_of is None:  # levels, or products
+            names_of = [model._problem_name(number) for number in range(len(coef))]
+        heads = shown_names(names_of[:MOST_CLASSES], LONGEST_LABEL)
     for head in heads:
         table.add_column(escape(head), justify="right")
     intervals = coefficient_intervals(model) if len(coef) == 1 else None
