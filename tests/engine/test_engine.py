@@ -400,3 +400,12 @@ def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, m
     for first in (1, 2, 3, 7):
         fewer = MemoryRows(np.asarray(X[first:], order=order), y[first:], row_map)
         np.testing.assert_array_equal(fewer.predicted(theta).weights, whole[first:])
+
+
+def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():
+    """A phase of a private number of rows may be empty: that must not end a fit of many rows."""
+    for n in (10, 300_000):
+        rows = MemoryRows(np.ones((n, 15)), np.zeros(n), RowMap(15, 1.0))
+        empty = rows.chosen(np.array([], dtype=np.int64))
+        (total,) = empty.sum(lambda block, y, w: (block.sum(axis=0),))
+        np.testing.assert_array_equal(total, np.zeros(rows.dim))
