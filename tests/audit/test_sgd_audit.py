@@ -10,10 +10,10 @@ from releases import releases_of, with_noise
 
 from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Huber
+from dpconvex.losses import Huber, L1Norm
 from dpconvex.mechanisms import NoisySGD, PhasedERM, PhasedSGD
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
+from dpconvex.objectives import EmpiricalObjective, StructuredObjective, StructuredRecords
+from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, StructuredBounds
 
 pytestmark = pytest.mark.slow  # thousands of runs each
 
@@ -57,6 +57,22 @@ def test_sgd(mechanism, neighbors, runs):
     claim = ApproxDP(1.0, 1e-2)
     assert attack(mechanism, claim, neighbors, runs=runs).passed
     assert not attack(mechanism, claim, neighbors, factor=0.25, runs=runs).passed
+
+
+def test_sgd_on_matrix_records():
+    """Records of one row, whose targets are far away on either side."""
+    mechanism, claim = NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), ApproxDP(1.0, 1e-2)  # fmt: skip
+    bounds = StructuredBounds(2, 1, L1Norm(1), 1.0)
+    sides = [
+        StructuredObjective(
+            StructuredRecords(np.ones((2, 1, 1)), np.array([[first], [1e3]]), 1.0), L1Norm(1), 0.0
+        )
+        for first in (1e3, -1e3)
+    ]
+    for factor, passes in ((1.0, True), (0.25, False)):
+        certificate = with_noise(mechanism.certify(bounds, claim, seeded=True), factor)
+        samplers = [releases_of(mechanism, side, certificate) for side in sides]
+        assert audit(*samplers, claim, runs=2000, rng=0).passed is passes
 
 
 def test_accounting_poisson_for_whole_batches_would_be_caught():

@@ -8,11 +8,15 @@ from scipy.optimize import brentq
 
 from dpconvex.defaults import (
     convolution_objective_risk,
+    newsvendor_estimation_error,
     newsvendor_regret,
     quantile_estimation_error,
     quantile_risk_floor,
+    strongly_convex_risk_floor,
 )
-from dpconvex.losses import Pinball
+from dpconvex.losses import Huber, Pinball
+from dpconvex.mechanisms import OutputPerturbation
+from dpconvex.privacy import LinearBounds, PureDP
 from dpconvex.smoothing import GaussianKernel, UniformKernel, convolve
 
 
@@ -23,6 +27,28 @@ def test_regret_has_a_private_and_a_sampling_part():
     private = newsvendor_regret(n, p, 0.1, 0.5, 2.0) - sampling
     assert private == pytest.approx(math.log(n) / 2 * ((p + math.log(n)) / (0.1 * n)) ** 2)
     assert newsvendor_regret(n, p, 0.05, 0.5, 2.0) - sampling == pytest.approx(4 * private)
+
+
+def test_estimation_errors_of_the_newsvendor_have_the_same_parts():
+    n, p = 10_000, 7
+    sampling = math.sqrt(math.log(n) * p / n) / 0.5
+    assert newsvendor_estimation_error(n, p, 1e12, 0.5) == pytest.approx(sampling)
+    private = newsvendor_estimation_error(n, p, 0.1, 0.5, 0.25) - sampling
+    assert private == pytest.approx(math.sqrt(math.log(n)) * 0.25 * (p + math.log(n)) / (0.1 * n))
+
+
+def test_the_floor_of_strongly_convex_means_is_below_what_output_perturbation_does():
+    """The expected excess of a quadratic with noise on its minimiser is above the floor, and falls as it does."""
+    d, epsilon = 5, 1.0
+    for n in (100, 1000, 10_000):
+        floor = strongly_convex_risk_floor(n, d, epsilon)
+        bounds = LinearBounds(n, d, Huber(1.0), 1.0, 1.0, fit_intercept=False, alpha=1.0)
+        noise = OutputPerturbation().certify(bounds, PureDP(epsilon)).noise["release"]
+        excess = 0.5 * d * (d + 1) * noise.scale**2  # E ||b||^2 of l2-Laplace noise, curvature 1
+        assert floor <= excess <= 10 * floor
+    assert strongly_convex_risk_floor(2, 5, 1.0, scale=3.0) == 3.0
+    ratio = strongly_convex_risk_floor(100, d, 1.0) / strongly_convex_risk_floor(100, d, 1.0, 1e-9)
+    assert ratio == pytest.approx(d)
 
 
 def test_the_floor_is_where_privacy_begins_to_cost():

@@ -18,6 +18,7 @@ from dpconvex import (  # noqa: E402
     DPLogisticRegression,
     DPQuantileRegressor,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
@@ -158,6 +159,8 @@ def _as_text(block):
         DPTiltedClassifier(**SETTINGS),
         DPTiltedRegressor(**SETTINGS),
         DPRobustClassifier(**SETTINGS),
+        DPRobustRegressor(**SETTINGS),
+        DPTiltedRegressor(share=0.2, **SETTINGS),
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -22,7 +22,6 @@ from dpconvex.losses import (
     Squared,
 )
 from dpconvex.mechanisms import NoisySGD, resolve_mechanism
-from dpconvex.mechanisms.stochastic_slopes import compile_slope, compiled_slope
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.sampling import (
@@ -33,6 +32,7 @@ from dpconvex.privacy.sampling import (
     sampled_multiplier,
 )
 from dpconvex.smoothing import KERNELS, ExponentialKernel, convolve, moreau
+from dpconvex.smoothing.compiled_slopes import compile_slope, compiled_slope
 
 PLAIN = [
     Pinball(0.7),

@@ -282,8 +282,9 @@ def vector(data: object) -> Facts:
         require(name == "SmoothedMax" or rank <= 3, "at most three directions")
         bend = widest(slopes) * coordinate_peak(kernel, dim, density)
         return replace(inner, curvature=bend / number(given["bandwidth"]))
-    if name == "PiecesMoreau":
-        require(given["loss"]["class"] == "PiecewiseLinear", "pieces only")
+    if name in ("PiecesMoreau", "BowlMoreau"):
+        wanted = "Bowl" if name == "BowlMoreau" else "PiecewiseLinear"
+        require(given["loss"]["class"] == wanted, "its loss")
         return replace(vector(given["loss"]), curvature=number(given["modulus"]))
     if name == "VectorMoreau":
         require(given["loss"]["class"] == "L1Norm", "l1 only")

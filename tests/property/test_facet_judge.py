@@ -15,6 +15,7 @@ SMOOTHED = [
     *(convolve_vector(FAN, GaussianKernel(), 0.5), convolve_vector(FAN, ExponentialKernel(2), 0.5)),
     *(convolve_vector(CUBE, GaussianKernel(3), 0.3), convolve_vector(CUBE, ExponentialKernel(3), 2.0)),
     *(convolve_vector(Bowl(2), GaussianKernel(), 0.5), convolve_vector(Bowl(3), ExponentialKernel(3), 0.7)),
+    moreau_vector(Bowl(4), "huber", 3.0, 0.5),
     *(moreau_vector(FAN), convolve_vector(Bowl(3), GaussianKernel(3), 0.2)),
 ]  # fmt: skip
 

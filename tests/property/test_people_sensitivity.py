@@ -20,6 +20,7 @@ from dpconvex import (
     DPNewsvendor,
     DPQuantileRegressor,
     DPRobustClassifier,
+    DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
@@ -54,6 +55,11 @@ MODELS = {
         0.8, target_bounds=(-2, 2), mechanism="output", alpha=0.3, **public
     ),
     "robust": lambda **public: DPRobustClassifier(0.1, classes=[0, 1], alpha=0.3, **public),
+    "robust regression": lambda **public: DPRobustRegressor(0.1, alpha=0.3, **public),
+    "tilted share": lambda **public: DPTiltedClassifier(
+        share=1.0, classes=[0, 1], alpha=0.3, **public
+    ),
+    "tilted maximum": lambda **public: DPTiltedRegressor(share="max", alpha=0.3, **public),
     "tilted": lambda **public: DPTiltedClassifier(1.0, classes=[0, 1], alpha=0.3, **public),
     "tilted regression": lambda **public: DPTiltedRegressor(
         1.0, target_bounds=(-2, 2), alpha=0.3, **public

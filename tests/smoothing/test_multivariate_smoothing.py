@@ -408,3 +408,36 @@ def test_pieces_that_nearly_coincide_are_left_out():
         smoothed = convolve_vector(PiecewiseLinear(slopes, offsets), GaussianKernel(), H)
         expected = convolve_vector(seen, GaussianKernel(), H).value(point)
         assert smoothed.value(point) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_the_envelope_of_a_bowl_is_its_infimum(size):
+    """Against a solver that knows nothing of the dual, and differences in place of derivatives."""
+    from scipy.optimize import minimize
+
+    envelope, rng = moreau_vector(Bowl(size), "energy", 2.0, 0.5), np.random.default_rng(size)
+    u, level = rng.normal(size=(40, size)), rng.choice([-0.5, 0.0, 0.3, 2.0], 40)
+    values, slopes = envelope.value(u, level), envelope.gradient(u, level)
+    bends = envelope.hessian(u, level)
+    for row, height, value in zip(u[:8], level, values, strict=False):
+        # Signs of the best point are those of the row: u = sign * size, t at least the bowl.
+        found = minimize(
+            lambda z, row=row: z[-1] + 2.0 * ((z[:-1] - np.abs(row)) ** 2).sum(),
+            np.append(np.abs(row), np.abs(row).sum() + 1),
+            bounds=[(0, None)] * size + [(0, None)],
+            constraints={"type": "ineq", "fun": lambda z, h=height: z[-1] - z[:-1].sum() + h},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert value == pytest.approx(found.fun, abs=1e-6)
+    gap = Bowl(size).value(u, level) - values
+    assert gap.min() >= -1e-12
+    assert gap.max() <= envelope.approximation_gap * (1 + 1e-12)
+    step = 1e-6
+    for j, e in enumerate(np.eye(size)):
+        rise = envelope.value(u + step * e, level) - envelope.value(u - step * e, level)
+        np.testing.assert_allclose(slopes[:, j], rise / (2 * step), atol=1e-6)
+        turn = envelope.gradient(u + step * e, level) - envelope.gradient(u - step * e, level)
+        np.testing.assert_allclose(bends[:, j], turn / (2 * step), atol=1e-6)
+    assert np.linalg.norm(slopes, axis=1).max() <= envelope.lipschitz * (1 + 1e-12)
+    assert np.linalg.eigvalsh(bends).max() <= envelope.smoothness * (1 + 1e-12)

@@ -306,3 +306,21 @@ def test_black_box_recovers_from_nonsense(answer):
     objective = objective_of(Logistic())
     solver = BlackBox(lambda objective, start, tolerance: answer)
     assert solver.solve(objective, np.zeros(4), 1e-9).gradient_norm <= 1e-9
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.7), Logistic()])
+def test_compiled_subgradient_steps_are_the_plain_ones(loss, monkeypatch):
+    """A loss of the user's own takes steps that are not compiled: the same ones."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (200, 2)), np.sign(rng.normal(size=200))
+    rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1, 1), 2.0))
+    objective = EmpiricalObjective(rows, loss, 0.3)
+    points = []
+    for known in (True, False):
+        if not known:
+            monkeypatch.setattr(
+                "dpconvex.smoothing.compiled_slopes.compile_slope", lambda loss: None
+            )
+        found = StochasticSubgradient().solve(objective, np.zeros(3), 0.05)
+        points.append(found.point)
+    assert points[0] == pytest.approx(points[1], abs=1e-9)

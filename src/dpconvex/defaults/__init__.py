@@ -17,9 +17,11 @@ from dpconvex.defaults.quantile import contractive_bandwidth
 from dpconvex.defaults.rates import (
     EstimationError,
     convolution_objective_risk,
+    newsvendor_estimation_error,
     newsvendor_regret,
     quantile_estimation_error,
     quantile_risk_floor,
+    strongly_convex_risk_floor,
 )
 from dpconvex.defaults.tilted_and_robust import robust_penalty, tilted_penalty
 
@@ -32,6 +34,7 @@ __all__ = [
     "contractive_bandwidth",
     "convolution_objective_risk",
     "linear_preset",
+    "newsvendor_estimation_error",
     "newsvendor_regret",
     "objective_prescription",
     "output_prescription",
@@ -43,5 +46,6 @@ __all__ = [
     "quantile_estimation_error",
     "quantile_risk_floor",
     "robust_penalty",
+    "strongly_convex_risk_floor",
     "tilted_penalty",
 ]

@@ -16,9 +16,11 @@ from dpconvex.smoothing.kernels import Kernel, LogisticKernel
 __all__ = [
     "EstimationError",
     "convolution_objective_risk",
+    "newsvendor_estimation_error",
     "newsvendor_regret",
     "quantile_estimation_error",
     "quantile_risk_floor",
+    "strongly_convex_risk_floor",
 ]
 
 
@@ -60,6 +62,71 @@ def newsvendor_regret(
     logs = math.log(n_samples)
     private = ((dimension + logs) / (mu * n_samples)) ** 2 / highest_density
     return logs * (private + highest_density * dimension / (lowest_density**2 * n_samples))
+
+
+def newsvendor_estimation_error(
+    n_samples: int,
+    dimension: int,
+    mu: float,
+    lowest_density: float = 1.0,
+    step_size: float = 0.5,
+) -> float:
+    r"""Return the rate of the expected error of noisy smoothed gradient descent under mu-Gaussian DP.
+
+    ``sqrt(log n) [ eta (p + log n) / (mu n) + sqrt(p / n) / f_l ]`` (newsvendor-gdp, Theorem 2), an order: of the
+    distance of the coefficients in the norm of the features' second moments.
+
+    Parameters
+    ----------
+    n_samples, dimension, mu, lowest_density
+        As in :func:`newsvendor_regret`.
+    step_size : float
+        eta, at most ``1 / (2 f_u)``.
+
+    Examples
+    --------
+    >>> round(newsvendor_estimation_error(10_000, 5, 0.5), 4)
+    0.0722
+    """
+    owner = "newsvendor_estimation_error"
+    check_count("n_samples", owner, n_samples, 2)
+    check_count("dimension", owner, dimension)
+    _positive(owner, mu=mu, lowest_density=lowest_density, step_size=step_size)
+    logs = math.log(n_samples)
+    private = step_size * (dimension + logs) / (mu * n_samples)
+    return math.sqrt(logs) * (private + math.sqrt(dimension / n_samples) / lowest_density)
+
+
+def strongly_convex_risk_floor(
+    n_samples: int, dimension: int, epsilon: float, delta: float = 0.0, scale: float = 1.0
+) -> float:
+    r"""Return the rate below which no private method brings the worst-case excess risk of smooth strongly convex means.
+
+    ``L R min(1, (d / (n epsilon))^2)`` for pure epsilon and ``L R min(1, d / (n epsilon)^2)`` with a delta well below
+    ``1/n`` (output-perturbation, Proposition 2.7), an order. Where it is ``L R``, a constant does as well as any
+    private method (Remark 2.1).
+
+    Parameters
+    ----------
+    n_samples, dimension : int
+        Rows and coefficients.
+    epsilon, delta : float
+        Budget.
+    scale : float
+        ``L R``: Lipschitz constant times radius.
+
+    Examples
+    --------
+    >>> strongly_convex_risk_floor(1000, 10, 1.0), strongly_convex_risk_floor(1000, 10, 1.0, 1e-6)
+    (0.0001, 1e-05)
+    """
+    owner = "strongly_convex_risk_floor"
+    check_count("n_samples", owner, n_samples)
+    check_count("dimension", owner, dimension)
+    _positive(owner, epsilon=epsilon, scale=scale)
+    check_number("delta", owner, delta, "a number from 0 to below 1", 0, 1)
+    size = dimension**2 if delta == 0 else dimension
+    return scale * min(1.0, size / (n_samples * epsilon) ** 2)
 
 
 def quantile_risk_floor(n_samples: int, dimension: int, epsilon: float) -> float:

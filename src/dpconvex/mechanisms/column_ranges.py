@@ -120,8 +120,8 @@ def _largest(counts: Array, std: float, mass: float) -> tuple[NDArray[np.intp], 
     # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
     # flag would be stretched beyond all others.
     enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
-    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of three thousand.
-    surely = -float(ndtri(3e-4 / counts.size))
+    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of ten thousand.
+    surely = -float(ndtri(1e-4 / counts.size))
     pairs = counts[:, :-2] + counts[:, 1:-1]
     enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * mass)
     seen = np.asarray(enough.any(axis=1))

@@ -159,7 +159,7 @@ class PhasedSGD(Phased):
         generator: np.random.Generator,
     ) -> Array:
         from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
-        from dpconvex.mechanisms.stochastic_slopes import compile_slope
+        from dpconvex.smoothing.compiled_slopes import compile_slope
 
         alpha, step = certificate.bounds.alpha, phase.step
         theta, total = start.copy(), np.zeros_like(start)

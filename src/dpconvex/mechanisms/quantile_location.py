@@ -35,7 +35,7 @@ _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
 _ASIDE = 1.1  # in units of the scale: where counts tell it
 _RARE = 0.05  # how likely it is that a quantile lies beyond its bracket, where that is possible
-_OUTLIER = 6.0  # log likelihood that one count may cost a law: others may be right where it is not
+_OUTLIER = 5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
 _REFUTED = 50.0  # and a quantile on the wrong side of a count, whatever the law
 _FIRST = 4  # counts at the middle of what is believed, before some are made aside
 
@@ -206,7 +206,8 @@ def _likelihood(
         found[wrong] -= min((share - level) ** 2 / (2 * sure**2), _REFUTED)
         expected = expit((place - grid)[:, None] / scales + float(logit(level)))
         variance = std**2 + (_DOUBT * (expected - level)) ** 2 + _CLOSEST**2
-        found -= np.minimum((share - expected) ** 2 / variance / 2, _OUTLIER) + np.log(variance) / 2
+        usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
+        found += np.logaddexp(usual, -_OUTLIER - math.log1p(std))
     return found
 
 

@@ -301,7 +301,7 @@ class _Run:
     def __init__(
         self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource
     ) -> None:
-        from dpconvex.mechanisms.stochastic_slopes import compile_slope
+        from dpconvex.smoothing.compiled_slopes import compile_slope
 
         self.settings = certificate.parameters["sgd"]
         term = certificate.noise["gradients"]

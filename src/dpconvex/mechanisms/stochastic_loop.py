@@ -1,4 +1,7 @@
-"""The compiled loops of stochastic gradient descent, and the samplers of its batches."""
+"""The compiled loops of stochastic gradient descent, and the samplers of its batches.
+
+Slopes are those of :mod:`dpconvex.smoothing.compiled_slopes`: one loop serves every loss.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
-from dpconvex.mechanisms.stochastic_slopes import CompiledSlope, compiled_slope
+from dpconvex.smoothing.compiled_slopes import CompiledSlope, compiled_slope
 
 __all__ = [
     "batch_members",

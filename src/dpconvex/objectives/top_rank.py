@@ -27,7 +27,7 @@ class TopRankObjective(Ridged):
     Parameters
     ----------
     X : array of shape (n, d)
-        Rows; longer ones than ``row_norm`` are shortened.
+        Rows; longer ones than ``row_norm`` are shortened, and ones with invalid values are rows of zeros.
     y : array of shape (n,)
         Labels; above 0 is positive.
     loss : Loss
@@ -67,6 +67,7 @@ class TopRankObjective(Ridged):
     ) -> None:
         rows = np.array(X, dtype=np.float64)
         super().__init__(rows.shape[1], alpha)
+        rows[~np.isfinite(rows).all(axis=1)] = 0.0  # a fixed row: an error would depend on the data
         lengths = np.linalg.norm(rows, axis=1)
         # A little shorter than the bound, so that rounding does not exceed it.
         rows *= np.minimum(1.0, (1 - 1e-14) * row_norm / np.maximum(lengths, 1e-300))[:, None]

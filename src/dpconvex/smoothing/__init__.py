@@ -1,5 +1,6 @@
 """Loss to loss: kinked losses made smooth, from above or from below."""
 
+from dpconvex.smoothing.bowl_moreau import BowlMoreau
 from dpconvex.smoothing.convolution import ConvolvedLoss, convolve
 from dpconvex.smoothing.kernels import (
     KERNELS,
@@ -25,6 +26,7 @@ from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector
 
 __all__ = [
     "KERNELS",
+    "BowlMoreau",
     "ConvolvedLoss",
     "EpanechnikovKernel",
     "ExponentialKernel",

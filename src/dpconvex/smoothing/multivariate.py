@@ -321,7 +321,10 @@ def convolve_vector(loss: VectorLoss, kernel: Kernel, bandwidth: float) -> Vecto
     Notes
     -----
     Exact to rounding, whatever the angles between the slopes; the rest is refused: pieces that turn in four and more
-    directions that are not orthonormal, and bowls of four and five residuals. Noisy descent needs no smoothing.
+    directions that are not orthonormal, bowls of four and five residuals, and for pieces in several directions kernels
+    that are not radial, such as the Laplacian one. A refusal follows from loss, kernel and number of residuals, which
+    are public, and comes when a certificate is asked for, before data are read: nothing about records can be learned
+    from it. :func:`moreau_vector` smooths all of these from below, and noisy descent needs no smoothing.
 
     Examples
     --------

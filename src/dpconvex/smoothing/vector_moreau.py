@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.structured import L1Norm, PiecewiseLinear, VectorLoss
+from dpconvex.losses.structured import Bowl, L1Norm, PiecewiseLinear, VectorLoss
+from dpconvex.smoothing.bowl_moreau import BowlMoreau
 from dpconvex.smoothing.pieces_moreau import PiecesMoreau
 
 __all__ = ["POTENTIALS", "VectorMoreau", "moreau_vector"]
@@ -118,17 +119,17 @@ class VectorMoreau(VectorLoss):
 
 
 def moreau_vector(
-    loss: L1Norm | PiecewiseLinear,
+    loss: L1Norm | PiecewiseLinear | Bowl,
     potential: str = "energy",
     curvature: float = 1.0,
     width: float = 1.0,
-) -> VectorMoreau | PiecesMoreau:
+) -> VectorMoreau | PiecesMoreau | BowlMoreau:
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 
     Parameters
     ----------
-    loss : L1Norm or PiecewiseLinear
-        The loss to smooth; affine pieces take the first two potentials.
+    loss : L1Norm, PiecewiseLinear or Bowl
+        The loss to smooth; affine pieces and bowls take the first two potentials.
     potential : {"energy", "huber", "hellinger"}
         The function phi.
     curvature : float
@@ -138,7 +139,7 @@ def moreau_vector(
 
     Returns
     -------
-    VectorMoreau or PiecesMoreau
+    VectorMoreau, PiecesMoreau or BowlMoreau
         With smoothness ``curvature / width``.
 
     Examples
@@ -148,18 +149,18 @@ def moreau_vector(
     [0.0625, 2.75]
     """
     if isinstance(loss, PiecewiseLinear):
-        return _of_pieces(loss, potential, curvature, width)
+        return PiecesMoreau(loss, _modulus(loss, potential, curvature, width))
+    if isinstance(loss, Bowl):
+        return BowlMoreau(loss, _modulus(loss, potential, curvature, width))
     return VectorMoreau(loss, potential, curvature, width)
 
 
-def _of_pieces(
-    loss: PiecewiseLinear, potential: str, curvature: float, width: float
-) -> PiecesMoreau:
+def _modulus(loss: PiecewiseLinear | Bowl, potential: str, curvature: float, width: float) -> float:
     owner = "moreau_vector"
     if potential not in ("energy", "huber"):
         raise ValueError(
-            f"The 'potential' parameter of {owner} must be 'energy' or 'huber' for affine pieces. Got {potential!r} "
-            "instead. 'hellinger' has closed forms for L1Norm only."
+            f"The 'potential' parameter of {owner} must be 'energy' or 'huber' for affine pieces and bowls. "
+            f"Got {potential!r} instead. 'hellinger' has closed forms for L1Norm only."
         )
     sizes = [
         check_positive(*pair, "Use 1.0 for a start.")
@@ -170,4 +171,4 @@ def _of_pieces(
             f"The 'curvature' parameter of {owner} must be at least {loss.lipschitz:g}, the loss's Lipschitz constant, "
             f"for the potential 'huber'. Got {curvature!r} instead."
         )
-    return PiecesMoreau(loss, sizes[0] / sizes[1])
+    return sizes[0] / sizes[1]

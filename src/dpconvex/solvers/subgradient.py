@@ -8,6 +8,7 @@ the averaged slopes of each record therefore bound the gap from both sides; it i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from dpconvex.engine.rows import Sums
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.objectives.objective import UNIT
 from dpconvex.solvers.black_box import certify_point
 from dpconvex.solvers.descent import check_start_point
@@ -26,6 +28,7 @@ from dpconvex.solvers.solution import ConvergenceError, Solution
 __all__ = ["StochasticSubgradient", "Subgradient"]
 
 Array = npt.NDArray[np.float64]
+_Steps = Callable[[int, npt.NDArray[np.int64], Array, Array], None]
 
 
 class _Averaging:
@@ -188,16 +191,12 @@ class StochasticSubgradient(_Averaging):
         lowest = None if smooth else _lower_bound(objective, tolerance)
         rng = np.random.default_rng(self.seed)
         batch = min(self.batch_size, records.count)
-        average = np.zeros_like(point)
+        point, average = point.copy(), np.zeros_like(point)
+        steps = _steps(objective, records)
         check, t = 256, 0
         while t < self.max_iterations:
-            for chosen in rng.integers(0, records.count, (256, batch)):
-                t += 1
-                share = 2 / (t + 1)
-                average += share * (point - average)
-                slopes = records.slopes(point, chosen)
-                direction = slopes @ records.rows[chosen] / batch + records.linear
-                point = point - share * (point + direction / alpha)
+            steps(t, rng.integers(0, records.count, (256, batch)), point, average)
+            t += 256
             if t < check:
                 continue
             check = 2 * check
@@ -211,6 +210,33 @@ class StochasticSubgradient(_Averaging):
             if gap <= tolerance**2 / (2 * alpha):
                 return Solution(average, math.sqrt(2 * alpha * gap), t, gap)
         return None
+
+
+def _steps(objective: EmpiricalObjective, records: Records) -> _Steps:
+    """Return what takes steps, in place: compiled for losses of the package, as they are written for others."""
+    from dpconvex.smoothing.compiled_slopes import compile_slope
+    from dpconvex.solvers.subgradient_loop import run_subgradient_steps
+
+    loss, alpha = objective.loss, objective.alpha
+    # Targets are clamped already.
+    compiled = compile_slope(loss.loss if isinstance(loss, ClampedTarget) else loss)
+    rows = np.ascontiguousarray(records.rows)
+
+    def fast(t: int, chosen: npt.NDArray[np.int64], point: Array, average: Array) -> None:
+        assert compiled is not None
+        run_subgradient_steps(
+            t, chosen, rows, records.targets, records.weights, compiled, records.linear, alpha, point, average
+        )  # fmt: skip
+
+    def plain(t: int, chosen: npt.NDArray[np.int64], point: Array, average: Array) -> None:
+        for k, batch in enumerate(chosen, start=t + 1):
+            share = 2 / (k + 1)
+            average += share * (point - average)
+            slopes = records.slopes(point, batch)
+            direction = slopes @ rows[batch] / len(batch) + records.linear
+            point -= share * (point + direction / alpha)
+
+    return plain if compiled is None else fast
 
 
 def _lower_bound(objective: EmpiricalObjective, tolerance: float) -> float:

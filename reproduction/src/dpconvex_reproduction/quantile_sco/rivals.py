@@ -47,7 +47,7 @@ def _descend(
 ) -> Array:
     """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy single-record steps."""
     from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
-    from dpconvex.mechanisms.stochastic_slopes import compile_slope
+    from dpconvex.smoothing.compiled_slopes import compile_slope
 
     compiled = compile_slope(loss)
     theta, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
@@ -175,7 +175,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     steps in the first phase.
     """
     from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
-    from dpconvex.mechanisms.stochastic_slopes import compile_slope
+    from dpconvex.smoothing.compiled_slopes import compile_slope
 
     n, d = rows.shape
     preset = phased_sgd_preset(n, d, problem)
