@@ -255,10 +255,15 @@ class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
     def _problem_name(self, problem: int) -> str:
         return f"quantile {np.atleast_1d(np.asarray(self.quantile))[problem]:g}"
 
-    def _plan(self, records: Records, n_features: int) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_targets: int | None = None) -> Plan:
         if self.inference is False:
-            return super()._plan(records, n_features)
-        level, facts = self._level(), self._public_facts(records, n_features)
+            return super()._plan(records, n_features, n_targets)
+        level, facts = self._wanted(n_targets), self._public_facts(records, n_features)
+        if isinstance(level, tuple):
+            raise ValueError(
+                f"The 'quantile' parameter of {type(self).__name__} must be one level with inference=True. Got "
+                f"{len(level)} levels instead. Fit one model per level, each with a part of the budget."
+            )
         return self._interval_plan(facts, Pinball(level), {"quantile": level})
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
