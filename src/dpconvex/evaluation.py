@@ -7,11 +7,10 @@ that the fit has not seen: on its own rows a model looks better than it is.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,97 +22,26 @@ from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.inputs.labels import LabelPositions
+from dpconvex.inputs.people import People, read_people
+from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import resolve_guarantee
-from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.evaluation import POSITIVE_WEIGHT, EvaluationCertificate
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import silent
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dpconvex.words.score_results import PrivateScore, described_score
 
 __all__ = ["METRICS", "PrivateScore", "private_score"]
 
 Array = NDArray[np.float64]
 
 _GRID = 2**20  # steps of the range of a row's number: sums are whole numbers, exactly
-_DRAWS = 5_000  # of the noise, for intervals
 _LOG_LOSS = (
     5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 )
 _LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class PrivateScore:
-    """A released score.
-
-    Attributes
-    ----------
-    metric : str
-        What was measured.
-    value : float
-        The score with its noise; NaN for ``"calibration"`` and ``"residuals"``, which are curves.
-    interval : pair of float
-        Where the score without noise lies, with probability ``level`` over the noise. It says nothing about how the
-        score would differ on other rows.
-    level : float
-        Of the interval.
-    curve : dict of str to array
-        ``"calibration"``: ``predicted`` (middles of bins), ``observed`` shares of positive rows, ``low``, ``high`` and
-        ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
-    certificate : EvaluationCertificate
-        What the release promises.
-    """
-
-    metric: str
-    value: float
-    interval: tuple[float, float]
-    level: float
-    certificate: EvaluationCertificate = field(repr=False)
-    curve: dict[str, Array] = field(default_factory=dict, repr=False)
-
-    def __float__(self) -> float:
-        return self.value
-
-    def __str__(self) -> str:
-        if self.curve:
-            return f"{self.metric}, {self.certificate.guarantee!r}"
-        low, high = self.interval
-        return (
-            f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
-            f"{self.level:g}), {self.certificate.guarantee!r}"
-        )
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the released curve, or the score with its interval; needs matplotlib."""
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            ax = plt.subplots()[1]
-        if self.metric == "calibration":
-            x, y = self.curve["predicted"], self.curve["observed"]
-            ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-            ax.errorbar(x, y, _bars(y, self.curve["low"], self.curve["high"]), fmt="o", capsize=3)
-            ax.set(xlabel="predicted probability", ylabel="share of positive rows")
-        elif self.metric == "residuals":
-            ax.stairs(self.curve["share"], self.curve["edges"], fill=True, alpha=0.5)
-            ax.set(xlabel="target minus prediction", ylabel="share of rows")
-        else:
-            bars = _bars(
-                np.array([self.value]),
-                np.array([self.interval[0]]),
-                np.array([self.interval[1]]),
-            )
-            ax.errorbar([0], [self.value], bars, fmt="o", capsize=4)
-            ax.set(xticks=[0], xticklabels=[self.metric], ylabel="score")
-        return ax
-
-
-def _bars(middle: Array, low: Array, high: Array) -> Array:
-    return np.maximum(np.array([middle - low, high - middle]), 0.0)
 
 
 @dataclass(frozen=True)
@@ -123,6 +51,12 @@ class _Rows:
     model: Fitted
     features: Array
     target: Array  # numbers, or positions of labels; NaN where a row is invalid
+    people: People | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of records: people, or rows."""
+        return len(self.target) if self.people is None else self.people.count
 
     def answers(self, method: str) -> Array:
         """Return the model's answers; what is said of invalid rows does not count."""
@@ -205,6 +139,7 @@ def private_score(
     mu: float | None = None,
     ledger: Ledger | None = None,
     *,
+    groups: object = None,
     residual_bound: float | None = None,
     bins: int = 10,
     neighbors: str = "replace_one",
@@ -221,7 +156,8 @@ def private_score(
     Parameters
     ----------
     model : fitted estimator
-        Of dpconvex; public by now.
+        Of dpconvex; public by now. Also a pipeline of a :class:`~dpconvex.preprocessing.PublicTable` and an estimator,
+        and a model that was loaded with its schema: X is then a table as it comes.
     X, y : array or dataframe, array
         Private rows that the fit has not seen. A row with a missing value counts as the worst.
     metric : str, optional
@@ -234,6 +170,9 @@ def private_score(
         Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
     ledger : Ledger, optional
         Charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
+    groups : array of shape (n_samples,), optional
+        Identifiers of people. The promise is then made to a person with all its rows: a person's number is the mean of
+        those of its rows, and the score the mean over people. Not for AUC. A row that names nobody counts for nobody.
     residual_bound : float, optional
         Residuals beyond it, in the target's units, count as that far; by default the width of the target's range.
         Noise grows with it.
@@ -269,6 +208,7 @@ def private_score(
     True
     """
     owner = "private_score"
+    model, X = _taken_apart(model, X)
     check_is_fitted(model, "certificate_")
     metric = _default_metric(model) if metric is None else metric
     _check_metric(model, metric)
@@ -282,18 +222,41 @@ def private_score(
         )
     guarantee = resolve_guarantee(epsilon, delta, mu, owner)
     low, high = _range(model, metric, residual_bound)
-    rows = _read(model, X, y)
-    n = len(rows.target)
+    if groups is not None and metric == "auc":
+        raise ValueError(
+            "The metric 'auc' takes no groups: pairs of rows of two people have no bound here. Use 'log_loss' or "
+            "'accuracy', or one row for each person."
+        )
+    rows = _read(model, X, y, groups)
+    n = rows.count
     statistic, dimension = _statistic(metric, bins, neighbors)
     certificate = EvaluationCertificate.issue(
-        guarantee, "score", statistic, n, dimension, 1, neighbors, seeded=random_state is not None
-    )
+        guarantee, "score", statistic, n, dimension, 1, neighbors,
+        seeded=random_state is not None, people=groups is not None,
+    )  # fmt: skip
     noise = NoiseSource(random_state)
     charge(ledger, certificate, owner)
     with silent():
         exact = _exact(rows, metric, low, high, bins, neighbors)
         released = _add(exact, certificate, noise)
-    return _described(released, certificate, metric, (low, high), n, level)
+    return described_score(released, certificate, metric, (low, high), n, level)
+
+
+def _taken_apart(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return an estimator and its rows: a pipeline's `PublicTable` or a loaded model's schema reads tables."""
+    steps = [step for _, step in getattr(model, "steps", [])]
+    if len(steps) == 2 and isinstance(steps[0], PublicTable):
+        table, model = steps
+        return model, table.transform(X)
+    if steps:
+        raise TypeError(
+            "The 'model' parameter of private_score must be an estimator, or a pipeline of a PublicTable and an "
+            "estimator. Got another pipeline instead. Transform the rows, and give its last step."
+        )
+    schema = getattr(model, "schema_", None)
+    if schema is None or is_partitioned(X) or is_encoded(X, schema):
+        return model, X
+    return model, PublicTable(schema).transform(X)
 
 
 def _default_metric(model: Any) -> str:
@@ -310,6 +273,16 @@ def _check_metric(model: Any, metric: object) -> None:
             f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead."
         )
     name = type(model).__name__
+    inner = getattr(model, "estimator_", model)  # of intervals
+    if (
+        np.ndim(getattr(inner, "coef_", ())) == 2
+        and not is_classifier(model)
+        and not (metric == "coverage" and hasattr(model, "predict_interval"))
+    ):
+        raise ValueError(
+            f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} levels or products "
+            "instead. Fit the one that is to be scored by itself."
+        )
     of_labels = metric in _OF_CLASSIFIERS
     needed = _NEEDS.get(str(metric), "predict")
     if of_labels is not is_classifier(model) or not hasattr(model, needed):
@@ -351,7 +324,7 @@ def _range(model: Any, metric: str, residual_bound: object) -> tuple[float, floa
     return 0.0, (bound if metric == "squared" else steepest) * bound
 
 
-def _read(model: Any, X: object, y: object) -> _Rows:
+def _read(model: Any, X: object, y: object, groups: object = None) -> _Rows:
     """Return rows and targets, marked where a value is missing: no error tells of values."""
     owner = "private_score"
     if is_partitioned(X) or is_partitioned(y):
@@ -373,7 +346,8 @@ def _read(model: Any, X: object, y: object) -> _Rows:
         raise ValueError(
             f"The columns of X given to {owner} must be those of the fit, in the same order."
         )
-    return _Rows(model, np.asarray(features, dtype=np.float64), target)
+    people = None if groups is None else read_people(groups, features, owner)
+    return _Rows(model, np.asarray(features, dtype=np.float64), target, people)
 
 
 def _statistic(metric: str, bins: int, neighbors: str) -> tuple[str, int]:
@@ -390,13 +364,18 @@ def _exact(rows: _Rows, metric: str, low: float, high: float, bins: int, neighbo
     if metric == "auc":
         return _pairs(rows)
     if metric == "residuals":
-        return _binned(rows.residuals(), low, high, bins)
+        return _binned(rows, rows.residuals(), low, high, bins)
     if metric == "calibration":
         predicted = rows.positive()
         return np.concatenate(
             [
                 _binned(
-                    np.where(rows.target == place, predicted, np.nan), 0.0, 1.0, bins, lost=False
+                    rows,
+                    np.where(rows.target == place, predicted, np.nan),
+                    0.0,
+                    1.0,
+                    bins,
+                    lost=False,
                 )
                 for place in (0, 1)
             ]
@@ -405,19 +384,24 @@ def _exact(rows: _Rows, metric: str, low: float, high: float, bins: int, neighbo
     worst = low if metric in _HIGHER_IS_BETTER else high
     values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
     unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
+    if rows.people is not None:
+        unit = rows.people.means(unit)
     total = int(np.rint(unit * _GRID).astype(np.int64).sum()) / _GRID
     if neighbors == "replace_one":
         return np.array([total])
-    return np.array([total - len(values) / 2, len(values)])
+    return np.array([total - rows.count / 2, rows.count])
 
 
-def _binned(values: Array, low: float, high: float, bins: int, lost: bool = True) -> Array:
-    """Return counts of values in equal bins, the outermost with all beyond; NaN is in the first, or in none."""
+def _binned(
+    rows: _Rows, values: Array, low: float, high: float, bins: int, lost: bool = True
+) -> Array:
+    """Return votes for values in equal bins, the outermost with all beyond; NaN is in the first, or in none."""
     scaled = (values - low) / (high - low) * bins
+    votes = np.ones(len(scaled)) if rows.people is None else rows.people.shares
     if not lost:
-        scaled = scaled[~np.isnan(scaled)]
+        votes = np.where(np.isnan(scaled), 0.0, votes)
     places = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, bins - 1).astype(np.int64)
-    return np.bincount(places, minlength=bins).astype(np.float64)
+    return np.asarray(np.bincount(places, votes, minlength=bins), dtype=np.float64)
 
 
 def _pairs(rows: _Rows) -> Array:
@@ -438,80 +422,3 @@ def _add(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -
     gaussian = certificate.distribution == "gaussian"
     law = noise.add_gaussian if gaussian else noise.add_l2_laplace
     return law(exact, certificate.scale)
-
-
-def _described(
-    released: Array,
-    certificate: EvaluationCertificate,
-    metric: str,
-    limits: tuple[float, float],
-    n: int,
-    level: float,
-) -> PrivateScore:
-    """Return the released score with its interval: from here on nothing but released and public numbers."""
-    shown = (1 - level) / 2, (1 + level) / 2
-    possible = released - _draws(certificate)
-    if certificate.statistic == "histogram":
-        curve = _curve(released, possible, metric, limits, shown, certificate, n)
-        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve)
-    low, high = limits
-    if metric == "auc":
-        low, high = 0.0, 1.0
-
-    def score(vector: Array) -> Array:
-        if metric == "auc":
-            positive = np.clip(vector[..., 1] / POSITIVE_WEIGHT, 1.0, max(1.0, n - 1.0))
-            return np.asarray(0.5 + vector[..., 0] * (n - 1) / (positive * (n - positive)))
-        if certificate.neighbors == "replace_one":
-            share = vector[..., 0] / n
-        else:
-            share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1], 1.0)
-        return np.asarray(low + (high - low) * share)
-
-    ends = np.clip(np.quantile(score(possible), shown), low, high)
-    value = float(np.clip(score(released), low, high))
-    return PrivateScore(metric, value, (float(ends[0]), float(ends[1])), level, certificate)
-
-
-def _draws(certificate: EvaluationCertificate) -> Array:
-    """Return draws of the noise's law: public, and the same for everybody."""
-    rng = np.random.default_rng(0)
-    size = (_DRAWS, certificate.dimension)
-    draws = rng.standard_normal(size)
-    if certificate.distribution == "gaussian":
-        return draws * certificate.scale
-    lengths = rng.gamma(certificate.dimension, certificate.scale, (_DRAWS, 1))
-    return draws / np.linalg.norm(draws, axis=1, keepdims=True) * lengths
-
-
-def _curve(
-    released: Array,
-    possible: Array,
-    metric: str,
-    limits: tuple[float, float],
-    shown: tuple[float, float],
-    certificate: EvaluationCertificate,
-    n: int,
-) -> dict[str, Array]:
-    """Return a calibration curve or a histogram of residuals, with intervals."""
-    counts = np.maximum(released, 0.0)
-    if metric == "residuals":
-        rows = n if certificate.neighbors == "replace_one" else max(1.0, float(counts.sum()))
-        low, high = np.quantile(np.maximum(possible, 0.0) / rows, shown, axis=0)
-        edges = np.linspace(*limits, len(released) + 1)
-        return {"edges": edges, "share": counts / rows, "low": low, "high": high}
-    bins = len(released) // 2
-
-    def observed(vector: Array) -> Array:
-        rest, positive = np.maximum(vector[..., :bins], 0.0), np.maximum(vector[..., bins:], 0.0)
-        with np.errstate(all="ignore"):
-            return np.asarray(np.nan_to_num(positive / (rest + positive), nan=0.5))
-
-    low, high = np.quantile(observed(possible), shown, axis=0)
-    return {
-        "predicted": (np.arange(bins) + 0.5) / bins,
-        "observed": observed(released),
-        "low": low,
-        "high": high,
-        "rows": counts[:bins] + counts[bins:],
-    }

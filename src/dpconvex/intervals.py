@@ -21,8 +21,10 @@ from dpconvex.checks import check_number
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Model
+from dpconvex.inputs.people import read_people
 from dpconvex.inputs.settings import ignores_invalid, resolve_guarantee
 from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.rules import CertificateError, Promise
@@ -30,6 +32,7 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import silent
+from dpconvex.words.summary import Summary, summary_text
 
 __all__ = ["ConformalCertificate", "DPConformal"]
 
@@ -65,6 +68,11 @@ class ConformalCertificate(Promise):
         """The relation of both."""
         return self.fit.neighbors
 
+    @property
+    def unit(self) -> str:
+        """Whom both make the promise to."""
+        return self.fit.unit
+
     def gaussian_mu(self) -> float | None:
         """Return a mu for which both are mu-Gaussian DP, or None."""
         found = self.fit.gaussian_mu(), self.calibration.gaussian_mu()
@@ -80,8 +88,9 @@ class ConformalCertificate(Promise):
         """
         self.fit.verify()
         self.calibration.verify()
-        same = (self.calibration.guarantee, self.calibration.neighbors)
-        if same != (self.fit.guarantee, self.fit.neighbors) or self.fit.neighbors != "replace_one":
+        same = (self.calibration.guarantee, self.calibration.neighbors, self.calibration.unit)
+        wanted = (self.fit.guarantee, "replace_one", self.fit.unit)
+        if same != wanted or self.fit.neighbors != "replace_one":
             raise CertificateError("The fit and the calibration must promise the same.")
 
 
@@ -128,8 +137,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     ``1 - ceil(c - M) / (m + 1)`` at most. M does not depend on the rows, so coverage is at least
     ``(c - E M) / (m + 1)``, over the draw of rows and noise.
 
-    Privacy: replace-one. The two parts have public sizes and a replaced record lies in one of them. Each count moves by
-    at most 1. The threshold is a point of a public grid.
+    Privacy: replace-one. The two parts have public sizes and a replaced record, or person, lies in one of them. Each
+    count moves by at most 1. The threshold is a point of a public grid.
 
     Examples
     --------
@@ -185,8 +194,13 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             or getattr(model, "person_weight", "equal") != "equal"
         ):
             raise ValueError(
-                "DPConformal promises something to one row: a person's rows could lie in both parts. Leave "
-                "'rows_per_person' and 'person_weight' of its estimator at their defaults."
+                "DPConformal gives people one vote each, if it is given 'groups'. Leave 'rows_per_person' and "
+                "'person_weight' of its estimator at their defaults."
+            )
+        if isinstance(getattr(model, "service_level", None), tuple):
+            raise ValueError(
+                "DPConformal is for one target: its estimator must not have costs of several products. Fit intervals "
+                "for one product at a time."
             )
         own = {name: getattr(self, name) for name in _BUDGET}
         if any(value is not None for value in own.values()):
@@ -198,24 +212,30 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         model.set_params(ledger=None, random_state=seed)
         return model
 
-    def certify(self, n_samples: int, n_features: int) -> ConformalCertificate:
+    def certify(
+        self, n_samples: int, n_features: int, *, groups: bool = False
+    ) -> ConformalCertificate:
         """Return the certificate of a fit, before any data.
 
         Parameters
         ----------
         n_samples, n_features : int
-            Public shape of the data.
+            Public shape of the data, with the number of people for that of rows with ``groups=True``.
+        groups : bool, default=False
+            Whether the fit will be given identifiers of people.
         """
         seeded = self.random_state is not None
         model = self._model(0 if seeded else None)
         training, held = self._parts(n_samples)
         guarantee = resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal")
         calibration = EvaluationCertificate.issue(
-            guarantee, "conformal", "counts", held, 1, _COUNTS, seeded=seeded
+            guarantee, "conformal", "counts", held, 1, _COUNTS, seeded=seeded, people=groups
         )
         self._wanted(calibration)
         self._bound()
-        return ConformalCertificate(model.certify(training, n_features), calibration)
+        return ConformalCertificate(
+            model.certify(training, n_features, **({"groups": True} if groups else {})), calibration
+        )
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
         """Return the public numbers of training and held-out rows."""
@@ -263,7 +283,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         allowed = "a finite number above 0"
         return check_number("score_bound", "DPConformal", bound, allowed, 0, 1e300, low_open=True)
 
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: object, y: object, groups: object = None) -> Self:
         """Split rows, fit the estimator, and calibrate.
 
         Parameters
@@ -272,16 +292,19 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             Rows.
         y : array of shape (n_samples,)
             Targets.
+        groups : array of shape (n_samples,), optional
+            Identifiers of people, who are then held out with all their rows, and of whom one random row each
+            calibrates. The promise is made to a person, and coverage is that of a random row of a new one.
 
         Returns
         -------
         self
         """
         with unchanged_on_failure(self):
-            self._fit(X, y)
+            self._fit(X, y, groups)
         return self
 
-    def _fit(self, X: object, y: object) -> None:
+    def _fit(self, X: object, y: object, groups: object) -> None:
         if is_partitioned(X) or is_partitioned(y):
             raise TypeError(
                 "DPConformal needs rows in memory, because it splits them. Got a Dask collection instead. Use "
@@ -291,7 +314,17 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         clean = Clean(numbers_or_missing) if ignores_invalid(probe) else None
         rows, target = read_training(probe, X, y, clean, 2, y_numeric=True)
         target = np.asarray(target, dtype=np.float64)
-        certificate = self.certify(*rows.shape)
+        people = None if groups is None else read_people(groups, rows, "DPConformal.fit")
+        if people is not None and not people.named.all():
+            if clean is None:
+                raise ValueError(
+                    "The 'groups' given to DPConformal.fit must name a person in every row. Got missing identifiers "
+                    "instead. Use invalid_rows='ignore' for rows that count for nobody."
+                )
+            rows, target = rows[people.named], target[people.named]
+            people = people.of_named()
+        count = len(target) if people is None else people.count
+        certificate = self.certify(count, rows.shape[1], groups=people is not None)
         ledger = self.ledger if self.ledger is not None else getattr(self.estimator, "ledger", None)
         noise = NoiseSource(self.random_state)
         if ledger is not None:
@@ -302,14 +335,19 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 mechanism="conformal",
                 description="DPConformal.fit",
                 neighbors=certificate.neighbors,
+                unit=certificate.unit,
             )
-        held = np.zeros(len(target), dtype=bool)
-        order = noise.generator.permutation(len(target))
-        held[order[: certificate.calibration.n_samples]] = True
+        held = np.zeros(count, dtype=bool)
+        chosen = noise.generator.permutation(count)[: certificate.calibration.n_samples]
+        held[chosen] = True
+        more: dict[str, object] = {}
+        if people is not None:
+            chosen, held = people.one_row_each(chosen, noise.generator), held[people.places]
+            more["groups"] = people.tags[~held]
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
-        model = self._model(seed).fit(rows[~held], target[~held])
+        model = self._model(seed).fit(rows[~held], target[~held], **more)
         with silent():
-            scores = self._scores(model, rows[held], target[held])
+            scores = self._scores(model, rows[chosen], target[chosen])
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)
         self.estimator_, self.certificate_ = model, certificate
         self.n_features_in_ = probe.n_features_in_
@@ -340,6 +378,11 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 below = middle
         return float(grid[reached]) if reached < len(grid) else math.inf
 
+    def summary(self) -> Summary:
+        """Return a table for people: how far intervals reach, what they promise, and the estimator's own summary."""
+        check_is_fitted(self)
+        return Summary(_summary(self))
+
     def predict(self, X: object) -> Array:
         """Return the estimator's predictions."""
         check_is_fitted(self)
@@ -366,6 +409,25 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 np.maximum(high + self.threshold_, middle),
             ]
         )
+
+
+def _summary(model: DPConformal) -> str:
+    certificate, reach = model.certificate_, model.threshold_
+    ends = (
+        f"{reach:.6g} beyond predictions on either side" if math.isfinite(reach) else "everything"
+    )
+    thing = "people" if certificate.unit != RECORD else "rows"
+    lines = [
+        ("intervals", ends),
+        ("coverage", f"at least {model.coverage:g}, over the draw of {thing} and noise"),
+        ("guarantee", f"{certificate.guarantee!r}, {certificate.unit}"),
+        ("calibrated on", f"{certificate.calibration.n_samples:,} {thing} that were held out"),
+        ("by", f"{certificate.calibration.releases} noisy counts of their scores"),
+    ]
+    text = [f"{label:<16} {value}" for label, value in lines]
+    return "\n".join(
+        ["DPConformal".center(78).rstrip(), "=" * 78, *text, summary_text(model.estimator_)]
+    )
 
 
 def _ends(predicted: Array) -> tuple[Array, Array]:

@@ -256,6 +256,11 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 guarantee, "exponential", len(candidates), None, basic=True
             )
             fits = certified(per_fit)
+        if any(isinstance(fit.parameters.get("quantile"), list) for fit in fits):
+            raise ValueError(
+                "The 'estimator' parameter of DPSelect must predict one number per row. Got one of several levels or "
+                "products instead. Select for each of them, or for the one that matters most."
+            )
         if isinstance(score, AUCScore) and fits[0].parameters.get("n_classes") != 2:
             raise ValueError(
                 "The 'scoring' parameter of DPSelect can be an AUCScore for two classes only. Use a RowScore."

@@ -46,6 +46,25 @@ def test_certify_without_data_equals_the_certificate_of_the_fit(folder):
     assert certified.stdout.strip() == fitted.to_json()
 
 
+def test_several_levels_in_one_fit(folder):
+    options = ("--quantile", "0.1,0.5,0.9", "--epsilon", 2)
+    result = folder.fit(*options, "--report", "report.html")
+    assert result.exit_code == 0, result.output
+    assert "quantile 0.9" in result.stdout
+    model = dpconvex.load_model(folder / "model.json")
+    assert model.coef_.shape == (3, 4)
+    assert model.certificate_.parameters["quantile"] == [0.1, 0.5, 0.9]
+    public = ("--n-samples", 400, "--feature-bounds", "bounds.toml")
+    certified = folder.run("certify", *public, "--json", *options)
+    assert certified.stdout.strip() == model.certificate_.to_json()
+    planned = folder.run("plan", "--rows", 20_000, "--features", 5, *options)
+    assert planned.exit_code == 0
+    assert "gradient" in planned.stdout
+    result = folder.fit("--quantile", "0.1;0.9")
+    assert result.exit_code == 2
+    assert "--quantile 0.1,0.5,0.9" in result.stderr
+
+
 def test_certify_by_number_of_features(folder):
     result = folder.run("certify", "--n-samples", 1000, "--n-features", 3, "--delta", 0)
     assert result.exit_code == 0
@@ -270,6 +289,20 @@ def test_every_task_fits_verifies_and_predicts(folder, task):
     assert folder.run("verify", "model.json").exit_code == 0
     assert folder.run("predict", "model.json", "sales.csv", "--out", "p.csv").exit_code == 0
     assert pl.read_csv(folder / "p.csv").height == 400
+
+
+def test_intervals_are_printed_and_too_few_rows_are_refused_before_anything_is_charged(folder):
+    ledger = ("--ledger", "privacy.db")
+    assert folder.run("ledger", "init", "privacy.db", "--mu", 5).exit_code == 0
+    refused = folder.fit("--inference", "--epsilon", 0.1, *ledger)
+    assert refused.exit_code == 2
+    assert "Intervals are not available" in refused.stderr
+    result = folder.fit("--inference", "--mu", 4, *ledger, "--json", "--report", "report.html")
+    assert result.exit_code == 0, result.output
+    found = dpconvex.load_model(folder / "model.json").confidence_interval()
+    assert np.array_equal(json.loads(result.stdout)["interval"], found)
+    assert "95 % interval" in (folder / "report.html").read_text()
+    assert "has no option --inference" in folder.fit("--task", "svm", "--inference").stderr
 
 
 def test_newsvendor_takes_costs_and_no_quantile(folder):

@@ -39,6 +39,8 @@ def models():
         "bounded": dpconvex.DPLinearSVC(mechanism="output", coef_bound=1.0, **BOUNDS).fit(X, labels > 0),
         "tilted": dpconvex.DPTiltedRegressor(**REGRESSION).fit(X, y),
         "unbounded": dpconvex.DPQuantileRegressor(fit_intercept=False).fit(X / 100, y / 100),
+        "intervals": dpconvex.DPQuantileRegressor(mu=2.0, inference=True, **REGRESSION).fit(X, y),
+        "intervals of classes": dpconvex.DPLogisticRegression(mu=4.0, inference=True, **BOUNDS).fit(X, labels),
         "nominal": dpconvex.DPQuantileRegressor(
             neighbors="add_or_remove_one", nominal_samples=300, **REGRESSION
         ).fit(X, y),
@@ -58,6 +60,14 @@ def test_every_kind_of_model_has_a_page_that_stands_alone(tmp_path):
             assert heading in text, name
         for value in np.ravel(model.coef_):
             assert f"{value:.6g}" in text, name
+        intervals = name.startswith("intervals")
+        assert ("95 % interval" in text) is intervals
+        assert ("Coefficients with intervals" in text) is (name == "intervals")
+        if intervals:
+            low, high = model.confidence_interval().reshape(-1, 2)[-1]
+            assert f"{low:.4g} to {high:.4g}" in text
+            assert f"{low:.4g} to {high:.4g}" in repr(model.summary())
+            assert ("95 % intervals" in model._repr_html_()) is (name == "intervals")
         assert model.certificate_.theorem in text
         assert "None" not in text.split("The certificate as JSON")[0], name
 

@@ -384,3 +384,28 @@ def test_chosen_rows_are_read_where_they_lie(monkeypatch):
     (found,) = chosen.combine(theta, lambda y, z, w: (w * (y - z),))
     rows, targets, weights = expected
     np.testing.assert_allclose(found, (weights * (targets - rows @ theta)) @ rows, rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kept", [0, 1 << 25])
+def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, monkeypatch):
+    """Another row more or less moves rows to other places of blocks and tiles, or changes how rows are kept."""
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(3001, 11)), np.ones(3001)
+    X[::400] *= 9  # beyond the bounds
+    theta, row_map = rng.normal(size=12), RowMap.from_bounds(11, (-3.0, 3.0))
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 14)
+    whole = MemoryRows(np.asarray(X, order=order), y, row_map).predicted(theta).weights
+    monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", kept)
+    for first in (1, 2, 3, 7):
+        fewer = MemoryRows(np.asarray(X[first:], order=order), y[first:], row_map)
+        np.testing.assert_array_equal(fewer.predicted(theta).weights, whole[first:])
+
+
+def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():
+    """A phase of a private number of rows may be empty: that must not end a fit of many rows."""
+    for n in (10, 300_000):
+        rows = MemoryRows(np.ones((n, 15)), np.zeros(n), RowMap(15, 1.0))
+        empty = rows.chosen(np.array([], dtype=np.int64))
+        (total,) = empty.sum(lambda block, y, w: (block.sum(axis=0),))
+        np.testing.assert_array_equal(total, np.zeros(rows.dim))

@@ -39,10 +39,14 @@ RECORDS = {
 LABELS = [0, 1]
 
 
+# Few rows leave enough for intervals at a large budget only.
+INTERVALS = {"intervals": {"inference": True, "epsilon": None, "mu": 20.0}}
+
+
 def _regression(kind, choices, **more):
     return {
         f"{kind.__name__} {name}": lambda choice=choice: kind(
-            epsilon=1.0, feature_bounds=(-1, 1), target_bounds=(-2, 2), **choice, **more
+            feature_bounds=(-1, 1), target_bounds=(-2, 2), **{"epsilon": 1.0, **choice}, **more
         )
         for name, choice in choices.items()
     }
@@ -51,7 +55,7 @@ def _regression(kind, choices, **more):
 def _classification(kind, choices, **more):
     return {
         f"{kind.__name__} {name}": lambda choice=choice: kind(
-            epsilon=1.0, feature_bounds=(-1, 1), classes=LABELS, **choice, **more
+            feature_bounds=(-1, 1), classes=LABELS, **{"epsilon": 1.0, **choice}, **more
         )
         for name, choice in choices.items()
     }
@@ -67,14 +71,15 @@ def _matrices(kind):
 
 
 REGRESSIONS = {
-    **_regression(DPQuantileRegressor, {**SUMS, **RECORDS}, quantile=0.7),
+    **_regression(DPQuantileRegressor, {**SUMS, **RECORDS, **INTERVALS}, quantile=0.7),
+    **_regression(DPQuantileRegressor, {"levels": {"quantile": (0.2, 0.5, 0.9)}}),
     **_regression(DPNewsvendor, {"output": SUMS["output"]}, underage_cost=3.0),
     **_regression(DPTiltedRegressor, {"output": {}, "share": {"share": 0.2}}),
     **_regression(DPRobustRegressor, {"l2": {}, "linf": {"norm": "linf", "loss": "absolute"}}),
-    **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"]}),
+    **_regression(DPLinearRegression, {"sums": {}, "output": SUMS["output"], **INTERVALS}),
 }
 CLASSIFICATIONS = {
-    **_classification(DPLogisticRegression, {**SUMS, **RECORDS}),
+    **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),
     **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
     **_classification(DPTiltedClassifier, {"output": {}, "share": {"share": 0.2}}),
     **_classification(

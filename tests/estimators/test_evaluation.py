@@ -5,14 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, mean_pinball_loss, roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from dpconvex import DPAUCClassifier, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex import (
+    DPAUCClassifier,
+    DPLogisticRegression,
+    DPNewsvendor,
+    DPQuantileRegressor,
+    load_model,
+    save_model,
+)
 from dpconvex.audit import audit
 from dpconvex.evaluation import METRICS, _add, _exact, _range, _read, _statistic, private_score
+from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate, statistic_sensitivity
 from dpconvex.scores import silent
@@ -41,11 +52,11 @@ def test_every_metric_is_tried():
     assert {metric for _, metric in CASES} == set(METRICS)
 
 
-def statistic(model, metric, X, y, neighbors="replace_one"):
+def statistic(model, metric, X, y, neighbors="replace_one", groups=None):
     fitted = MODELS[model]
     low, high = _range(fitted, metric, None)
     with silent():
-        return _exact(_read(fitted, X, y), metric, low, high, 4, neighbors)
+        return _exact(_read(fitted, X, y, groups), metric, low, high, 4, neighbors)
 
 
 def rows_of(model, rng, count):
@@ -86,6 +97,53 @@ def test_no_neighbour_moves_a_statistic_further(model, metric):
 
     run()
     assert largest > 0.9  # the bound is attained, so a smaller one would have been noticed
+
+
+@pytest.mark.parametrize(("model", "metric"), [case for case in CASES if case[1] != "auc"])
+def test_no_person_moves_a_statistic_further(model, metric):
+    """All rows of a person at once, how many there are, and the name; rows that name nobody count for nobody."""
+    largest = 0.0
+
+    @FIXED
+    @given(st.integers(0, 2**31), st.sampled_from(["replace_one", "add_or_remove_one"]))
+    def run(seed, neighbors):
+        nonlocal largest
+        rng = np.random.default_rng(seed)
+
+        def person(name):
+            rows = int(rng.choice([1, 2, 7, 30]))
+            return *rows_of(model, rng, rows), np.full(rows, name, dtype=object)
+
+        others = [person(name) for name in ["a", "b", "c", None][: int(rng.integers(1, 5))]]
+        first, second = [*others, person("x")], [*others, person(rng.choice(["x", "zoe"]))]
+        if neighbors == "add_or_remove_one":
+            second = others
+        found = []
+        for table in (first, second):
+            X, y, names = (np.concatenate(column) for column in zip(*table, strict=True))
+            found.append(statistic(model, metric, X, y, neighbors, names))
+        kind, _ = _statistic(metric, 4, neighbors)
+        moved = np.linalg.norm(found[0] - found[1]) / statistic_sensitivity(kind, 9, neighbors)
+        assert moved <= 1 + 1e-12
+        largest = max(largest, moved)
+
+    run()
+    assert largest > 0.7  # rows that counted in full would have moved it by far more than 1
+
+
+def test_scores_of_people_are_means_of_means():
+    """Somebody with 1,000 rows is one of 1,001 people."""
+    fitted = MODELS["quantile"]
+    names = np.r_[np.zeros(1000), np.arange(1, 1001)].astype(int)
+    y = fitted.predict(ROWS[:2000]) + np.where(names == 0, 4.0, 0.0)
+    found = private_score(fitted, ROWS[:2000], y, "absolute", epsilon=1e3, groups=names)
+    assert found.value == pytest.approx(4 / 1001, abs=1e-2)
+    found.certificate.verify()
+    assert (found.certificate.unit, found.certificate.n_samples) == ("one person", 1001)
+    with pytest.raises(CertificateError, match="unit"):
+        replace(found.certificate, unit="everybody").verify()
+    with pytest.raises(ValueError, match="takes no groups"):
+        private_score(MODELS["logistic"], ROWS, LABELS, "auc", groups=np.arange(3000))
 
 
 def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
@@ -186,3 +244,27 @@ def test_forged_certificates_are_refused(forged):
     certificate.verify()
     with pytest.raises(CertificateError):
         replace(certificate, **forged).verify()
+
+
+def test_tables_are_scored_as_they_come(tmp_path):
+    """By a pipeline with a public table, and by a model that was saved and loaded with its schema."""
+    schema = {
+        "features": {"a": [-1, 1]},
+        "categories": {"city": ["rome", "oslo"]},
+        "target": {"y": [-5, 5]},
+    }
+    cities = np.where(np.arange(3000) % 2, "rome", "oslo")
+    frame = pd.DataFrame({"city": cities, "a": ROWS[:, 0]})
+    table = PublicTable(schema)
+    estimator = DPQuantileRegressor(
+        0.5, feature_bounds=table.feature_bounds, target_bounds=table.target_bounds, random_state=0
+    )
+    pipeline = make_pipeline(table, estimator).fit(frame, DEMAND)
+    save_model(pipeline, tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    options = {"epsilon": 1.0, "random_state": 0}
+    plain = private_score(estimator, table.transform(frame), DEMAND, **options)
+    for model, rows in ((pipeline, frame), (loaded, frame), (loaded, table.transform(frame))):
+        assert private_score(model, rows, DEMAND, **options).value == plain.value
+    with pytest.raises(TypeError, match="another pipeline"):
+        private_score(make_pipeline(StandardScaler(), estimator), frame, DEMAND)

@@ -131,3 +131,45 @@ def test_what_cannot_be_promised_is_refused_before_data(options, rows, message):
     settings = {"estimator": model(), **options}
     with pytest.raises((ValueError, TypeError), match=message):
         DPConformal(**settings).certify(rows, 2)
+
+
+def test_people_are_held_out_with_all_their_rows(monkeypatch):
+    """One random row of each calibrates; nobody is in both parts, and the promise is made to a person."""
+    X, y = made(6000, 0)
+    names = np.array([f"person {number}" for number in np.arange(6000) // 3])
+    conformal = DPConformal(model(epsilon=1.0), 0.8, random_state=0)
+    seen = {}
+    fit = DPQuantileRegressor.fit
+
+    def watched_fit(self, rows, target, groups):
+        seen["trained"] = {tuple(row) for row in rows}
+        return fit(self, rows, target, groups=groups)
+
+    def watched_scores(estimator, rows, target):
+        seen["held"] = [tuple(row) for row in rows]
+        return np.abs(target - estimator.predict(rows))
+
+    monkeypatch.setattr(DPQuantileRegressor, "fit", watched_fit)
+    monkeypatch.setattr(DPConformal, "_scores", staticmethod(watched_scores))
+    fitted = conformal.fit(X, y, groups=names)
+    person = {tuple(row): name for row, name in zip(X, names, strict=True)}
+    held = [person[row] for row in seen["held"]]
+    assert len(held) == len(set(held)) == 500
+    assert not set(held) & {person[row] for row in seen["trained"]}
+    assert len(seen["trained"]) == 4500
+    fitted.certificate_.verify()
+    assert fitted.certificate_.unit == "one person"
+    text = repr(fitted.summary())
+    assert "500 people that were held out" in text
+    assert f"{fitted.threshold_:.6g} beyond" in text
+    assert "one person" in text
+    assert fitted.certificate_ == conformal.certify(2000, 2, groups=True)
+    mixed = replace(fitted.certificate_, calibration=conformal.certify(2000, 2).calibration)
+    with pytest.raises(CertificateError, match="same"):
+        mixed.verify()
+    missing = names.astype(object)
+    missing[0] = None
+    with pytest.raises(ValueError, match="missing identifiers"):
+        conformal.fit(X, y, groups=missing)
+    ignoring = DPConformal(model(epsilon=1.0, invalid_rows="ignore"), 0.8, random_state=0)
+    assert ignoring.fit(X, y, groups=missing).certificate_.unit == "one person"

@@ -10,6 +10,7 @@ from sklearn.model_selection import GroupKFold, cross_validate
 
 from dpconvex import (
     DPAUCClassifier,
+    DPLinearRegression,
     DPLogisticRegression,
     DPQuantileRegressor,
     DPTiltedClassifier,
@@ -50,6 +51,8 @@ def test_equal_votes_are_a_mean_over_people_and_rows_a_mean_over_rows():
     assert 0.4 < of_people.intercept_ < 1.6
     some = median(person_weight="rows", rows_per_person=15).fit(X, y, groups=ids)
     assert abs(some.intercept_ - 2) < 0.3
+    linear = DPLinearRegression(target_bounds=(-6, 6), **PUBLIC).fit(X, y, groups=ids)
+    assert abs(linear.intercept_ - 1) < 0.3  # a mean, of people
     one = median(person_weight="rows", rows_per_person=1).fit(X, y, groups=ids)
     assert 0.4 < one.intercept_ < 1.6
 

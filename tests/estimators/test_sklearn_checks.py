@@ -77,7 +77,6 @@ def excused(estimator):
     weighted = "sample_weight" in inspect.signature(estimator.fit).parameters
     reason = {"check_estimators_empty_data_messages": "whether there are rows is private"}
     whole = type(estimator).__name__ in (
-        "DPLinearRegression",
         "DPTiltedClassifier",
         "DPTiltedRegressor",
         "DPTopRankClassifier",

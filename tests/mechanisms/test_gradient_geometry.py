@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.rows import RAW_FARTHEST
+from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.gradient_geometry import (
     STRETCH_LIMIT,
     Coordinates,
@@ -94,6 +96,34 @@ def test_a_flag_that_is_rare_keeps_its_scale_and_a_narrow_column_is_stretched():
     assert (
         values.max() < 100
     )  # long rows are shortened before moments are taken, so flags weigh a little less
+
+
+def test_columns_that_noise_hides_one_by_one_share_a_unit():
+    """Noise of 250 hides octaves of 400 values in one column, and not in twenty."""
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1, 1], (1000, 20)) * 2.0 ** -rng.uniform(6, 8.5, (1000, 20))
+    units = column_units(rows_of(X), 1000, 1, 0, noisy(250.0), NoiseSource(random_state=0))
+    assert 2.0**-7 <= units.sizes.min() <= units.sizes.max() <= 2.0**-5
+    drowned = column_units(
+        rows_of(X[:, 1:2]), 1000, 1, 0, noisy(250.0), NoiseSource(random_state=0)
+    )
+    assert drowned.sizes.tolist() == [1.0]
+
+
+def test_raw_columns_find_their_units_and_years_their_middle():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([
+        rng.integers(1990, 2024, 2000), np.exp(rng.normal(10.5, 0.8, 2000)), rng.random(2000) < 0.05,
+        1e-7 * rng.random(2000), np.zeros(2000),
+    ]).astype(float)  # fmt: skip
+    rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_FARTHEST))
+    terms = {**noisy(1.0), "places": noisy(1.0)["scales"]}
+    units = column_units(rows, 2000, 1, 40, terms, NoiseSource(random_state=0))
+    assert abs(units.centres[0] - 2007) < units.sizes[0] <= 64
+    assert 2.0**17 <= units.sizes[1] <= 2.0**19
+    assert 1 <= units.sizes[2] <= 2
+    assert 2.0**-24 <= units.sizes[3] <= 2.0**-22
+    assert not units.centres[1:].any()
 
 
 def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():

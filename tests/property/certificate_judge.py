@@ -351,7 +351,7 @@ class Judge:
         private, loss = course["private"], self.loss
         require(type(private) is bool, "private")
         require(settings["geometry"] == ("private" if private else "given"), "geometry")
-        for part in (course["looked_at"], course["stepped_on"]):
+        for part in (course.get("looked_at"), course.get("stepped_on")):
             allowed = part is None or (self.neighbors == "replace_one" and count(part) <= self.n)
             require(allowed, "a part of the rows")
         ranking = course.get("ranking", False)
@@ -361,6 +361,10 @@ class Judge:
         require(type(early) is int and early >= 0 and (private or not early), "early steps")
         if steps is not None:
             steps -= early
+        levels, targets = course.get("levels", []), course.get("targets", 1)
+        require(levels == settings.get("levels", []), "levels")
+        require(targets == settings.get("targets", 1), "targets")
+        require(type(targets) is int and targets in (1, len(levels)), "a target for each level")
         names = {"gradients"}
         if not private:
             half, middle = (loss.high - loss.low) / 2, abs(loss.high + loss.low) / 2
@@ -383,9 +387,17 @@ class Judge:
         above, raw_target = course.get("above", 0), course.get("raw_target", False)
         require(type(above) is int and above >= 0, "octaves above")
         require(raw_target is settings.get("raw_target", False), "raw target")
-        clip, numbers = number(course["clip"]), self.size * (self.size + 1) // 2
+        clip, numbers = number(course.get("clip", 1.0)), self.size * (self.size + 1) // 2
+        steep, fits = loss.slope, max(1, len(levels))
+        if levels:
+            require(all(0 < number(level) < 1 for level in levels), "levels")
+            require(abs(loss.high - loss.low - 1) < 1e-9 and loss.kind == "residual", "pinball")
+            steep = 1 / 2
+        steps = None if steps is None else steps * fits
+        for name, parts in (("gradients", fits), ("rough gradients", targets)):
+            require(count(self.noise.get(name, {}).get("releases", parts)) % parts == 0, "steps")
         released = {
-            "gradients": (self.records * loss.slope * clip, self.size, steps),
+            "gradients": (self.records * steep * clip, self.size, steps),
             "scales": (pair * math.sqrt(self.d), (above + max(16, above) + 1) * self.d, 1),
             "lengths": (1.0, 1, 30),
             "moments": (pair, numbers, 1),
@@ -394,7 +406,9 @@ class Judge:
         if above and self.c:
             released["places"] = (pair * math.sqrt(self.d), 64 * self.d, 1)
         if early:
-            released["early gradients"] = (self.records * loss.slope * clip, self.size, early)
+            released["early gradients"] = (self.records * steep * clip, self.size, early * fits)
+        if any(level != 0.5 for level in levels):
+            released["constant part"] = (self.records * clip, self.size, 1)
         if loss.kind == "margin":
             released |= {
                 "labels": (1.0, 1, 1),
@@ -404,10 +418,10 @@ class Judge:
         elif not math.isfinite(loss.curvature):
             rough = self.records * (loss.high - loss.low) / 2 * clip
             released |= {
-                "octaves": (pair, 64, 1),
-                "targets": (1.0, 1, 36 if self.revision == 2 else 16),
+                "octaves": (pair, 64, targets),
+                "targets": (1.0, 1, targets * (36 if self.revision == 2 else 16)),
                 "rough gradients": (rough, self.size, None),
-                "residuals": (1.0, 1, 28 if self.revision == 2 else 20),
+                "residuals": (1.0, 1, fits * (28 if self.revision == 2 else 20)),
             }
         self.only(*released)
         return self.composed(

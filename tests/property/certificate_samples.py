@@ -260,7 +260,11 @@ def gradient(draw: Draw) -> Certificate:
     mechanism = NoisyGradientDescent(
         draw(st.sampled_from([None, 1, 35])), draw(st.sampled_from(["private", "given"]))
     )
-    settings = mechanism.settings(draw(st.sampled_from([None, 0.2])))
+    bandwidth, several = draw(st.sampled_from([None, 0.2])), draw(st.sampled_from([0, 1, 2]))
+    settings = mechanism.settings(bandwidth)
+    if several and type(bounds.loss) is Pinball and mechanism.geometry == "private":
+        levels = draw(st.sampled_from([(0.1, 0.9), (0.5, 0.5)]))
+        settings = mechanism.settings(bandwidth, None, levels, several)
     if draw(st.booleans()):
         settings["ranking"] = True
     if mechanism.geometry == "private" and draw(st.booleans()):

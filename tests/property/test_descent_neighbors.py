@@ -75,6 +75,7 @@ def settings_of(draw):
         "kernel": draw(st.sampled_from(sorted(KERNELS))),
         "void": draw(st.booleans()),
         "layout": draw(st.sampled_from([("C", "f8"), ("F", "f8"), ("C", "f4"), ("F", "f4")])),
+        "several": draw(st.sampled_from([None, None, 1, 2])),
         "seed": draw(st.integers(0, 10_000)),
     }  # fmt: skip
 
@@ -90,7 +91,7 @@ def test_fused_kernels_spend_at_most_the_budget(chosen):
 
 def _spends_at_most_the_budget(
     loss, kind, relation, how, features, row_norm, shorten, intercept, mu, bandwidth, kernel, void,
-    layout, seed,
+    layout, several, seed,
 ):  # fmt: skip
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(65, 200)), int(rng.integers(1, 5))
@@ -103,7 +104,9 @@ def _spends_at_most_the_budget(
         nominal, d, loss, row_map.row_norm, longest, intercept, 0.0, relation, void
     )
     mechanism = NoisyGradientDescent(geometry=how)
-    parameters = {"gradient": mechanism.settings(bandwidth, KERNELS[kernel])}
+    possible = several is not None and type(loss) is Pinball and how == "private"
+    levels = ((0.2, 0.9), several) if possible else ()
+    parameters = {"gradient": mechanism.settings(bandwidth, KERNELS[kernel], *levels)}
     certificate = mechanism.certify(bounds, GaussianDP(mu), parameters)
     X = table(kind, n + 1, d, rng)
     y = rng.choice([-1.0, 1.0], n + 1)
@@ -117,6 +120,8 @@ def _spends_at_most_the_budget(
         y[rng.integers(0, n + 1, 3)] = np.nan
         y[[place, n][int(rng.integers(2))]] = np.nan
         X[np.isnan(y), 0] = rng.choice([np.nan, np.inf, 3.0])
+    if levels and several == 2:
+        y = np.column_stack([y, -y])
     order, dtype = layout
     with np.errstate(all="ignore"):
         data = [

@@ -24,7 +24,9 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms import gradient_geometry as geometry
 from dpconvex.mechanisms.gradient_run import PrivateDescent, gradient_sum
 from dpconvex.mechanisms.quantile_descent import QuantileDescent
+from dpconvex.mechanisms.several_quantiles import SeveralQuantiles
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -51,8 +53,10 @@ class Coupled(NoiseSource):
 
 
 def run(X, y, bounds, row_map, certificate, leader=None):
-    rows = MemoryRows(X, y, row_map, threads=1)
-    objective = EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
+    targets = y.T if y.ndim == 2 else [y]
+    rows = [MemoryRows(X, target, row_map, threads=1) for target in targets]
+    made = (bounds.loss, bounds.alpha, bounds.n_samples)
+    objective = SeveralTargets(rows, *made) if len(rows) > 1 else EmpiricalObjective(rows[0], *made)
     noise = Coupled(0, leader)
     theta = NoisyGradientDescent().release(objective, certificate, noise)
     return theta, noise
@@ -95,7 +99,7 @@ def differences(first, second, bounds, row_map, certificate):
 
 def facts(
     loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0, ranking=False,
-    raw=False,
+    raw=False, levels=(), targets=1,
 ):  # fmt: skip
     mechanism = NoisyGradientDescent(steps=steps, geometry=how)
     known = None if raw else (-1.0, 1.0)
@@ -104,7 +108,8 @@ def facts(
     bounds = LinearBounds(
         n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors
     )
-    parameters = {"gradient": mechanism.settings() | ({"ranking": True} if ranking else {})}
+    chosen = mechanism.settings(levels=levels, targets=targets)
+    parameters = {"gradient": chosen | ({"ranking": True} if ranking else {})}
     if raw and how == "private":
         parameters["gradient"]["raw_target"] = True
     return row_map, bounds, mechanism.certify(bounds, GaussianDP(mu), parameters)
@@ -130,6 +135,12 @@ def problems(draw):
         "ranking": loss.kind == "margin" and draw(st.booleans()),
         "raw": raw,
     }
+    if type(loss) is Pinball and public["how"] == "private":
+        public["levels"] = draw(st.sampled_from([(), (0.1, 0.5, 0.9), (0.5, 0.5)]))
+        public["targets"] = draw(st.sampled_from([1, max(1, len(public["levels"]))]))
+        if public["targets"] > 1:
+            more = [[draw(target) for _ in y] for _ in range(public["targets"] - 1)]
+            y = np.column_stack([y, *more])
     # With a large budget even a handful of rows affords private coordinates and scale.
     return loss, X, y, draw(st.sampled_from([0.5, 20.0, 1e4])), public
 
@@ -267,6 +278,49 @@ def test_the_constant_part_is_attained():
     shorter = first[0][:-1], first[1][:-1]
     ratios, _ = differences(first, shorter, bounds, row_map, certificate)
     assert ratios["constant part"] == pytest.approx(1.0, abs=2e-3)  # a thousandth pays for rounding
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+def test_several_levels_attain_their_sensitivities(targets):
+    """A record gets the opposite targets, which every level's sums feel, or the opposite row, which their sum does."""
+    n, levels = 20, (0.1, 0.5, 0.9)
+    # With much budget the first phases see, and with little rows are clipped.
+    much, little = (
+        facts(
+            Pinball(0.9), n, 1, mu, intercept=True, row_norm=None, neighbors="replace_one",
+            how="private", levels=levels, targets=targets,
+        )
+        for mu in (1e4, 1.0)
+    )  # fmt: skip
+    X = np.where(np.arange(n) < n // 2, -0.5, 0.5)[:, None]
+    y = np.zeros((n, targets))
+
+    def with_last(x, target):
+        features, demands = (
+            np.vstack([X[:-1], [[x]]]),
+            np.vstack([y[:-1], np.full(targets, target)]),
+        )
+        return features, demands if targets > 1 else demands[:, 0]
+
+    def ratios(one, other, public):
+        row_map, bounds, certificate = public
+        found, spent = differences(with_last(*one), with_last(*other), bounds, row_map, certificate)
+        assert spent <= certificate.guarantee.mu * (1 + 1e-9)
+        return found
+
+    found = ratios((1.0, 1e3), (1.0, -1e3), much)
+    for phase in ("octaves", "targets", "residuals"):
+        assert found[phase] == pytest.approx(1.0, abs=1e-12)
+    certificate = much[-1]
+    assert certificate.noise["residuals"].releases == 20 * len(levels)
+    assert certificate.noise["targets"].releases == 16 * targets
+    found = ratios((1.0, 1e6), (1.0, -1e6), little)
+    for phase in ("rough gradients", "early gradients", "gradients"):
+        assert 0.9 < found[phase] <= 1
+    assert 0.5 < ratios((1.0, 0.0), (-1.0, 0.0), little)["constant part"] <= 1
+    assert certificate.noise["gradients"].sensitivity == pytest.approx(
+        certificate.noise["constant part"].sensitivity / 2
+    )
 
 
 def test_counts_and_histograms_are_attained():
@@ -418,6 +472,37 @@ def sabotage_rows(monkeypatch):
     monkeypatch.setattr(PrivateDescent, "__init__", init)
 
 
+def sabotage_centring(monkeypatch):
+    """Descend along slopes of up to the level, though slopes of up to 1/2 were paid for."""
+    monkeypatch.setattr(
+        "dpconvex.mechanisms.quantile_descent.WeightedSlope",
+        lambda loss, offset=0.0: WeightedSlope(loss, -offset),
+    )
+
+
+def sabotage_mean_row(monkeypatch):
+    """Use the sum of the rows without noise."""
+    honest = SeveralQuantiles._mean_row
+
+    def unpaid(self, rows):
+        honest(self, rows)
+        (total,) = rows.combine(np.zeros(rows.dim), lambda y, z, w: (w,))
+        return self.frame.of_sum(total) / self.mass
+
+    monkeypatch.setattr(SeveralQuantiles, "_mean_row", unpaid)
+
+
+def sabotage_levels(monkeypatch):
+    """Pay for the residuals of one level."""
+    honest = SeveralQuantiles._residuals
+
+    def several(self, phi, scale, level):
+        honest(self, phi, scale, level)
+        return honest(self, phi, scale, level)
+
+    monkeypatch.setattr(SeveralQuantiles, "_residuals", several)
+
+
 def sabotage_places(monkeypatch):
     """Centre columns around where their numbers are, without noise."""
     monkeypatch.setattr(column_ranges, "_centred", lambda rows, mass, lead, sizes, std, noise: (
@@ -429,6 +514,9 @@ def sabotage_places(monkeypatch):
 @pytest.mark.parametrize(
     ("sabotage", "neighbors"),
     [
+        (sabotage_centring, "several levels"),
+        (sabotage_mean_row, "several levels"),
+        (sabotage_levels, "several levels"),
         (sabotage_lengths, "replace_one"),
         (sabotage_moments, "replace_one"),
         (sabotage_relation, "replace_one"),
@@ -441,10 +529,14 @@ def sabotage_places(monkeypatch):
 def test_sabotage_is_caught(monkeypatch, sabotage, neighbors):
     """Every unpaid use breaks equality of the results; every understated sensitivity is exceeded."""
 
+    levels, relation = (), neighbors
+    if neighbors == "several levels":
+        levels, relation = (0.1, 0.9), "replace_one"
+
     def survives():
         row_map, bounds, certificate = facts(
-            Pinball(0.9), 3, 2, 1e4, intercept=True, row_norm=None, neighbors=neighbors,
-            how="private", raw=sabotage is sabotage_places,
+            Pinball(0.9), 3, 2, 1e4, intercept=True, row_norm=None, neighbors=relation,
+            how="private", levels=levels, raw=sabotage is sabotage_places,
         )  # fmt: skip
         ones = np.ones(2)
         tests = [

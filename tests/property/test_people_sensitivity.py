@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dpconvex import (
     DPAUCClassifier,
+    DPLinearRegression,
     DPLinearSVC,
     DPLogisticRegression,
     DPNewsvendor,
@@ -42,6 +43,7 @@ MODELS = {
     "given": lambda **public: DPQuantileRegressor(
         0.9, target_bounds=(-2, 2), mechanism=NoisyGradientDescent(geometry="given"), **public
     ),
+    "least squares": lambda **public: DPLinearRegression(target_bounds=(-2, 2), **public),
     "logistic": lambda **public: DPLogisticRegression(classes=[0, 1], **public),
     "hinge": lambda **public: DPLinearSVC(classes=[0, 1, 2], alpha=0.1, **public),
     "weighted classes": lambda **public: DPLogisticRegression(
@@ -184,7 +186,9 @@ def test_a_person_is_worth_no_more_than_the_budget(name, relation, monkeypatch):
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", ["quantile", "logistic", "output", "robust", "given"])
+@pytest.mark.parametrize(
+    "name", ["quantile", "logistic", "output", "robust", "given", "least squares"]
+)
 def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, monkeypatch):
     """At most k rows by identifier, or k rows that are promised and replaced where they stand."""
     for seed in range(10):
@@ -248,7 +252,9 @@ def worst_spent(name, patch, seeds=range(30)):
     return worst
 
 
-@pytest.mark.parametrize(("name", "rows"), [("quantile", 1), ("logistic", 1), ("output", 50)])
+@pytest.mark.parametrize(
+    ("name", "rows"), [("quantile", 1), ("logistic", 1), ("output", 50), ("least squares", 1)]
+)
 def test_forgotten_rows_are_caught(name, rows, monkeypatch):
     """Somebody with 50 rows, of which one counts as a whole person (all, where bounds are wide): it is seen."""
     assert worst_spent(name, monkeypatch, range(3)) <= ROUNDING

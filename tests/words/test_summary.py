@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.words.summary import WIDTH, shown, shown_names
@@ -36,3 +37,16 @@ def test_a_label_cannot_forge_a_line():
     labels = np.array(["a", "b\nguarantee        PureDP(epsilon=0.001)", "c"])[np.arange(60) % 3]
     text = repr(DPLogisticRegression(feature_bounds=(0, 1)).fit(X, labels).summary())
     assert sum(line.startswith("guarantee") for line in text.splitlines()) == 1
+
+
+def test_coefficients_are_drawn_with_their_intervals():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.uniform(-1, 1, (900, 2)), columns=["a", "b"])
+    model = DPQuantileRegressor(mu=3.0, feature_bounds=(-1, 1), inference=True, random_state=0)
+    model.fit(table, table["a"] + rng.normal(0, 0.1, 900))
+    axes = model.plot_coefficients(level=0.9)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    drawn = axes.containers[0].lines[2][0].get_segments()
+    assert np.allclose([line[:, 0] for line in drawn], 2 * model.confidence_interval(0.9))
+    with pytest.raises(ValueError, match="inference=True"):
+        DPQuantileRegressor(feature_bounds=(-1, 1)).fit(table, table["a"]).plot_coefficients()

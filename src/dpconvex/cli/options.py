@@ -56,6 +56,7 @@ class Task:
 TASKS: dict[str, Task] = {
     "quantile": Task("DPQuantileRegressor"),
     "newsvendor": Task("DPNewsvendor"),
+    "linear": Task("DPLinearRegression"),
     "svm": Task("DPLinearSVC", labels=True),
     "logistic": Task("DPLogisticRegression", labels=True),
     "auc": Task("DPAUCClassifier", labels=True),
@@ -86,7 +87,11 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
         BUDGET,
     ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
-    "quantile": (float, "Quantile level, between 0 and 1; 0.5 by default.", MODEL),
+    "quantile": (
+        str,
+        "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.",
+        MODEL,
+    ),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "tilt": (float, "How much more large losses count; 1 by default, 0 is their mean.", MODEL),
@@ -105,6 +110,11 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "classes": (
         list[str],
         "The labels, separated by commas or one by one; by default those found in the data.",
+        MODEL,
+    ),
+    "inference": (
+        bool,
+        "Whether to pay for confidence intervals of the coefficients (linear, quantile, logistic); no by default.",
         MODEL,
     ),
     "alpha": (float, "Penalty; by default chosen from public facts.", MODEL),
@@ -135,7 +145,21 @@ def build(task_name: str, settings: Settings, **more: object) -> Model:
         raise InputError(f"The task {task_name} has no option {', '.join(flags)}.")
     if "classes" in given:
         given["classes"] = parse_classes(given["classes"])
+    if "quantile" in given:
+        given["quantile"] = parse_levels(given["quantile"])
     return task.kind(**given, **{k: v for k, v in more.items() if k in task.parameters})
+
+
+def parse_levels(words: str) -> float | list[float]:
+    """Return the level of --quantile, or the levels where there are commas."""
+    try:
+        levels = [float(word) for word in words.split(",")]
+    except ValueError:
+        raise InputError(
+            "The option --quantile must be a number between 0 and 1, or several: --quantile 0.1,0.5,0.9. "
+            f"Got {words!r} instead."
+        ) from None
+    return levels if "," in words else levels[0]
 
 
 def parse_classes(words: list[str]) -> list[int] | list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import SCHEMA, JsonOption
-from dpconvex.cli.options import BUDGET
+from dpconvex.cli.options import BUDGET, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema_parsing import read_schema
@@ -58,7 +58,9 @@ def plan(
     neighbors: Annotated[
         str, _option("replace_one (default) or add_or_remove_one.", BUDGET)
     ] = "replace_one",
-    quantile: Annotated[float | None, _option("Quantile level; 0.5 by default.")] = None,
+    quantile: Annotated[
+        str | None, _option("Quantile level, or several of one fit: 0.1,0.5,0.9; 0.5 by default.")
+    ] = None,
     underage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too few.")] = None,
     overage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too many.")] = None,
     accuracy: Annotated[
@@ -100,7 +102,8 @@ def plan(
         raise InputError(
             f"The task {task} needs a target of numbers, and the schema's is one of classes. Use --task logistic."
         )
-    level = _level(task, quantile, underage_cost, overage_cost, class_rate)
+    levels = None if quantile is None else parse_levels(quantile)
+    level = _level(task, levels, underage_cost, overage_cost, class_rate)
     if plot is not None:
         _check_picture(plot)
     from dpconvex.defaults import plan as predict_risk
@@ -135,11 +138,11 @@ def plan(
 
 def _level(
     task: str,
-    quantile: float | None,
+    quantile: float | list[float] | None,
     underage: float | None,
     overage: float | None,
     class_rate: float | None = None,
-) -> float:
+) -> float | list[float]:
     """Return the quantile level; a newsvendor's follows from its costs."""
     if task not in ("quantile", "newsvendor", "logistic"):
         raise InputError(

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import JsonOption, open_ledger
+from dpconvex.cli.fit import (
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    open_ledger,
+    with_file_options,
+)
 from dpconvex.cli.options import BUDGET
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
@@ -47,6 +53,12 @@ def score(
     residual_bound: Annotated[
         float | None, typer.Option(help="Residuals beyond it count as that far.")
     ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="Column that names people: each counts once, with all its rows."),
+    ] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Score a model on private rows: with noise, an interval and a promise of its own.
@@ -66,18 +78,21 @@ def score(
             "The model file does not say how to read tables: it was not written by `dpconvex fit`. "
             "Use dpconvex.evaluation.private_score in Python."
         )
+    schema = with_file_options(schema, delimiter, encoding)
+    person = person or schema.person
     from dpconvex.cli.options import label_kind
     from dpconvex.evaluation import private_score
-    from dpconvex.inputs.files import read_training_file
+    from dpconvex.inputs.files import read_column, read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
     labels, kind = classes is not None, None if classes is None else label_kind(classes.tolist())
     with progress(f"Scoring on {data.name}"):
         X, y = read_training_file(data, schema, labels, kind, True, 1)
+        people = None if person is None else read_column(data, person, schema.file, True)
         found = private_score(
             estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
-            residual_bound=residual_bound,
+            groups=people, residual_bound=residual_bound,
         )  # fmt: skip
     if json_:
         print_json(

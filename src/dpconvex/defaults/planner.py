@@ -13,9 +13,9 @@ Both numbers are public guesses. Left out, the geometric mean over plausible one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +166,7 @@ def plan(
     n_features: int,
     guarantee: Guarantee,
     *,
-    quantile: float = 0.5,
+    quantile: float | Sequence[float] = 0.5,
     neighbors: str = "replace_one",
     bounded: bool = True,
     row_norm: float | None = None,
@@ -185,8 +185,8 @@ def plan(
         Public shape of the data; a nominal number of rows under add-or-remove-one.
     guarantee : PureDP, ApproxDP or GaussianDP
         Budget.
-    quantile : float
-        Quantile level.
+    quantile : float or sequence of float
+        Quantile level, or several that one fit finds; the risk is then their mean.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
     bounded : bool
@@ -224,7 +224,10 @@ def plan(
     for name, count in (("n_samples", n_samples), ("n_features", n_features)):
         check_count(name, owner, count)
     check_neighbors(neighbors, owner)
-    check_number("quantile", owner, quantile, "a number in (0, 1)", 0, 1, low_open=True)
+    levels = tuple(quantile) if isinstance(quantile, Sequence) else ()
+    for level in levels or (quantile,):
+        check_number("quantile", owner, level, "a number in (0, 1)", 0, 1, low_open=True)
+    quantile = levels[0] if levels else cast(float, quantile)
     for name, value in (
         ("row_norm", row_norm),
         ("residual_scale", residual_scale),
@@ -251,7 +254,7 @@ def plan(
     influence = row_norm if row_norm is not None else longest
     problem = _Problem(
         task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread,
-        class_rate,
+        class_rate, levels if len(levels) > 1 else (),
     )  # fmt: skip
     names = [name for name in MECHANISMS if problem.offers(name)]
     forecasts = sorted(
@@ -278,9 +281,12 @@ class _Problem:
     residual_scale: float | None
     feature_spread: float | None
     class_rate: float | None = None
+    levels: tuple[float, ...] = ()
 
     def offers(self, mechanism: str) -> bool:
         """Whether the mechanism has this kind of guarantee."""
+        if self.levels and mechanism != "gradient":
+            return False
         if isinstance(self.guarantee, GaussianDP):
             return mechanism != "objective"
         return not (isinstance(self.guarantee, PureDP) and mechanism == "gradient")
@@ -326,7 +332,11 @@ class _Problem:
         return Forecast(mechanism, risk, high)
 
     def _quantile_risk(self, mechanism: str, bounds: LinearBounds) -> float:
-        level, n = self.quantile, bounds.n_samples
+        levels = self.levels or (self.quantile,)
+        return float(np.mean([self._level_risk(level, mechanism, bounds) for level in levels]))
+
+    def _level_risk(self, level: float, mechanism: str, bounds: LinearBounds) -> float:
+        n = bounds.n_samples
         given = self.residual_scale
         scales = RESIDUAL_SCALES if given is None else np.array([given])
         moment = reference_moment(bounds) if self.feature_spread is None else self.feature_spread**2
@@ -399,7 +409,7 @@ class _Problem:
     def _descent(self, bounds: LinearBounds) -> tuple[GradientPlan, float]:
         """Return the plan of noisy gradient descent and the noise of its average, per coordinate of the mean."""
         kernel = _KERNEL if self.task == "quantile" else None
-        settings = NoisyGradientDescent().settings(None, kernel)
+        settings = NoisyGradientDescent().settings(None, kernel, self.levels)
         mu = total_mu(self.guarantee, "NoisyGradientDescent")
         steps = plan_gradient(bounds, mu, settings)
         return steps, descent_noise(steps, bounds, mu)

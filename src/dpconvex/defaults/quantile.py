@@ -17,8 +17,10 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PhasedERM,
     PhasedSGD,
+    resolve_mechanism,
 )
 from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.guarantees import PureDP
 from dpconvex.smoothing import Kernel, convolve
 
 __all__ = ["choose_quantile_mechanism", "contractive_bandwidth"]
@@ -28,7 +30,22 @@ def choose_quantile_mechanism(
     mechanism: object, request: Request[LinearBounds], owner: str
 ) -> Choice:
     """Return what suits a mechanism; ``request.bounds`` has the plain pinball loss, ``request.kernel`` is given."""
-    return choose_mechanism(mechanism, request, _CHOOSERS, owner)
+    if not request.levels:
+        return choose_mechanism(mechanism, request, _CHOOSERS, owner)
+    if isinstance(request.guarantee, PureDP):
+        raise ValueError(
+            f"Several quantiles in one fit of {owner} need an (epsilon, delta) or mu budget. Got pure epsilon instead. "
+            "Give a delta above 0, or fit one quantile at a time."
+        )
+    if isinstance(mechanism, str) and mechanism == "auto":
+        mechanism = NoisyGradientDescent()
+    found = resolve_mechanism(mechanism, owner)
+    if found.name != "gradient":
+        raise ValueError(
+            f"The 'mechanism' parameter of {owner} must be 'auto' or 'gradient' for several quantiles in one fit. "
+            f"Got {mechanism!r} instead. Fit one quantile at a time, each with its part of the budget."
+        )
+    return choose_mechanism(found, request, _CHOOSERS, owner)
 
 
 def _wanted(request: Request[LinearBounds]) -> tuple[Pinball, Kernel]:
@@ -66,10 +83,10 @@ def _output(mechanism: OutputPerturbation, request: Request[LinearBounds]) -> Ch
 def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
     loss, kernel = _wanted(request)
     # Who states both the rows' influence and the residuals' scale need not pay for either.
-    informed = request.own_influence and request.bandwidth is not None
+    informed = request.own_influence and request.bandwidth is not None and not request.levels
     if informed and not mechanism.plain and mechanism == NoisyGradientDescent():
         mechanism = NoisyGradientDescent(geometry="given")
-    settings = mechanism.settings(request.bandwidth, kernel)
+    settings = mechanism.settings(request.bandwidth, kernel, request.levels, request.targets)
     if request.raw_target and not mechanism.plain and mechanism.geometry == "private":
         settings["raw_target"] = True
     predicted = predicted_gradient_excess(

@@ -45,6 +45,10 @@ class Request(Generic[AnyBounds]):
         1, or one per class of more than two.
     own_influence : bool
         Whether the user set the influence bound, and with it the scale of the rows.
+    levels : tuple of float
+        Of several quantiles that one run finds; empty for a single one.
+    targets : int
+        1, or one target for each of the levels.
     row_map : RowMap or None
         How rows are mapped, from which a mechanism may depart where feature bounds are missing.
     raw_target : bool
@@ -58,6 +62,8 @@ class Request(Generic[AnyBounds]):
     bandwidth: float | None
     smooth_loss: PointwiseLoss | None = None
     problems: int = 1
+    levels: tuple[float, ...] = ()
+    targets: int = 1
     own_influence: bool = False
     row_map: RowMap | None = None
     raw_target: bool = False

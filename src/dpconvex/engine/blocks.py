@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["by_nonzeros", "moved_gram", "takes_sparse", "weighted_gram"]
+__all__ = ["by_nonzeros", "moved_gram", "row_margins", "takes_sparse", "weighted_gram"]
 
 Array = npt.NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -21,8 +21,8 @@ class _Summed(Protocol):
 def takes_sparse(function: Function) -> Function:
     """Mark a function of blocks that multiplies them with vectors, and else asks this module alone.
 
-    Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse.SparseBlock`); others are given
-    blocks of those rows with all their zeros.
+    Such a function is given the non-zeros of sparse rows (`dpconvex.engine.sparse_blocks.SparseBlock`); others are
+    given blocks of those rows with all their zeros.
     """
     function.takes_sparse = True  # type: ignore[attr-defined]
     return function
@@ -36,6 +36,15 @@ def by_nonzeros(how: Callable[[Any], Any]) -> Callable[[Function], Function]:
         return function
 
     return mark
+
+
+def row_margins(block: Array, theta: Array) -> Array:
+    """Return ``block @ theta``; what a row gives depends on that row alone, to its last digit."""
+    from dpconvex.engine.mapping import row_products
+
+    margins = np.empty(len(block))
+    row_products(block, np.ascontiguousarray(theta, dtype=np.float64), margins)
+    return margins
 
 
 def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:

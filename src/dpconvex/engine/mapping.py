@@ -17,6 +17,7 @@ __all__ = [
     "count_octaves",
     "map_stretches",
     "margins_with_error",
+    "row_products",
     "stretched_squares",
 ]
 
@@ -117,6 +118,21 @@ def map_stretches(
             raw, starts[k], low, high, shift, scale, lead, row_norm, shorten, by_columns,
             out[first:last], weights[first:last],
         )  # fmt: skip
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def row_products(block: Array, theta: Array, out: Array) -> None:
+    """``out[i] = block[i] . theta``, each row added up in the same order wherever it stands.
+
+    Libraries for matrices take rows in groups, and those at the end of a block in another order: what they compute of
+    a row may depend, in its last digit, on how many rows there are. Counts of rows must not.
+    """
+    for i in range(block.shape[0]):
+        row = block[i]
+        total = 0.0
+        for j in range(theta.size):
+            total += row[j] * theta[j]
+        out[i] = total
 
 
 @numba.njit(nogil=True, cache=True)

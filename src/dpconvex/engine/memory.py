@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dpconvex.engine import passes
 from dpconvex.engine.arrays import writable_view
+from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.rows import (
     Partial,
     Places,
@@ -434,12 +435,8 @@ class MemoryRows:
 
     def predicted(self, theta: Array) -> MemoryRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        if self._small or self._starts is not None:
-            return self.reweighted(lambda block, w: block @ theta)
-        margins = passes.margins_pass(self, theta, self._survey(weights=False))
-        if self._void is not None:  # of features 0, whatever they hold
-            margins[self._void] = passes.split_intercept(self, theta)[0]
-        return self.with_weights(margins)
+        # Always the same way, whatever the number of rows, which may be private.
+        return self.reweighted(lambda block, w: row_margins(block, theta))
 
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over stretches of targets, weights and votes; the rows themselves are not read.
@@ -591,7 +588,7 @@ class MemoryRows:
         vars(other).pop("mean_target_size", None)
         other._starts, other._stretch, other.n_rows = starts, size, rows
         other.block_rows = max(size, min(rows, block_rows(self.dim)) // size * size)
-        other._blocks = -(-rows // other.block_rows)
+        other._blocks = max(1, -(-rows // other.block_rows))
         other._small = other._blocks == 1 or (
             self._keep and 8 * rows * self.dim <= min(CACHE_BYTES, self._raw.nbytes // 8)
         )

@@ -24,7 +24,6 @@ __all__ = [
     "Survey",
     "combine_blocks",
     "combine_sigmoids",
-    "margins_pass",
     "stretched_lengths",
     "survey",
     "survey_of_part",
@@ -244,20 +243,6 @@ def combine_blocks(
             yield [partial, *extra]
 
     return rows.sum_runs(lambda span: accumulate(parts(span)))
-
-
-def margins_pass(rows: MemoryRows, theta: Array, found: Survey) -> Array:
-    """Return ``x~_i . theta`` of all rows."""
-    read = _margin_reader(rows, theta, found)
-    out = np.empty(rows.n_rows)
-
-    def run(span: tuple[int, int]) -> Partial:
-        for start in range(span[0] * rows.block_rows, span[1] * rows.block_rows, rows.block_rows):
-            read(start, out[start : start + rows.block_rows])
-        return []
-
-    rows.sum_runs(run)
-    return out
 
 
 def _margin_reader(rows: MemoryRows, theta: Array, found: Survey) -> Callable[[int, Array], bool]:

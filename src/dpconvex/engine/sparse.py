@@ -8,141 +8,33 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 from dpconvex.engine import passes
 from dpconvex.engine.accurate_products import (
     MomentSums,
     affine_map,
-    exact_products,
-    exact_sums,
 )
-from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.nonzero_arrays import NonZeros
 from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums
+from dpconvex.engine.sparse_blocks import Margins, RowSum, SparseBlock
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.engine.threads import single_threaded_blas, worker_pool
 
-__all__ = ["NonZeros", "SparseBlock", "SparseRows", "rows_in_memory", "stack_rows"]
+__all__ = ["SparseRows", "rows_in_memory"]
 
 _NOTHING = np.empty(0)
 _ROUNDINGS = 5, 64  # of a quadratic form: per column, and besides
 _PIECE = 16  # blocks at a time, where rows are needed with all their zeros
 _RUNS = 16  # sums of vectors that are added
 _PARTS, _WIDE = 8, 1000  # sums of matrices: how many are added, and of how many columns at most
-
-
-@dataclass(frozen=True, eq=False)
-class NonZeros:
-    """Rows by their non-zeros, sorted by column, every column once.
-
-    Attributes
-    ----------
-    indptr, columns, values : array
-        Where each row begins among the values, the columns of these and the values themselves, float32 or float64.
-    shape : tuple of int
-        Number of rows and of columns.
-    """
-
-    indptr: Places
-    columns: npt.NDArray[np.uint32]
-    values: npt.NDArray[Any]
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(cls, X: Any) -> NonZeros:
-        """Return the non-zeros of a matrix or array of scipy of any format; of canonical CSR nothing is copied."""
-        if isinstance(X, NonZeros):
-            return X
-        from dpconvex.engine.nonzeros import is_canonical
-
-        found = X if getattr(X, "format", None) == "csr" else X.tocsr()
-        # Flags of a matrix may say what is not so, and kernels that followed a column beyond the last one would read,
-        # and write, what is none of theirs.
-        if not is_canonical(found.indptr, found.indices, found.data.size, found.shape[1]):
-            found = found.copy()
-            found.check_format(full_check=True)
-            found.has_canonical_format = False
-            found.sum_duplicates()
-        values = found.data
-        if values.dtype.kind != "f" or values.dtype.itemsize not in (4, 8):
-            values = values.astype(np.float64)
-        if not values.dtype.isnative:
-            values = values.astype(values.dtype.newbyteorder("="))
-        indptr, columns, values = (
-            writable_view(np.ascontiguousarray(array, dtype=dtype))
-            for array, dtype in (
-                (found.indptr, np.int64),
-                (found.indices, np.int32),
-                (values, values.dtype),
-            )
-        )
-        shape = (int(found.shape[0]), int(found.shape[1]))
-        return cls(indptr, columns.view(np.uint32), values, shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.indptr.nbytes + self.columns.nbytes + self.values.nbytes
-
-    @property
-    def ndim(self) -> int:
-        """2: rows and columns."""
-        return 2
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """That of the values."""
-        return self.values.dtype
-
-    @property
-    def parts(self) -> tuple[Places, npt.NDArray[np.uint32], npt.NDArray[Any]]:
-        """The three arrays, as kernels take them."""
-        return self.indptr, self.columns, self.values
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, places: npt.NDArray[np.integer[Any]]) -> NonZeros:
-        counts = np.diff(self.indptr)[places]
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        chosen = np.repeat(self.indptr[:-1][places] - indptr[:-1], counts) + np.arange(indptr[-1])
-        shape = (len(counts), self.shape[1])
-        return NonZeros(indptr, self.columns[chosen], self.values[chosen], shape)
-
-    def finite_rows(self) -> npt.NDArray[np.bool_]:
-        """Return which rows hold finite numbers only."""
-        wrong = np.flatnonzero(~np.isfinite(self.values))
-        valid = np.ones(self.shape[0], dtype=np.bool_)
-        valid[np.searchsorted(self.indptr, wrong, side="right") - 1] = False
-        return valid
-
-    def to_scipy(self) -> csr_array:
-        """Return the same as an array of scipy."""
-        parts = (self.values, self.columns.view(np.int32), self.indptr)
-        return csr_array(parts, shape=self.shape)
-
-
-def stack_rows(parts: Sequence[Any]) -> Any:
-    """Return arrays of rows one below the other; non-zeros, if any of them are."""
-    if not any(isinstance(part, NonZeros) for part in parts):
-        return np.concatenate(parts)
-    parts = [part if isinstance(part, NonZeros) else NonZeros.of(csr_array(part)) for part in parts]
-    counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    return NonZeros(
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([part.columns for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        (len(counts), parts[0].shape[1]),
-    )
 
 
 def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:
@@ -313,12 +205,12 @@ class SparseRows(MemoryRows):
         """Add ``m_i x~_i`` over all rows, where the multiples m depend on the margins, as `MemoryRows.combine` does."""
         from dpconvex.engine.nonzeros import sigmoid_of_nonzeros
 
-        margins, sigmoid = _Margins(self, theta), getattr(function, "sigmoid", None)
+        margins, sigmoid = Margins(self, theta), getattr(function, "sigmoid", None)
         weights = self._given_weights(self._survey(weights=not self.own_weights))
         ones = np.ones(self.block_rows)
 
         def run(span: tuple[int, int]) -> Partial:
-            total, rows = _RowSum(self), self._span(span)
+            total, rows = RowSum(self), self._span(span)
             if sigmoid is not None:
                 sigmoid_of_nonzeros(
                     *self._raw.parts, self.places[rows], *self._limits, margins.scaled,
@@ -358,7 +250,7 @@ class SparseRows(MemoryRows):
 
     def predicted(self, theta: Array) -> SparseRows:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        margins, found = _Margins(self, theta), np.empty(self.n_rows)
+        margins, found = Margins(self, theta), np.empty(self.n_rows)
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)
@@ -426,7 +318,7 @@ class SparseRows(MemoryRows):
     def octave_counts(self, octaves: int, above: int) -> Array:
         """Return how many values of each column lie in each octave, as `dpconvex.engine.mapping.count_octaves` does."""
         from dpconvex.engine.mapping import count_octaves
-        from dpconvex.engine.nonzeros import count_nonzero_octaves
+        from dpconvex.engine.nonzero_pairs import count_nonzero_octaves
 
         self._require_weights()
         width = self.row_map.n_features
@@ -490,7 +382,7 @@ class SparseRows(MemoryRows):
         matrix : array of shape (dim, dim) or (dim,)
             M, or its diagonal.
         """
-        from dpconvex.engine.nonzeros import diagonal_lengths, quadratic_lengths
+        from dpconvex.engine.nonzero_pairs import diagonal_lengths, quadratic_lengths
 
         self._require_weights()
         rounding = (_ROUNDINGS[0] * self.dim + _ROUNDINGS[1]) * 2.0**-53
@@ -519,7 +411,7 @@ class SparseRows(MemoryRows):
 
     def moment_sums(self, factors: Array) -> MomentSums:
         """Return ``sum_i a_i a_i^T`` of rows ``a = factor (1, d)``, where d is a row without its base."""
-        from dpconvex.engine.nonzeros import moments_of_nonzeros
+        from dpconvex.engine.nonzero_pairs import moments_of_nonzeros
 
         self._require_weights()
         size, scale, lead = (
@@ -541,120 +433,3 @@ class SparseRows(MemoryRows):
         if self._void is not None:
             total.void = float(np.count_nonzero(self._void))
         return total
-
-
-class SparseBlock:
-    """Some mapped rows: what ``block @ theta``, ``multiples @ block`` and `dpconvex.engine.blocks` need of a block."""
-
-    __array_ufunc__ = None  # numpy leaves products with arrays to this class
-
-    def __init__(self, rows: SparseRows, places: Places, factors: Array) -> None:
-        self.rows, self.places, self.factors = rows, places, factors
-        self.shape = (places.size, rows.dim)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __matmul__(self, theta: Array) -> Array:
-        return _Margins(self.rows, theta)(self)
-
-    def __rmatmul__(self, multiples: Array) -> Array:
-        total = _RowSum(self.rows)
-        total.add(self, multiples)
-        return total.value
-
-    def gram(self, multiples: Array) -> Array:
-        """Return ``sum_i multiples_i x~_i x~_i^T``."""
-        from dpconvex.engine.nonzeros import gram_nonzeros
-
-        rows = self.rows
-        base, lead, width = rows.base, int(rows.row_map.fit_intercept), rows.row_map.n_features
-        total = np.zeros((width + 2, width + 2))
-        gram_nonzeros(
-            *rows.nonzeros.parts, self.places, *rows._limits, rows.columns[3], self.factors,
-            np.ascontiguousarray(multiples, dtype=np.float64), total,
-        )  # fmt: skip
-        total += np.tril(total, -1).T
-        found = np.empty((rows.dim, rows.dim))
-        found[lead:, lead:] = total[2:, 2:]
-        if lead:
-            found[0, 0], found[0, 1:] = total[0, 0], total[0, 2:]
-        if base.size:
-            found[lead:, lead:] += np.outer(base, total[1, 2:]) + np.outer(total[1, 2:], base)
-            found[lead:, lead:] += total[1, 1] * np.outer(base, base)
-            if lead:
-                found[0, 1:] += total[0, 1] * base
-        if lead:
-            found[1:, 0] = found[0, 1:]
-        return found
-
-
-class _Margins:
-    """Margins at one point."""
-
-    def __init__(self, rows: SparseRows, theta: Array) -> None:
-        self.rows = rows
-        self.constant, slopes = passes.split_intercept(rows, np.asarray(theta, dtype=np.float64))
-        self.scaled = slopes * rows.columns[3]
-        self.start = (False, 0.0, 0.0)
-        if rows.base.size:
-            products, errors = exact_products(rows.base, slopes)
-            terms = np.concatenate([products, errors]).tolist()
-            total = math.fsum(terms)
-            self.start = (True, total, math.fsum([*terms, -total]))
-
-    def __call__(self, block: SparseBlock) -> Array:
-        from dpconvex.engine.nonzeros import margins_of_nonzeros, shifted_margins
-
-        rows, found = self.rows, np.empty(len(block))
-        first = (*rows.nonzeros.parts, block.places, *rows._limits, self.scaled)
-        if self.start[0]:
-            shifted_margins(*first, *self.start[1:], found)
-        else:
-            margins_of_nonzeros(*first, rows._plain, found)
-        if block.factors.size:
-            found *= block.factors
-        found += self.constant
-        return found
-
-
-class _RowSum:
-    """``sum_i m_i x~_i`` while it is added up, as unevaluated sums of two numbers each."""
-
-    def __init__(self, rows: SparseRows) -> None:
-        self.rows = rows
-        width = rows.row_map.n_features
-        self.totals, self.errors, self.sums = np.zeros(width), np.zeros(width), np.zeros(4)
-
-    def add(self, block: SparseBlock, multiples: Array) -> None:
-        """Add multiples of a block's rows."""
-        from dpconvex.engine.nonzeros import add_numbers, combine_nonzeros
-
-        rows = self.rows
-        multiples = np.ascontiguousarray(multiples, dtype=np.float64)
-        add_numbers(multiples, self.sums, 0)
-        if block.factors.size:
-            multiples = multiples * block.factors
-        add_numbers(multiples, self.sums, 2)
-        combine_nonzeros(
-            *rows.nonzeros.parts, block.places, *rows._limits, rows._plain, multiples,
-            self.totals, self.errors,
-        )  # fmt: skip
-
-    @property
-    def value(self) -> Array:
-        """The sum: what base and stored values give is added before it is rounded, since it may cancel."""
-        rows = self.rows
-        scale, base, lead = rows.columns[3], rows.base, int(rows.row_map.fit_intercept)
-        out = np.empty(rows.dim)
-        if lead:
-            out[0] = self.sums[0] + self.sums[1]
-        if not base.size:
-            out[lead:] = (self.totals + self.errors) * scale
-            return out
-        own, own_lost = exact_products(self.totals, scale)
-        common, common_lost = exact_products(np.full(base.size, self.sums[2]), base)
-        added, lost = exact_sums(own, common)
-        lost += own_lost + common_lost + (self.errors * scale + self.sums[3] * base)
-        out[lead:] = added + lost
-        return out

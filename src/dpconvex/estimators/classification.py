@@ -16,6 +16,7 @@ from dpconvex.defaults.classification import choose_classifier_mechanism
 from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import Clean
 from dpconvex.estimators.base import Stated
+from dpconvex.estimators.coefficient_intervals import WithIntervals
 from dpconvex.estimators.linear import (
     PrivateLinearModel,
     PublicFacts,
@@ -231,7 +232,7 @@ class LogisticProbabilities:
 
 
 @estimator
-class DPLogisticRegression(LogisticProbabilities, PrivateLinearClassifier):
+class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearClassifier):
     r"""Logistic regression under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i w_i log(1 + exp(-y_i x_i . theta)) + (alpha/2) ||theta||^2`` with labels -1 and
@@ -270,6 +271,12 @@ class DPLogisticRegression(LogisticProbabilities, PrivateLinearClassifier):
 
     def _losses(self) -> Losses:
         return Logistic(), Logistic(), None, None
+
+    def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
+        if self.inference is False:
+            return super()._plan(records, n_features, n_classes)
+        facts = self._public_facts(records, n_features)
+        return self._interval_plan(facts, Logistic(), count_classes(self, n_classes))
 
 
 @estimator

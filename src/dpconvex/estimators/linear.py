@@ -172,12 +172,16 @@ class PrivateLinearModel(PrivateModel):
     def _objectives(
         self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
     ) -> Sequence[Objective]:
+        rows = self._mapped(X, targets, plan, ballot)
+        return [self._objective(each, plan.certificate) for each in rows]
+
+    def _mapped(
+        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
+    ) -> list[Rows]:
+        """Return the mapped rows with each of the targets."""
         owner, bounds = type(self).__name__, plan.certificate.bounds
         votes = ballot.votes(bounds, self._class_votes(targets))
-        return [
-            self._objective(map_rows(X, target, plan, owner, votes), plan.certificate)
-            for target in targets
-        ]
+        return [map_rows(X, target, plan, owner, votes) for target in targets]
 
     def _class_votes(self, targets: Sequence[object]) -> Array | None:
         """Return what each row counts for by its class; None where all classes count alike."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, replace
+from dataclasses import replace
 
-import numpy as np
-from scipy.stats import norm
-from sklearn.utils.validation import check_is_fitted
-
-from dpconvex.checks import check_number
 from dpconvex.defaults.linear_preset import linear_preset
 from dpconvex.estimators.base import Stated
+from dpconvex.estimators.coefficient_intervals import WithIntervals
 from dpconvex.estimators.linear import (
     PrivateLinearRegressor,
     PublicFacts,
@@ -24,7 +20,6 @@ from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms import LeastSquares, OutputPerturbation
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives.objective import Array
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import PureDP
@@ -32,17 +27,17 @@ from dpconvex.privacy.guarantees import PureDP
 __all__ = ["DPLinearRegression"]
 
 _WIDTH = 0.5  # of the Huber loss of output perturbation, in units of half the target's range
-_ENOUGH = 50.0  # records per coefficient that noise must leave for intervals
 _MECHANISMS = {"least-squares": LeastSquares, "output": OutputPerturbation}
 
 
 @estimator
-class DPLinearRegression(PrivateLinearRegressor):
+class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     r"""Linear least squares under differential privacy.
 
     Estimates the minimiser of ``(1/n) sum_i w_i (y_i - x_i . theta)^2 / 2 + (alpha/2) ||theta||^2``, rows and targets
     mapped by public bounds, with weights ``w_i`` of at most 1 that bound the influence of long rows, and residuals
-    limited to a few times their private scale. Both limits open as n grows.
+    limited to a few times their private scale. Both limits open as n grows; with ``inference=True`` they are wide from
+    the start.
 
     Parameters
     ----------
@@ -50,9 +45,6 @@ class DPLinearRegression(PrivateLinearRegressor):
         Public range of the target; sets the scale, clips nothing. Without it targets should be of order 1.
     alpha : float, optional
         Penalty on the mapped coefficients; none by default, where noise is met by shrinkage instead.
-    inference : bool, default=False
-        Whether to pay for what :meth:`confidence_interval` needs: a fifth of the budget. Shrinkage is then off and
-        limits are wide from the start.
     mechanism : str or Mechanism, default="auto"
         ``"least-squares"`` (private moments in white coordinates), or ``"output"`` for the Huber loss of a width of a
         quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
@@ -84,27 +76,19 @@ class DPLinearRegression(PrivateLinearRegressor):
     array([ 1. , -0.5])
     """
 
-    _: KW_ONLY
-    inference: bool = False
-
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         plain = Squared() if certificate.mechanism == "least-squares" else Huber(_WIDTH)
         return {
+            **super()._stated(certificate, facts),
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (certificate.bounds.loss, plain),
-            "inference": (certificate.parameters.get("inference", False), self.inference),
         }
 
-    def _chosen(self, facts: PublicFacts, records: Records) -> Mechanism:
+    def _chosen(self, facts: PublicFacts) -> Mechanism:
         if isinstance(self.mechanism, str):
             name = self.mechanism
             if name == "auto":
                 name = "output" if isinstance(facts.guarantee, PureDP) else "least-squares"
-                if name == "least-squares" and records != Records(records.count):
-                    raise ValueError(
-                        f"{type(self).__name__} counts every row in full, and offers no groups, rows_per_person or "
-                        "weights. Use DPQuantileRegressor(0.5), or mechanism='output', which is far less accurate."
-                    )
             if name in _MECHANISMS:
                 return _MECHANISMS[name]()
         elif isinstance(self.mechanism, (LeastSquares, OutputPerturbation)):
@@ -116,7 +100,7 @@ class DPLinearRegression(PrivateLinearRegressor):
 
     def _plan(self, records: Records, n_features: int) -> Plan:
         facts = self._public_facts(records, n_features)
-        mechanism = self._chosen(facts, records)
+        mechanism = self._chosen(facts)
         alpha = optional_positive("alpha", self.alpha, type(self).__name__)
         row_map = facts.row_map
         if isinstance(mechanism, LeastSquares):
@@ -138,63 +122,12 @@ class DPLinearRegression(PrivateLinearRegressor):
                     f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'least-squares', which "
                     "offers Gaussian DP and (epsilon, delta)-DP. Give delta above 0, or leave it at False."
                 )
-            if alpha is not None:
-                raise ValueError(
-                    f"The 'alpha' parameter of {type(self).__name__} must be None with inference=True: intervals are "
-                    f"about coefficients without a penalty. Got {self.alpha!r} instead."
-                )
+            self._check_inference(facts, "least-squares")
             parameters = {**parameters, "inference": True}
         certificate = mechanism.certify(
             bounds, facts.guarantee, parameters, seeded=self.random_state is not None
         )
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
-
-    def _store(self, coefficients: list[Array], plan: Plan) -> None:
-        super()._store(coefficients, plan)
-        covariance = self.released_.pop("covariance", None)
-        if covariance is not None:
-            # The map to the user's units is affine: its matrix is what it does to unit vectors.
-            units = np.vstack([np.zeros(len(covariance)), np.eye(len(covariance))])
-            found = self._in_user_units(list(units), plan)
-            rows = np.array([np.append(coef, intercept) for coef, intercept in found])
-            jacobian = rows[1:] - rows[0]
-            self.released_["covariance"] = jacobian.T @ np.asarray(covariance) @ jacobian
-
-    def confidence_interval(self, level: float = 0.95) -> Array:
-        """Return intervals of the coefficients that cover sampling and privacy noise.
-
-        They are about the minimiser of the population's loss with the same limits on rows and residuals: the
-        coefficients of the linear model where errors are symmetric, and close to least squares where they are not.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Probability that an interval holds its coefficient, over the draw of rows and noise, for large n.
-
-        Returns
-        -------
-        array of shape (n_features, 2)
-            In the user's units, in the order of ``coef_``.
-        """
-        check_is_fitted(self)
-        owner = type(self).__name__
-        level = check_number("level", owner, level, "a number between 0 and 1", 0, 1, low_open=True)
-        covariance = self.released_.get("covariance")
-        if covariance is None:
-            raise ValueError(
-                f"{owner}.confidence_interval needs what a fit with inference=True pays for. Got a fit without it."
-            )
-        bounds = self.certificate_.bounds
-        mu = self.certificate_.gaussian_mu() or 0.0
-        if bounds.n_samples * mu < _ENOUGH * bounds.dimension:
-            rows = math.ceil(_ENOUGH * bounds.dimension / mu)
-            raise ValueError(
-                f"Intervals are not available: {bounds.n_samples:,} rows and this budget leave too few records for "
-                f"{bounds.dimension} coefficients. About {rows:,} rows would do, or a larger budget in proportion."
-            )
-        spread = np.sqrt(np.maximum(np.diag(np.asarray(covariance))[:-1], 0.0))
-        reach = float(norm.ppf((1 + level) / 2)) * spread
-        return np.column_stack([self.coef_ - reach, self.coef_ + reach])
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         return kept_share_facts(self.released_)

@@ -70,6 +70,10 @@ classes : sequence, optional
     "class_weight": """
 class_weight : dict, optional
     Public weights of labels, 1 where left out; divided by the largest one if that is above 1.""",
+    "inference": """
+inference : bool, default=False
+    Whether to pay for what :meth:`confidence_interval` needs, about a quarter of the budget. Nothing is then shrunk or
+    calibrated, and data too few for intervals are refused before anything is charged.""",
     "mechanism": """
 mechanism : str or Mechanism, default="auto"
     How noise is added: "objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd" or a mechanism object;

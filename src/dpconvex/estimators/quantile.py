@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from typing import cast
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import d2_pinball_score
 
 from dpconvex.defaults.forecast_quantile import may_be_level
 from dpconvex.defaults.quantile import choose_quantile_mechanism
 from dpconvex.defaults.request import Choice, Request
 from dpconvex.estimators.base import Stated
+from dpconvex.estimators.coefficient_intervals import WithIntervals
 from dpconvex.estimators.linear import (
     PrivateLinearRegressor,
     PublicFacts,
@@ -20,9 +23,16 @@ from dpconvex.estimators.linear import (
 )
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.people import Records
-from dpconvex.inputs.settings import optional_positive, quantile_level, resolve_kernel
+from dpconvex.inputs.settings import (
+    optional_positive,
+    quantile_level,
+    quantile_levels,
+    resolve_kernel,
+    several,
+)
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.plan import Plan
+from dpconvex.objectives.objective import Array
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
@@ -31,29 +41,41 @@ from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
 
 @estimator
 class PrivateQuantileModel(PrivateLinearRegressor):
-    """What fits of a conditional quantile share; subclasses say which level (``_level``)."""
+    """What fits of conditional quantiles share; subclasses say which levels (``_wanted``)."""
 
     _: KW_ONLY
     bandwidth: float | None = None
     kernel: str | Kernel = "logistic"
     smoothing: str = "convolution"
 
-    def _level(self) -> float:
-        """Return the quantile level to fit, checked."""
+    def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
+        """Return the quantile level to fit, or several, checked; ``n_targets`` of a table of targets."""
         raise AttributeError(f"{type(self).__name__} does not say which quantile it fits.")
 
+    def _targets(self, levels: tuple[float, ...]) -> int:
+        """Return how many targets several levels are of."""
+        return 1
+
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
-        kernel, level = resolve_kernel(self.kernel, type(self).__name__), self._level()
+        kernel = resolve_kernel(self.kernel, type(self).__name__)
+        named = certificate.parameters.get("quantile")
+        wanted = self._wanted(len(named) if isinstance(named, list) else None)
+        level, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
         loss, parameters = certificate.bounds.loss, certificate.parameters
         smooth = isinstance(loss, ConvolvedLoss)
         base = loss.loss if smooth or isinstance(loss, MoreauLoss) else loss
-        planned = parameters.get("gradient", {}).get("kernel", describe(kernel))
+        planned = parameters.get("gradient", {})
         bandwidth = optional_positive("bandwidth", self.bandwidth, type(self).__name__)
         stated = {
             "kind of bounds": (type(certificate.bounds), LinearBounds),
             "loss": (base, Pinball(level)),
-            "quantile": (parameters.get("quantile"), level),
-            "kernel": (describe(loss.kernel) if smooth else planned, describe(kernel)),
+            "quantile": (named, wanted),
+            "levels": (planned.get("levels", []), list(levels) if len(levels) > 1 else []),
+            "targets": (planned.get("targets", 1), self._targets(levels)),
+            "kernel": (
+                describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)),
+                describe(kernel),
+            ),
         }
         envelopes = self._envelopes(type(self).__name__)
         if isinstance(loss, MoreauLoss):
@@ -72,9 +94,10 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             stated["bandwidth"] = (parameters.get("bandwidth"), bandwidth)
         return stated
 
-    def _plan(self, records: Records, n_features: int) -> Plan:
+    def _plan(self, records: Records, n_features: int, n_targets: int | None = None) -> Plan:
         owner = type(self).__name__
-        quantile = self._level()
+        wanted = self._wanted(n_targets)
+        quantile, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
         facts = self._public_facts(records, n_features)
         bandwidth = optional_positive(
             "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
@@ -85,6 +108,8 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             bounds=facts.linear_bounds(Pinball(quantile), 0.0, self.neighbors),
             alpha=optional_positive("alpha", self.alpha, owner),
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
+            levels=levels if len(levels) > 1 else (),
+            targets=self._targets(levels),
             own_influence=self.row_norm is not None,
             row_map=facts.row_map,
             raw_target=facts.parameters["target_bounds"] is None,
@@ -92,7 +117,8 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         chosen = choose_quantile_mechanism(self.mechanism, request, owner)
         if self._envelopes(owner):
             chosen = _with_envelope(chosen, quantile, owner)
-        parameters = {**facts.parameters, "quantile": quantile, **chosen.parameters}
+        named = list(wanted) if isinstance(wanted, tuple) else wanted
+        parameters = {**facts.parameters, "quantile": named, **chosen.parameters}
         if chosen.bandwidth is not None:
             parameters["bandwidth"] = chosen.bandwidth / facts.target_scale
         certificate = chosen.mechanism.certify(
@@ -110,12 +136,26 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             )
         return self.smoothing == "moreau"
 
+    def _store(self, coefficients: list[Array], plan: Plan) -> None:
+        if not isinstance(plan.certificate.parameters["quantile"], list):
+            return super()._store(coefficients, plan)
+        pairs = self._in_user_units(list(np.atleast_2d(coefficients[0])), plan)
+        self.coef_ = np.array([coef for coef, _ in pairs])
+        self.intercept_ = np.array([intercept for _, intercept in pairs])
+
     def _summary_facts(self) -> list[tuple[str, str]]:
         parameters = self.certificate_.parameters
-        facts = [("quantile", f"{parameters['quantile']:g}")]
+        levels = np.atleast_1d(parameters["quantile"])
+        name = "quantile" if len(levels) == 1 else "quantiles"
+        facts = [(name, ", ".join(f"{level:g}" for level in levels))]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g} (target's units)"))
         return [*facts, *kept_share_facts(self.released_)]
+
+
+def _widest(wanted: float | tuple[float, ...]) -> float:
+    """Return the level whose loss stands for several: the one that is furthest from the middle."""
+    return max(wanted, key=lambda level: abs(level - 0.5)) if isinstance(wanted, tuple) else wanted
 
 
 def _envelope(loss: Pinball, kernel: Kernel, width: float) -> MoreauLoss:
@@ -141,7 +181,7 @@ def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
 
 
 @estimator
-class DPQuantileRegressor(PrivateQuantileModel):
+class DPQuantileRegressor(WithIntervals, PrivateQuantileModel):
     r"""Linear quantile regression under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i w_i loss(y_i - x_i . theta) + (alpha/2) ||theta||^2`` where ``loss`` is the
@@ -150,8 +190,10 @@ class DPQuantileRegressor(PrivateQuantileModel):
 
     Parameters
     ----------
-    quantile : float, default=0.5
-        Quantile level, between 0 and 1.
+    quantile : float or sequence of float, default=0.5
+        Quantile level, between 0 and 1, or several in increasing order: one fit, one budget, one certificate. They
+        share all that is found out about rows and target, so that nine levels err little more than one
+        (:doc:`/howto/curves`).
     target_bounds : pair (low, high), optional
         Public range of the target; sets the scale, clips nothing. Without it the mechanism ``"gradient"`` finds
         the scale privately; for others targets should be of order 1.
@@ -161,9 +203,9 @@ class DPQuantileRegressor(PrivateQuantileModel):
 
     Attributes
     ----------
-    coef_ : array of shape (n_features,)
+    coef_ : array of shape (n_features,), or (n_levels, n_features) for a sequence of levels
         Coefficients in the user's units.
-    intercept_ : float
+    intercept_ : float, or array of shape (n_levels,)
         Intercept in the user's units.
     certificate_ : Certificate
         What is guaranteed, and why.
@@ -185,13 +227,54 @@ class DPQuantileRegressor(PrivateQuantileModel):
     >>> certificate.verify()
     """
 
-    quantile: float = 0.5
+    quantile: float | Sequence[float] = 0.5
 
-    def _level(self) -> float:
-        return quantile_level(self.quantile, type(self).__name__)
+    def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
+        owner = type(self).__name__
+        if several(self.quantile):
+            return quantile_levels(cast(Sequence[float], self.quantile), owner)
+        return quantile_level(self.quantile, owner)
+
+    def predict(self, X: object) -> NDArray[np.float64]:
+        """Return predictions, in the target's units.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
+            Rows; used as they are, without clipping.
+
+        Returns
+        -------
+        array of shape (n_samples,), or (n_samples, n_levels)
+            Of several levels each row is sorted, so that quantiles never cross. Lines of noisy coefficients may; the
+            sorted ones are never further from the true quantiles, and sorting costs no privacy.
+        """
+        found = self._linear(X)
+        return found if found.ndim == 1 else np.sort(found, axis=1)
+
+    def _problem_name(self, problem: int) -> str:
+        return f"quantile {np.atleast_1d(np.asarray(self.quantile))[problem]:g}"
+
+    def _plan(self, records: Records, n_features: int, n_targets: int | None = None) -> Plan:
+        if self.inference is False:
+            return super()._plan(records, n_features, n_targets)
+        level, facts = self._wanted(n_targets), self._public_facts(records, n_features)
+        if isinstance(level, tuple):
+            raise ValueError(
+                f"The 'quantile' parameter of {type(self).__name__} must be one level with inference=True. Got "
+                f"{len(level)} levels instead. Fit one model per level, each with a part of the budget."
+            )
+        return self._interval_plan(facts, Pinball(level), {"quantile": level})
 
     def score(self, X: object, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the D² of the pinball loss: 1 is perfect, 0 is as good as the constant quantile."""
-        return float(
-            d2_pinball_score(y, self.predict(X), alpha=self.quantile, sample_weight=sample_weight)
-        )
+        """Return the D² of the pinball loss: 1 is perfect, 0 is as good as the constant quantile.
+
+        Of several levels, the mean over them.
+        """
+        found = self.predict(X)
+        found = found[:, None] if found.ndim == 1 else found
+        scores = [
+            d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
+            for column, level in zip(found.T, np.atleast_1d(np.asarray(self.quantile)), strict=True)
+        ]
+        return float(np.mean(scores))

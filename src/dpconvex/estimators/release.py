@@ -57,7 +57,8 @@ def release(
         with without_warnings(), _spent():
             theta = plan.mechanism.release(objective, certificate, noise, record)
         if bound is not None:  # a projection of what was released: no privacy cost
-            theta = theta * min(1.0, bound / max(float(np.linalg.norm(theta)), 1e-300))
+            for each in theta if theta.ndim > 1 else [theta]:
+                each *= min(1.0, bound / max(float(np.linalg.norm(each)), 1e-300))
         found.append(theta)
         records.append(record)
     return found, records[0] if len(records) == 1 else {"problems": records}

@@ -27,7 +27,7 @@ from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.summation import most_summed_rows
 
-__all__ = ["Ballot", "Records", "check_class_weight", "read_ballot"]
+__all__ = ["Ballot", "People", "Records", "check_class_weight", "read_ballot", "read_people"]
 
 Array = npt.NDArray[np.float64]
 
@@ -154,6 +154,63 @@ class Ballot:
         return Votes(shares, self.records.count, self.tags)
 
 
+@dataclass(frozen=True)
+class People:
+    """Whose rows they are, where a person has one vote.
+
+    Attributes
+    ----------
+    places : array of shape (n_rows,)
+        Of each row's person, from 0 to ``count - 1`` in an order without meaning; ``count`` for rows that name nobody.
+    shares : array of shape (n_rows,)
+        ``1 / m`` for the m rows of a person, rounded down to a grid on which sums are exact; 0 for nobody's.
+    count : int
+        Number of people.
+    tags : array of shape (n_rows,)
+        A public function of each row's identifier alone.
+    """
+
+    places: npt.NDArray[np.int64]
+    shares: Array
+    count: int
+    tags: Tags
+
+    @property
+    def named(self) -> npt.NDArray[np.bool_]:
+        """Which rows name somebody."""
+        return np.asarray(self.places < self.count)
+
+    def of_named(self) -> People:
+        """Return the same people without rows that name nobody."""
+        keep = self.named
+        return People(self.places[keep], self.shares[keep], self.count, self.tags[keep])
+
+    def means(self, values: Array) -> Array:
+        """Return the mean of every person's values within [0, 1]: of its own rows alone, in their order."""
+        totals = np.bincount(self.places, values, minlength=self.count + 1)[:-1]
+        rows = np.bincount(self.places, minlength=self.count + 1)[:-1]
+        return np.asarray(np.clip(totals / np.maximum(rows, 1), 0.0, 1.0))
+
+    def one_row_each(
+        self, people: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """Return a random row of each of some people: every one of its rows as likely as the others."""
+        order = np.argsort(self.places, kind="stable")
+        starts = np.searchsorted(self.places[order], np.arange(self.count + 1))
+        counts = np.diff(starts)[people]
+        drawn = starts[people] + (rng.random(people.size) * counts).astype(np.int64)
+        return np.asarray(order[drawn])
+
+
+def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> People:
+    """Return whose rows they are; a row that names nobody has no vote, and no error tells of it."""
+    tags, missing = _tags(groups, X, owner)
+    count, shares = share_votes(tags, missing)
+    found = np.unique(tags[~missing])
+    places = np.where(missing, count, np.searchsorted(found, tags))
+    return People(places.astype(np.int64), round_votes(shares, max(1, count)), count, tags)
+
+
 def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> Ballot:
     """Return the votes of rows, after all checks of weights and identifiers.
 
@@ -172,7 +229,7 @@ def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> 
     -----
     Privacy: identifiers are not kept; messages name what is wrong and never a value or a number of rows.
     """
-    owner, ignored, n_rows = type(model).__name__, ignores_invalid(model), X.shape[0]
+    owner, ignored, n_rows = f"{type(model).__name__}.fit", ignores_invalid(model), X.shape[0]
     weights = None if sample_weight is None else _weights(sample_weight, X, owner, ignored)
     if groups is None:
         records = Records.of(model, n_rows, False, weights is not None)
@@ -180,7 +237,7 @@ def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> 
     tags, missing = _tags(groups, X, owner)
     if missing.any() and not ignored:
         raise ValueError(
-            f"The 'groups' given to {owner}.fit must name a person in every row. Got missing identifiers instead. "
+            f"The 'groups' given to {owner} must name a person in every row. Got missing identifiers instead. "
             "Give such rows an identifier each, or use invalid_rows='ignore', which gives them no vote."
         )
     count, shares = share_votes(tags, missing)
@@ -193,13 +250,13 @@ def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> 
 def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
     """Return one value per row, or raise."""
     problem = (
-        f"The '{name}' given to {owner}.fit must be one-dimensional, with one value for each row of X, and with the "
+        f"The '{name}' given to {owner} must be one-dimensional, with one value for each row of X, and with the "
         "partitions of X if both are Dask collections. Got another shape instead."
     )
     if type(values).__module__.split(".")[0] == "dask":
         if isinstance(X, np.ndarray):
             raise TypeError(
-                f"The '{name}' given to {owner}.fit must be in memory where X is. Got a Dask collection instead. Use "
+                f"The '{name}' given to {owner} must be in memory where X is. Got a Dask collection instead. Use "
                 f"{name}.compute()."
             )
         values = np.concatenate(X.column(values, np.asarray, problem))
@@ -217,9 +274,7 @@ def _tags(groups: Any, X: Any, owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]
     """Return the tags of all rows' people, and which rows name nobody."""
     if isinstance(X, np.ndarray) or type(groups).__module__.split(".")[0] != "dask":
         return _identified(_column(groups, X, "groups", owner), owner)
-    problem = (
-        f"The 'groups' given to {owner}.fit must have the partitions of X. Got others instead."
-    )
+    problem = f"The 'groups' given to {owner} must have the partitions of X. Got others instead."
     parts = X.column(groups, partial(_identified, owner=owner), problem)
     return np.concatenate([tags for tags, _ in parts]), np.concatenate([none for _, none in parts])
 
@@ -227,14 +282,14 @@ def _tags(groups: Any, X: Any, owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]
 def _identified(column: npt.NDArray[Any], owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
     if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
         raise TypeError(
-            f"The 'groups' given to {owner}.fit must be numbers or text. Got another type instead."
+            f"The 'groups' given to {owner} must be numbers or text. Got another type instead."
         )
     return person_tags(column)
 
 
 def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
     """Return weights between 0 and 1; where invalid rows are ignored, others are clipped and missing ones are 0."""
-    problem = f"The 'sample_weight' given to {owner}.fit must be numbers between 0 and 1."
+    problem = f"The 'sample_weight' given to {owner} must be numbers between 0 and 1."
     column = _column(sample_weight, X, "sample_weight", owner)
     try:
         weights = numbers_or_missing(column) if ignored else column.astype(np.float64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +21,7 @@ DEFAULT_DELTA = 1e-6
 # Squares and ratios of numbers in this range stay far from the ends of float64.
 SMALLEST, LARGEST = 1e-15, 1e15
 SMALLEST_BUDGET = 1e-10
+MOST_LEVELS = 200  # quantiles, or products, of one fit
 RAREST = 1e-9  # of quantile levels
 LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
 
@@ -126,6 +128,23 @@ def quantile_level(value: object, owner: str) -> float:
     """Return a level between 0 and 1, a billionth away from both, or raise."""
     allowed = f"a number in (0, 1), at least {RAREST:g} and below 1 - {RAREST:g}"
     return check_number("quantile", owner, value, allowed, RAREST, 1 - RAREST)
+
+
+def several(value: object) -> bool:
+    """Return whether a setting is a sequence of numbers and not one of them."""
+    return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def quantile_levels(values: Sequence[object], owner: str) -> tuple[float, ...]:
+    """Return levels of one fit, in increasing order, or raise."""
+    few = values[: MOST_LEVELS + 1]
+    levels = tuple(quantile_level(value, owner) for value in few)
+    if not 1 <= len(levels) <= MOST_LEVELS or any(b <= a for a, b in pairwise(levels)):
+        raise ValueError(
+            f"The 'quantile' parameter of {owner} must be a level, or up to {MOST_LEVELS} levels in increasing order. "
+            f"Got {list(levels[:10])!r} instead. Sort them."
+        )
+    return levels
 
 
 def optional_positive(name: str, value: object, owner: str, unit: float = 1.0) -> float | None:

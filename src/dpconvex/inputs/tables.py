@@ -14,8 +14,9 @@ from sklearn import config_context
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from dpconvex.engine.dask.partitions import Clean, loosen
+from dpconvex.engine.nonzero_arrays import NonZeros
 from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse import NonZeros, rows_in_memory
+from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.threads import surely_finite
 from dpconvex.engine.votes import Votes
 from dpconvex.inputs.frames import column_names
@@ -242,7 +243,7 @@ def as_numbers(y: Any) -> Any:
     return np.asarray(y, dtype=np.float64) if isinstance(y, np.ndarray) else y
 
 
-def _is_encoded(X: Any, schema: Schema) -> bool:
+def is_encoded(X: Any, schema: Schema) -> bool:
     """Whether X is what the schema's columns become already; numbers and flags may be read twice."""
     names = None if isinstance(X, (str, os.PathLike)) else column_names(X)
     if names is None:
@@ -323,7 +324,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     """
     owner = type(estimator).__name__
     schema = getattr(estimator, "schema_", None)
-    if isinstance(schema, Schema) and not reset and not _is_encoded(X, schema):
+    if isinstance(schema, Schema) and not reset and not is_encoded(X, schema):
         X = encode_frame(schema, X, owner)
     X = in_order_of_bounds(estimator, X)
     _check_table(X, owner)
@@ -348,7 +349,7 @@ def _problem(estimator: object, X: object, least: int, reset: bool = True) -> Ex
             validate_data(estimator, X, reset=reset, skip_check_array=True)
         except ValueError as error:  # about names and numbers of columns, which are public
             return ValueError(str(error))
-    shape = _shape(X)
+    shape = shape_of(X)
     if shape is None:
         return None
     if len(shape) < 2:
@@ -377,7 +378,7 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
         return ValueError(
             f"This {owner} estimator requires y to be passed, but the target y is None."
         )
-    shape, rows = _shape(y), _shape(X)
+    shape, rows = shape_of(y), shape_of(X)
     if shape is None or rows is None:
         return None
     if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
@@ -395,9 +396,9 @@ def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exceptio
     return None
 
 
-def _shape(data: Any) -> tuple[int, ...] | None:
+def shape_of(data: Any) -> tuple[int, ...] | None:
     """Return the shape of data, or None if it has none."""
-    if issparse(data):
+    if issparse(data) or is_partitioned(data):
         return tuple(data.shape)
     try:
         return np.asarray(data).shape

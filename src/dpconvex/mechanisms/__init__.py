@@ -6,6 +6,7 @@ from dpconvex.mechanisms.least_squares import LeastSquares
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.moments import Moments
 from dpconvex.mechanisms.names import resolve_mechanism
+from dpconvex.mechanisms.newton import NewtonSteps
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
 from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
@@ -20,6 +21,7 @@ __all__ = [
     "LeastSquares",
     "Mechanism",
     "Moments",
+    "NewtonSteps",
     "NoisyGradientDescent",
     "NoisySGD",
     "ObjectivePerturbation",

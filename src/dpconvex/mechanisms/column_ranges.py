@@ -2,8 +2,8 @@ r"""Which numbers columns hold: noisy histograms, one per column, that make all 
 
 Where bounds are public, columns are mapped into [-1, 1], and what is looked for is how much smaller they are: the
 largest octave that holds enough values. Where they are not, octaves go as far up as rows may, so that ages, incomes and
-flags find their own units: a column's is the octave that one in two hundred of its numbers reach. A second histogram
-tells columns that stay away from 0, such as years, from those that do not, and centres them.
+flags find their own units; and a second histogram tells columns that stay away from 0, such as years, from those that
+do not, and centres them. What noise hides in each column by itself is looked for in all of them together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ _BELOW = 16  # octaves below 1
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
-_REACHED = 0.005  # share of the numbers that must reach a unit, where no bounds say that they may
 _WITHIN = (
     0.8  # share of the records that must lie within surely filled places for a column to be centred
 )
@@ -104,36 +103,29 @@ def column_units(
     std = terms["scales"].scale
     (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, size)
-    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
-    # flag would be stretched beyond all others.
-    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
-    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of ten thousand.
-    surely = -float(ndtri(1e-4 / (size * columns)))
-    pairs = counts[:, :-2] + counts[:, 1:-1] > max(surely * math.sqrt(2) * std, _MUCH * mass)
-    enough[:, :-1] |= pairs
-    if not above:
-        octave = np.where(enough.any(axis=1), enough.argmax(axis=1), 0)
-        return ColumnUnits(2.0 ** -octave.astype(np.float64), np.zeros(columns))
-    enough[:, 1:] |= pairs
-    octave = _reached(np.where(enough, counts[:, :-1], 0.0))
-    hidden = ~enough.any(axis=1)
-    if hidden.any():
-        # Together they are seen much earlier; what is too small for its unit is only short.
-        pooled, many = counts[hidden, :-1].sum(axis=0), np.count_nonzero(hidden)
-        sure = pooled > max(_CERTAIN * std * math.sqrt(many), _FEWEST * mass * many)
-        octave[hidden] = _reached(np.where(sure, pooled, 0.0)[None, :])
+    octave, seen = _largest(counts, std, mass)
+    if not seen.all():
+        # Columns that noise hides one by one are seen much earlier together, and share a unit.
+        many = int(np.count_nonzero(~seen))
+        pooled = counts[~seen].sum(axis=0, keepdims=True)
+        octave[~seen] = _largest(pooled, math.sqrt(many) * std, many * mass)[0]
     sizes = 2.0 ** (above - octave.astype(np.float64))
     if "places" not in terms:
         return ColumnUnits(sizes, np.zeros(columns))
     return _centred(rows, mass, lead, sizes, terms["places"].scale, noise)
 
 
-def _reached(held: Array) -> NDArray[np.intp]:
-    """Return the first octave, from the largest, that enough of what is held reaches; 0 if nothing is held."""
-    held = np.maximum(held, 0.0)
-    reached = np.cumsum(held, axis=1)
-    found = (reached > 0) & (reached >= _REACHED * reached[:, -1:])
-    return np.asarray(np.where(found.any(axis=1), found.argmax(axis=1), 0))
+def _largest(counts: Array, std: float, mass: float) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return for each histogram the largest octave that surely holds enough, or the first, and whether there is one."""
+    # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
+    # flag would be stretched beyond all others.
+    enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
+    # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of ten thousand.
+    surely = -float(ndtri(1e-4 / counts.size))
+    pairs = counts[:, :-2] + counts[:, 1:-1]
+    enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * mass)
+    seen = np.asarray(enough.any(axis=1))
+    return np.where(seen, enough.argmax(axis=1), 0), seen
 
 
 def _centred(

@@ -9,22 +9,25 @@ whitened and steps sized by a private residual scale where the data are large en
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
-from dpconvex.mechanisms.gradient_plan import Course, plan_gradient, release_facts
+from dpconvex.mechanisms.gradient_plan import plan_gradient, release_facts
 from dpconvex.mechanisms.gradient_run import PrivateDescent
-from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
+from dpconvex.mechanisms.gradient_settings import check_levels, check_smoothing, total_mu
 from dpconvex.mechanisms.margin_descent import MarginDescent
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
 from dpconvex.mechanisms.quantile_descent import QuantileDescent
+from dpconvex.mechanisms.several_quantiles import SeveralQuantiles
+from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
@@ -69,7 +72,7 @@ def calibrate_gradient(
     plan = plan_gradient(bounds, mu, parameters["gradient"])
     return Calibration(
         {name: phase.term(mu) for name, phase in plan.phases.items()},
-        stated={"course": asdict(plan.course)},
+        stated={"course": plan.course.stated()},
     )
 
 
@@ -96,13 +99,18 @@ def prove_gradient(certificate: Certificate) -> Proof:
             )
     if settings.get("ranking", False) is not course.ranking:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
+    check_levels(settings, course, bounds)
     if course.private and settings.get("raw_target", False) is not course.raw_target:
         raise CertificateError(
             "The certificate's course is not that of its settings: see raw_target."
         )
     facts = release_facts(bounds, course, certificate.revision)
     certificate.check_terms(*facts)
-    steps, found = settings["steps"], certificate.noise["gradients"].releases + course.early
+    steps, late = settings["steps"], certificate.noise["gradients"].releases
+    rough = certificate.noise["rough gradients"].releases if "rough gradients" in facts else 0
+    if late % course.fits or rough % course.targets:
+        raise CertificateError("The certificate's steps are not the same number for every level.")
+    found = late // course.fits + course.early
     if steps is not None and (type(steps) is not int or steps != found):
         raise CertificateError("The certificate's noise is for another number of steps.")
     terms = [
@@ -149,8 +157,26 @@ class NoisyGradientDescent(PrivateMechanism):
     average: bool = True
     name: ClassVar[str] = "gradient"
 
-    def settings(self, bandwidth: float | None = None, kernel: Kernel | None = None) -> Facts:
-        """Return the mechanism's public parameters; ``bandwidth`` in mapped units, None to find one."""
+    def settings(
+        self,
+        bandwidth: float | None = None,
+        kernel: Kernel | None = None,
+        levels: Sequence[float] = (),
+        targets: int = 1,
+    ) -> Facts:
+        """Return the mechanism's public parameters.
+
+        Parameters
+        ----------
+        bandwidth : float, optional
+            In mapped units, None to find one.
+        kernel : Kernel, optional
+            Of the smoothing; logistic by default.
+        levels : sequence of float
+            Of several quantiles, in one run; none for that of the loss.
+        targets : int
+            1, or one target for each of the levels.
+        """
         whole = isinstance(self.steps, (int, np.integer)) and not isinstance(self.steps, bool)
         if self.steps is not None and not (whole and self.steps >= 1):
             raise ValueError(
@@ -162,11 +188,18 @@ class NoisyGradientDescent(PrivateMechanism):
                 "The 'geometry' parameter of NoisyGradientDescent must be 'private' or 'given'. "
                 f"Got {self.geometry!r} instead."
             )
+        if levels and (self.geometry != "private" or self.plain):
+            raise ValueError(
+                "NoisyGradientDescent finds several quantiles in released coordinates only. Got a plain descent or "
+                "geometry='given' instead. Use NoisyGradientDescent() or fit one quantile at a time."
+            )
+        several = {"levels": list(levels), "targets": targets} if levels else {}
         return {
             "steps": None if self.steps is None else int(self.steps),
             "geometry": self.geometry,
             "bandwidth": bandwidth,
             "kernel": describe(kernel or LogisticKernel()),
+            **several,
         }
 
     def _chosen(self, bounds: Bounds, guarantee: Guarantee, parameters: Facts) -> Facts:
@@ -225,6 +258,10 @@ class NoisyGradientDescent(PrivateMechanism):
         record.update(descent.released)
         return theta
 
+    def _raw_facts(self, certificate: Certificate) -> Facts:
+        targets = certificate.parameters["gradient"].get("targets", 1)
+        return {"targets": targets} if targets > 1 else {}
+
 
 def stated_farthest(certificate: Certificate) -> float:
     """Return where a certified descent clipped columns without bounds: not far up if it did not look there."""
@@ -246,6 +283,8 @@ class _Descent:
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])
         self.plan = Course(**certificate.parameters["course"])
+        several = cast(SeveralTargets, objective)
+        self.targets = several.targets if self.plan.targets > 1 else [objective.rows]
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"
@@ -253,12 +292,15 @@ class _Descent:
 
     def run(self) -> Array:
         if self.plan.private:
+            facts = (
+                self.bounds, self.plan, self.terms, self.kernel,
+                self.settings["bandwidth"], self.noise, self.released,
+            )  # fmt: skip
+            if self.plan.levels:
+                return SeveralQuantiles(self.targets, *facts).run().T
             smooth = PrivateDescent if math.isfinite(self.loss.smoothness) else QuantileDescent
             descent = MarginDescent if self.margin else smooth
-            return descent(
-                self.rows, self.bounds, self.plan, self.terms, self.kernel,
-                self.settings["bandwidth"], self.noise, self.released,
-            ).run()  # fmt: skip
+            return descent(self.rows, *facts).run()
         bounds = self.bounds
         influence = min(bounds.row_norm, bounds.max_norm)
         coordinates = given_coordinates(bounds.n_features, bounds.fit_intercept, influence)

@@ -109,8 +109,8 @@ class Coordinates:
         return float(self.matrix.flat[0])
 
     def to_rows(self, phi: Array) -> Array:
-        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``."""
-        return self.matrix * phi if self.matrix.ndim == 1 else self.matrix.T @ phi
+        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
+        return (self.matrix * phi.T).T if self.matrix.ndim == 1 else self.matrix.T @ phi
 
     def of_sum(self, total: Array) -> Array:
         """Return a sum of multiples of rows in these coordinates."""

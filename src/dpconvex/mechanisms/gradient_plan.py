@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.checks import check_number
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS
 from dpconvex.mechanisms.quantile_location import TARGET_BINS
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
@@ -32,6 +32,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
+_MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
 _PLACES = 0.02  # share of what columns are centred by, where no bounds are public
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
@@ -46,6 +47,9 @@ _EARLY, _SURE = (
     0.25,
     500.0,
 )  # budget of an early step over a late one's: at least, and records halfway
+_ROUGH = 0.45  # of several levels' budget: share of the medians, where each has one of its own
+_CONSTANTS = 0.5  # share that finds the constants of several levels where records are few
+_CURVED = 0.2  # share of noise that is kept in the curve of levels beyond a line
 _KEPT = 0.5  # iterates that are averaged
 _GIVEN_STEPS = 40  # where no released coordinates shorten the way
 
@@ -89,74 +93,6 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The public choices of a run, which its certificate states.
-
-    Attributes
-    ----------
-    private : bool
-        Whether coordinates are released; otherwise the rows' own influence bound gives them.
-    records : float
-        ``n mu / dimension``: records per coefficient that noise leaves.
-    looked_at : int or None
-        How many rows geometry is taken of, where that is not all of them.
-    stepped_on : int or None
-        How many rows give the gradients of steps that are not averaged, where that is not all of them.
-    clip : float
-        Bound on a weighted row, or on a gradient of slope 1, in units of a typical row.
-    floor : float
-        Eigenvalues are raised to this multiple of the noise's spectral norm.
-    trust : float
-        Exponent of the second whitening, between 0 and 1.
-    few : float
-        How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
-    reach : float
-        Rows are shortened to this multiple of a usual length before moments are taken: rare flags need more of it.
-    ranking : bool
-        Whether only the order of margins matters, so that neither their size nor an intercept is paid for.
-    diagonal : bool
-        Whether coordinates only stretch columns, which are too many for a matrix of moments.
-    early : int
-        Steps of the final descent that come before those which are averaged, with noise of their own.
-    above : int
-        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
-    raw_target : bool
-        Whether no bounds of the target are public, so that its unit must be found.
-    """
-
-    private: bool
-    records: float
-    looked_at: int | None = None
-    stepped_on: int | None = None
-    clip: float = 1.0
-    floor: float = 0.5
-    trust: float = 1.0
-    few: float = 0.0
-    reach: float = 1.1
-    ranking: bool = False
-    diagonal: bool = False
-    early: int = 0
-    above: int = 0
-    raw_target: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("private", "ranking", "diagonal", "raw_target"):
-            if type(getattr(self, name)) is not bool:
-                raise ValueError(f"A course's '{name}' must be True or False.")
-        for rows in (self.looked_at, self.stepped_on):
-            if rows is not None and (type(rows) is not int or rows < 1):
-                raise ValueError("A number of rows must be None or a positive integer.")
-        if any(type(number) is not int or number < 0 for number in (self.early, self.above)):
-            raise ValueError(
-                "A number of early steps or of octaves must be an integer of at least 0."
-            )
-        check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
-        for name in ("records", "clip", "floor", "trust", "reach"):
-            value, allowed = getattr(self, name), "a finite number above 0"
-            check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
-
-
-@dataclass(frozen=True)
 class GradientPlan:
     """A course and what each of its releases spends.
 
@@ -175,13 +111,18 @@ class GradientPlan:
 def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
     """Return the noise of the averaged descent per coordinate of the mean gradient, for a typical row of white length.
 
-    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps.
+    It is that of one Gaussian release with the whole share of the phase, whatever the number of steps. Of several
+    levels or targets each has its part; levels of one target share what noise leaves of a line, and some of the rest.
     """
-    phases = plan.phases
+    phases, course = plan.phases, plan.course
     steps = [phases[name] for name in ("early gradients", "gradients") if name in phases]
-    whole = Phase(1, sum(p.share for p in steps), steps[-1].sensitivity, steps[-1].dimension)
-    constant = [phases["constant part"].std(mu)] if "constant part" in phases else []
-    typical = math.sqrt(bounds.n_features + 1) if plan.course.private else 1.0
+    share, last = sum(p.share for p in steps), steps[-1]
+    each = course.fits / course.targets
+    each = min(each, 2 + _CURVED * (each - 2))
+    whole = Phase(1, share / (course.targets * each), last.sensitivity, last.dimension)
+    weight = course.off_middle if course.levels else 1.0
+    constant = [weight * phases["constant part"].std(mu)] if "constant part" in phases else []
+    typical = math.sqrt(bounds.n_features + 1) if course.private else 1.0
     return math.hypot(whole.std(mu), *constant) * typical / bounds.n_samples
 
 
@@ -207,8 +148,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         Total Gaussian DP budget.
     settings : mapping
         ``steps`` (None or int), ``geometry`` ("private" or "given"), ``bandwidth`` (mapped, or None) and, where only
-        the order of margins matters, ``ranking=True``; without public bounds of the target ``raw_target=True``.
+        the order of margins matters, ``ranking=True``; without public bounds of the target ``raw_target=True``; for
+        several quantiles their ``levels`` and how many ``targets``.
     """
+    levels, targets = tuple(settings.get("levels", ())), settings.get("targets", 1)
+    # Targets share next to nothing, so that each has what is left by the others; levels share about half.
+    mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
     records = size / bounds.dimension
@@ -218,7 +163,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
     few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
     trust = 1 / (1 + _SECOND_ROUND / records)
-    geometry = _GEOMETRY * (1 - 0.8 * few)
+    geometry = _GEOMETRY + _MORE_GEOMETRY / (1 + (records / 12) ** 3)
+    geometry *= 1 - 0.8 * few
+    scale_share = _SCALES + _MORE_SCALES / (1 + (records / 20) ** 2) * (1 - few)
     diagonal, above = bounds.n_features > MOST_WHITENED, octaves_above(bounds)
     if diagonal:
         geometry = _LENGTH
@@ -227,9 +174,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     columns = bounds.n_features
     histograms = bounds.histogram_sensitivity(columns)
-    scales = Phase(1, _SCALES, histograms, octaves(above) * columns)
+    scales = Phase(1, scale_share, histograms, octaves(above) * columns)
     phases = {"scales": scales, **phases}
-    left = 1.0 - geometry - _SCALES
+    left = 1.0 - geometry - scale_share
     if _centred(bounds, above, diagonal):
         places = _PLACES * (1 - 0.8 * few)
         phases["places"] = Phase(1, places, histograms, PLACES * columns)
@@ -249,27 +196,18 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         if math.isfinite(bounds.loss.smoothness):
             phases |= _smooth_phases(bounds, left, clip, settings["steps"])
         else:
+            several = (raw_target, levels, targets)
             phases |= _quantile_phases(
-                bounds, left, few, clip, settings["steps"], records, raw_target
+                bounds, left, few, clip, settings["steps"], records, *several
             )
     reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
+    early //= max(1, len(levels))
     course = Course(
-        True,
-        records,
-        *parts,
-        clip,
-        floor,
-        trust,
-        few,
-        reach,
-        ranking,
-        diagonal,
-        early,
-        above,
-        raw_target,
-    )
+        True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early, above,
+        raw_target, levels, targets,
+    )  # fmt: skip
     return GradientPlan(phases, course)
 
 
@@ -326,7 +264,13 @@ def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slop
 
 
 def _final_gradients(
-    bounds: LinearBounds, steps: tuple[float, float], share: float, clip: float, records: float
+    bounds: LinearBounds,
+    steps: tuple[float, float],
+    share: float,
+    clip: float,
+    records: float,
+    slope: float | None = None,
+    fits: int = 1,
 ) -> dict[str, Phase]:
     """Plan early steps and those that are averaged: the former cost less where records are many.
 
@@ -334,11 +278,13 @@ def _final_gradients(
     """
     early, late = steps
     cheaper = early * (_EARLY + (1 - _EARLY) / (1 + records / _SURE))
-    first, slope = share * cheaper / (cheaper + late), bounds.loss.lipschitz
+    first = share * cheaper / (cheaper + late)
+    slope = bounds.loss.lipschitz if slope is None else slope
     phases = {}
     if early:
-        phases["early gradients"] = _gradients(bounds, round(early), first, clip, slope)
-    return phases | {"gradients": _gradients(bounds, round(late), share - first, clip, slope)}
+        phases["early gradients"] = _gradients(bounds, round(early) * fits, first, clip, slope)
+    last = _gradients(bounds, round(late) * fits, share - first, clip, slope)
+    return phases | {"gradients": last}
 
 
 def _quantile_phases(
@@ -349,25 +295,47 @@ def _quantile_phases(
     steps: int | None,
     records: float,
     raw_target: bool,
+    levels: tuple[float, ...],
+    sought: int,
 ) -> dict[str, Phase]:
-    """Plan start and scale, the median, the residuals, the level."""
+    """Plan start and scale and the median of each target, the residuals and the descent of each level.
+
+    Several levels share the sum of the rows, the constant part of their gradients, whose slopes are then at most 1/2;
+    its share and that of the median are those for which noise of all levels together is least.
+    """
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.87 * few**1.6, 0.07 * (1 - few) + 0.01
+    targets, residuals = 0.04 + 0.87 * few**2.5, 0.07 * (1 - few) + 0.01
+    if len(levels) > sought:  # where records are few, residuals tell the constant of each level
+        targets, residuals = targets - _CONSTANTS * few**2.5, residuals + _CONSTANTS * few**2.5
     octaves = _OCTAVES
     if raw_target:  # where records are few, finding the unit is half of finding a constant
         octaves, targets = octaves + 0.4 * targets, 0.6 * targets
     left -= octaves + targets + residuals
-    rough = left * (0.3 if level_of(bounds.loss) == 0.5 else 0.45)
-    n = bounds.n_samples
+    rough = left * 0.45
+    if (
+        level_of(bounds.loss) == 0.5
+    ):  # the second descent goes where the first one went, to narrow it
+        rough = left * (0.3 + 0.25 / (1 + records / 30))
+    n, fits, slope = bounds.n_samples, max(1, len(levels)), bounds.loss.lipschitz
+    constant: dict[str, Phase] = {}
+    if levels:
+        weight, slope = _ROUGH * math.sqrt(sought / fits), (high - low) / 2
+        rough = left * weight / (weight + 1 - _ROUGH)
+        off = math.sqrt(sum((level - 0.5) ** 2 for level in levels) / fits)
+        if off > 0:
+            pull = (left - rough) * off / (off + slope * math.sqrt(fits))
+            constant["constant part"] = _gradients(bounds, 1, pull, clip, 1.0)
+            left -= pull
     number = round(_steps(n, 20, 8)) if steps is None else steps
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
-        "octaves": Phase(1, octaves, bounds.histogram_sensitivity(), TARGET_BINS),
-        "targets": Phase(TARGET_STEPS, targets, count, 1),
-        "rough gradients": _gradients(bounds, number, rough, clip, (high - low) / 2),
-        "residuals": Phase(RESIDUAL_STEPS, residuals, count, 1),
-        **_final_gradients(bounds, final, left - rough, clip, records),
+        **constant,
+        "octaves": Phase(sought, octaves, bounds.histogram_sensitivity(), TARGET_BINS),
+        "targets": Phase(TARGET_STEPS * sought, targets, count, 1),
+        "rough gradients": _gradients(bounds, number * sought, rough, clip, (high - low) / 2),
+        "residuals": Phase(RESIDUAL_STEPS * fits, residuals, count, 1),
+        **_final_gradients(bounds, final, left - rough, clip, records, slope, fits),
     }
 
 
@@ -431,22 +399,26 @@ def release_facts(
     """Return the sensitivity, dimension and number of every release of a course; None for steps of a descent."""
     targets, residuals = (36, 28) if revision == 2 else (TARGET_STEPS, RESIDUAL_STEPS)
     count, size, columns = bounds.count_sensitivity(), bounds.dimension, bounds.n_features
+    low, high = bounds.loss.slope_range
     if not course.private:
         moving, constant = bounds.given_sensitivities()
         facts: dict[str, tuple[float, int, int | None]] = {"gradients": (moving, size, None)}
         return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
+    slope = (high - low) / 2 if course.levels else bounds.loss.lipschitz
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     whitened = {} if course.diagonal else {"moments": moments, "finer moments": moments}
     facts = {
         "scales": (bounds.histogram_sensitivity(columns), octaves(course.above) * columns, 1),
         "lengths": (count, 1, LENGTH_STEPS if course.diagonal else 3 * LENGTH_STEPS),
         **whitened,
-        "gradients": (bounds.gradient_sensitivity(course.clip, bounds.loss.lipschitz), size, None),
+        "gradients": (bounds.gradient_sensitivity(course.clip, slope), size, None),
     }
     if _centred(bounds, course.above, course.diagonal):
         facts["places"] = (bounds.histogram_sensitivity(columns), PLACES * columns, 1)
     if course.early:
-        facts["early gradients"] = (*facts["gradients"][:2], course.early)
+        facts["early gradients"] = (*facts["gradients"][:2], course.early * course.fits)
+    if course.levels and course.off_middle > 0:
+        facts["constant part"] = (bounds.gradient_sensitivity(course.clip, 1.0), size, 1)
     if bounds.weighted_rows:
         facts["mass"] = (count, 1, 1)
     if bounds.loss.kind == "margin":
@@ -455,12 +427,11 @@ def release_facts(
             facts["margin range"] = (count, 1, 2 * RANGE_STEPS)
             facts["margins"] = (bounds.histogram_sensitivity(), 2 * MARGIN_BINS, 1)
     elif not math.isfinite(bounds.loss.smoothness):
-        low, high = bounds.loss.slope_range
-        facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, 1)
-        facts["targets"] = (count, 1, targets)
+        facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, course.targets)
+        facts["targets"] = (count, 1, targets * course.targets)
         rough = bounds.gradient_sensitivity(course.clip, (high - low) / 2)
         facts["rough gradients"] = (rough, size, None)
-        facts["residuals"] = (count, 1, residuals)
+        facts["residuals"] = (count, 1, residuals * course.fits)
     return facts
 
 

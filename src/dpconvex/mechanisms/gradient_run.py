@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.rows import RowFunction, Rows
 from dpconvex.losses import PointwiseLoss
+from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
-from dpconvex.mechanisms.gradient_plan import Course
 from dpconvex.mechanisms.gradient_steps import Steps, descent_steps
+from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -31,7 +32,6 @@ CERTAIN_NOISE = 0.25  # of the expected noise, which ways are shortened for: mos
 _CONSTANT_PAYS = (
     40.0  # records from which on a ranking gains more by a free intercept than it costs
 )
-_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 
 
 class PrivateDescent:
@@ -77,7 +77,8 @@ class PrivateDescent:
         """Find coordinates, descend, and return to the rows' own."""
         bounds, plan = self.bounds, self.plan
         if "mass" in self.terms:
-            self.mass = self.released["mass"] = self._count_votes()
+            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.released["mass"] = self.mass
         look = Look(
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
             plan.trust, bounds.most_cancellation(),
@@ -108,16 +109,6 @@ class PrivateDescent:
         """What the rows that are looked at count for."""
         return self.few_n * self.mass / self.n
 
-    def _count_votes(self) -> float:
-        """Return what all records count for: a noisy number, at least a hundredth of theirs."""
-
-        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            return (np.array([v.sum()]),)
-
-        (exact,) = self.rows.sum_targets(part)
-        found = float(self.noise.add_gaussian(np.asarray(exact), self.terms["mass"]["std"])[0])
-        return min(max(found, _LEAST_MASS * self.n), float(self.n))
-
     def _steps(self, phase: str) -> Steps:
         steps = descent_steps(phase, self.bounds, self.plan, self.terms)
         return replace(steps, filled=self.mass / self.n)
@@ -130,16 +121,26 @@ class PrivateDescent:
         self, way: Array, steps: Steps, rates: Array, curvature: float, certain: float
     ) -> float:
         """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
-        frame = self.frame
-        gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)
-        expected = float(frame.moments @ gains)
-        length = float(frame.moments @ way**2)
+        expected = self._expected_noise(steps, rates, curvature)
+        length = float(self.frame.moments @ way**2)
         return max(0.0, 1 - certain * expected / max(length, 1e-300))
 
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+        """Return the variance that noise gives predictions at the end of a descent."""
+        frame = self.frame
+        gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)
+        return float(frame.moments @ gains)
+
     def _descend(
-        self, rows: Rows, start: Array, steps: Steps, slope: RowFunction, rates: Array
+        self,
+        rows: Rows,
+        start: Array,
+        steps: Steps,
+        slope: RowFunction,
+        rates: Array,
+        pull: Array | None = None,
     ) -> Array:
-        """Return the mean of the later iterates of noisy descent."""
+        """Return the mean of the later iterates of noisy descent, ``pull`` a released part of every mean gradient."""
         frame, first_kept = self.frame, rates.size - steps.kept
         sizes = {int(size) for size in steps.rows}
         parts = {size: rows if size == self.n else rows.part(size) for size in sizes}
@@ -148,6 +149,8 @@ class PrivateDescent:
             exact = gradient_sum(parts[int(steps.rows[step])], frame, phi, slope)
             gradient = self.noise.add_gaussian(exact, steps.stds[step])
             gradient = gradient * frame.typical / (steps.filled * steps.rows[step])
+            if pull is not None:
+                gradient = gradient + pull
             phi = phi - rate * gradient
             if self.alpha:
                 phi = frame.shrunk(phi, rate * self.alpha)

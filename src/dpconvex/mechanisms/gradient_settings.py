@@ -1,16 +1,19 @@
-"""What every noisy descent is told, checked: its budget in Gaussian DP, and how its losses are smoothed."""
+"""What every noisy descent is told, checked: its budget, how its losses are smoothed, which levels it finds."""
 
 from __future__ import annotations
 
 import math
 
 from dpconvex.checks import check_number
+from dpconvex.losses import Pinball
+from dpconvex.mechanisms.gradient_course import Course
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import CertificateError, Parameters
 from dpconvex.privacy.description import describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel
 
-__all__ = ["check_smoothing", "total_mu"]
+__all__ = ["check_levels", "check_smoothing", "total_mu"]
 
 
 def total_mu(guarantee: Guarantee, owner: str) -> float:
@@ -27,7 +30,8 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
 def check_smoothing(settings: Parameters) -> None:
     """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
     told = {"ranking", "raw_target"}
-    if {*settings, *told} != {"steps", "geometry", "bandwidth", "kernel", *told}:
+    given = set(settings) - ({"levels", "targets"} if "levels" in settings else set())
+    if {*given, *told} != {"steps", "geometry", "bandwidth", "kernel", *told}:
         raise CertificateError("The certificate's settings are not those of a noisy descent.")
     kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
     if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
@@ -35,3 +39,17 @@ def check_smoothing(settings: Parameters) -> None:
     if width is not None:
         allowed = "None or a finite number above 0"
         check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
+
+
+def check_levels(settings: Parameters, course: Course, bounds: LinearBounds) -> None:
+    """Refuse levels that are not those of the settings, or of another loss than the pinball loss.
+
+    Slopes of a pinball loss are within 1/2 of their middle whatever its level, so the stated loss may be that of any.
+    """
+    stated = (settings.get("levels", []), settings.get("targets", 1))
+    if stated != (list(course.levels), course.targets):
+        raise CertificateError("The certificate's course is not that of its settings: see levels.")
+    if "levels" in settings and not (course.levels and course.private):
+        raise CertificateError("Several levels are found in released coordinates only.")
+    if course.levels and type(bounds.loss) is not Pinball:
+        raise CertificateError("Several levels are those of the pinball loss.")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, Course, GradientPlan, averaged_steps
+from dpconvex.mechanisms.gradient_course import Course
+from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, GradientPlan, averaged_steps
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
@@ -91,13 +92,13 @@ def descent_steps(
     last, every = terms[phase], float(bounds.n_samples)
     part = every if course.stepped_on is None else float(course.stepped_on)
     if phase == "rough gradients":
-        kept = averaged_steps(last.releases)
-        return Steps(np.full(last.releases, last.scale), np.full(last.releases, part), kept)
+        number = last.releases // course.targets
+        return Steps(np.full(number, last.scale), np.full(number, part), averaged_steps(number))
+    number = last.releases // course.fits
     if not course.early:
-        kept = averaged_steps(last.releases)
-        return Steps(np.full(last.releases, last.scale), np.full(last.releases, every), kept)
+        return Steps(np.full(number, last.scale), np.full(number, every), averaged_steps(number))
     first = terms["early gradients"]
-    counts = (first.releases, last.releases)
+    counts = (course.early, number)
     return Steps(
         np.repeat([first.scale, last.scale], counts), np.repeat([part, every], counts), counts[1]
     )

@@ -1,4 +1,6 @@
-"""How many labels are positive: noisy counts, one as planned, more where a label could be absent.
+"""How many labels are positive, and what all records count for.
+
+Noisy counts of labels: one as planned, more where a label could be absent.
 
 A constant that says so costs hardly anything where it is true, and every doubt about it counts several times; nor is
 there a direction to be found among labels that are all the same. So while the rarer label could be absent, steps that
@@ -20,6 +22,7 @@ from dpconvex.privacy.noise import NoiseSource
 
 _ABSENT = 3.0  # in units of the noise: a count that may as well be 0
 _TURNED = 0.5  # share of the steps after which the descent is not begun any more
+_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 _STEPS = ("early gradients", "gradients")
 _LATER = (*_STEPS, "margin range", "margins")  # phases, as far as a course has them
 
@@ -56,6 +59,19 @@ def positive_share(
         std /= math.hypot(1, std / error)
         counted += name in _STEPS
     return expected_label_share(found / n_samples, std / n_samples, n_samples), counted
+
+
+def count_votes(rows: Rows, n_samples: int, term: NoiseTerm, noise: NoiseSource) -> float:
+    """Return what all records count for: a noisy number, at least a hundredth of theirs."""
+
+    def part(
+        y: NDArray[np.float64], w: NDArray[np.float64], v: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64]]:
+        return (np.array([v.sum()]),)
+
+    (exact,) = rows.sum_targets(part)
+    found = float(noise.add(np.asarray(exact), term)[0])
+    return min(max(found, _LEAST_MASS * n_samples), float(n_samples))
 
 
 def _count_instead(

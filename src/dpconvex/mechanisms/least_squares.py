@@ -27,17 +27,17 @@ from dpconvex.mechanisms.gradient_geometry import (
     private_coordinates,
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
+from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.moments import row_lengths
 from dpconvex.mechanisms.quantile_location import (
     TARGET_BINS,
     Belief,
     private_location,
     residual_of,
-    target_bracket,
-    target_of,
 )
-from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
+from dpconvex.mechanisms.sandwich import curvature_inverse, release_products, sandwich
+from dpconvex.mechanisms.symmetric_release import symmetric_entries
+from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -59,7 +59,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-TARGET_STEPS, RESIDUAL_STEPS, ROUNDS = 16, 14, 2
+RESIDUAL_STEPS, ROUNDS = 14, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -72,6 +72,7 @@ _SHARES = {
     "residuals": 0.03,
 }
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
+_MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
 _CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
@@ -132,6 +133,8 @@ def release_facts(
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     product = bounds.gradient_sensitivity(limits.clip, limits.width)
     more = {"curvature": moments, "scores": moments} if inference else {}
+    if bounds.weighted_rows:
+        more["mass"] = (count, 1, 1)
     return {
         **more,
         "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
@@ -144,6 +147,14 @@ def release_facts(
         "residuals": (count, 1, RESIDUAL_STEPS),
         "products": (product, size, ROUNDS),
     }
+
+
+def _check_whole_rows(bounds: LinearBounds) -> None:
+    """Raise where rows are no records of their own: sums of products for intervals carry no votes."""
+    if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
+        raise ValueError(
+            "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
+        )
 
 
 @calibrates("least-squares")
@@ -161,7 +172,10 @@ def calibrate_least_squares(
     few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
     shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
     shares["targets"] += 0.7 * few
+    if bounds.weighted_rows:
+        shares["mass"] = _MASS
     if inference:
+        _check_whole_rows(bounds)
         shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
         shares |= _INFERENCE
     shares["products"] = 1 - sum(shares.values())
@@ -181,6 +195,8 @@ def prove_least_squares(certificate: Certificate) -> Proof:
     inference = certificate.parameters.get("inference", False)
     if type(inference) is not bool:
         raise CertificateError("The certificate's 'inference' must be True or False.")
+    if inference:
+        _check_whole_rows(certificate.bounds)
     limits = Limits(**certificate.parameters["limits"])
     facts = release_facts(certificate.bounds, limits, inference)
     certificate.check_terms(*facts)
@@ -228,21 +244,25 @@ class _Run:
         self.limits = Limits(**certificate.parameters["limits"])
         self.inference = certificate.parameters.get("inference", False)
         self.n = self.bounds.n_samples
+        self.mass = float(self.n)  # what all records count for
         self.released: Facts = {}
 
     def fit(self) -> Array:
         """Return coefficients of mapped rows."""
         bounds, limits = self.bounds, self.limits
+        if "mass" in self.terms:
+            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(),
+            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n,
         )  # fmt: skip
         frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = frame.matrix
         clip = limits.clip * frame.typical
         weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
         del measured
-        middle, scale = self._target()
+        middle, scale = private_target(self.rows, self.mass, self.terms, self.noise)
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
@@ -268,38 +288,27 @@ class _Run:
     def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
         r"""Take the last step with the released curvature, and keep the covariance of what comes out.
 
-        With ``A`` the mean of ``w u u^T`` over residuals within their limit and ``B`` that of ``w^2 psi^2 u u^T``, the
-        step ``A^-1 g`` has the covariance ``A^-1 (B / n + std^2 I) A^-1``: sampling and privacy noise.
+        The curvature is the sum of ``w u u^T`` over residuals within their limit; see
+        :mod:`~dpconvex.mechanisms.sandwich`.
         """
-        limits, length = self.limits, self.limits.clip * frame.typical
-        width = limits.width * scale
+        length, width = self.limits.clip * frame.typical, self.limits.width * scale
         theta = frame.to_rows(phi)
 
-        def part(block: Array, y: Array, w: Array) -> tuple[Array, Array]:
-            residual = y - block @ theta
-            placed = frame.place(block) / length
-            norms = row_lengths(placed)
-            inside = np.where(np.abs(residual) <= width, np.sqrt(w), 0.0)
-            limited = w * np.clip(residual, -width, width) / width
-            found = []
-            for factor in (inside, limited):
-                # No vector is longer than 1, by its own computed length.
-                factor = np.sign(factor) * np.minimum(np.abs(factor), 1 / np.maximum(norms, 1e-300))
-                vectors = factor[:, None] * placed
-                found.append(vectors.T @ vectors)
-            return found[0], found[1]
+        def inside(y: Array, z: Array, w: Array) -> Array:
+            return np.where(np.abs(y - z) <= width, np.sqrt(w), 0.0)
+
+        def limited(y: Array, z: Array, w: Array) -> Array:
+            return np.asarray(w * np.clip(y - z, -width, width) / width)
 
         curvature, scores = (
-            release_symmetric(np.asarray(total), self.terms[name], self.noise) / self.n
-            for name, total in zip(("curvature", "scores"), rows.sum(part), strict=True)
+            release_products(rows, frame, theta, length, factor, self.terms[name], self.noise)
+            for name, factor in (("curvature", inside), ("scores", limited))
         )
-        raised, vectors = np.linalg.eigh(curvature * length**2)
-        raised = np.maximum(raised, 0.02 * float(raised.max()))
-        inverse = (vectors / raised) @ vectors.T
-        step = self._product(rows, frame, phi, scale, "products") * self._height(frame)
-        std = self.terms["products"].scale * frame.typical * scale / self.n
-        middle = scores * (length * width) ** 2 / self.n + std**2 * np.eye(phi.size)
-        covariance = inverse @ middle @ inverse
+        noise = self.terms["curvature"].scale
+        inverse = curvature_inverse(curvature, noise, frame.moments) / length**2
+        step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.mass
+        std = self.terms["products"].scale * frame.typical * scale
+        covariance = sandwich(inverse, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
         return frame.to_rows(phi + inverse @ step)
 
@@ -315,12 +324,12 @@ class _Run:
         slope = WeightedSlope(Huber(width * scale))
         (total,) = rows.combine(frame.to_rows(phi), slope)
         exact = np.asarray(frame.matrix @ np.asarray(total)) / (frame.typical * scale)
-        noisy = self.noise.add(exact, term) * (frame.typical * scale / self.n)
+        noisy = self.noise.add(exact, term) * (frame.typical * scale / self.mass)
         return np.asarray(-noisy / self._height(frame))
 
     def _noise(self, frame: Coordinates, scale: float, name: str) -> Array:
         """Return the standard deviation of each coordinate of a step."""
-        each = self.terms[name].scale * frame.typical * scale / self.n
+        each = self.terms[name].scale * frame.typical * scale / self.mass
         return np.asarray(each / self._height(frame))
 
     def _kept(self, way: Array, frame: Coordinates, spread: Array) -> Array:
@@ -329,23 +338,11 @@ class _Run:
         length = float(frame.moments @ way**2)
         return np.asarray(max(0.0, 1 - noise / max(length, 1e-300)) * way)
 
-    def _target(self) -> tuple[float, float]:
-        """Return a private median of the target, and its scale."""
-        octaves = self.terms["octaves"].scale
-        low, high = target_bracket(self.rows, octaves, self.n, self.noise) or (-1.0, 1.0)
-        width = high - low
-        belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        below = self.rows.counter(target_of)
-        middle, scale = private_location(
-            below, 0.5, belief, TARGET_STEPS, self.terms["targets"].scale, self.n, self.noise
-        )
-        return middle, min(NORMAL_SCALE * scale, width / 2)
-
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, no larger than twice that of the target."""
         below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
         belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
         _, found = private_location(
-            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
+            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.mass, self.noise
         )
         return NORMAL_SCALE * found

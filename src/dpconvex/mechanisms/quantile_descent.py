@@ -53,7 +53,11 @@ class QuantileDescent(PrivateDescent):
 
     def _find(self, rows: Rows) -> Array:
         """Descend to the median, move the intercept to the level, descend at the level."""
-        lead, level = self.frame.lead, level_of(self.loss)
+        return self._at_level(rows, *self._median(rows))
+
+    def _median(self, rows: Rows) -> tuple[Array, Array, float]:
+        """Return where the intercept starts, roughly the median's coefficients, and the scale of the target."""
+        lead = self.frame.lead
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
         middle, scale = self._target()
@@ -64,9 +68,20 @@ class QuantileDescent(PrivateDescent):
         found = self._gone(rows, start, "rough gradients", slope, rate, bend, scale)
         # Where the start went most of the way at once, the intercept does not go back to the median.
         found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
+        return start[:lead], found, scale
+
+    def _at_level(
+        self, rows: Rows, constant: Array, found: Array, scale: float, pull: Array | None = None
+    ) -> Array:
+        """Move the intercept of the median to the level, and descend there.
+
+        With ``pull``, the released constant part of the mean gradient, slopes are centred.
+        """
+        lead, level = self.frame.lead, level_of(self.loss)
+        low, high = self.loss.slope_range
         scale, shift = self._residuals(found, scale, level)
         self.released["residual_scale"] = scale
-        constant, start = start[:lead], found.copy()
+        start = found.copy()
         start[:lead] = np.clip(start[:lead] + shift, *self.bracket)
         # As steep as in the middle of a law, whatever the level: where some rows lie denser steps must not overshoot.
         # With many records the density that was found is believed.
@@ -76,9 +91,12 @@ class QuantileDescent(PrivateDescent):
             _BEND * middle + believed * (_SURE_BEND * found_density - _BEND * middle)
         )
         steepest = middle / _RATE + believed * (found_density / _SURE_RATE - middle / _RATE)
-        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale))
+        offset = 0.0 if pull is None else (low + high) / 2
+        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale), offset)
         rate = 1 / (steepest * (high - low))
-        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant)
+        if self._shares_start:
+            constant = start[:lead]
+        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant, pull)
 
     def _smoothed(self, width: float) -> Loss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
@@ -93,13 +111,14 @@ class QuantileDescent(PrivateDescent):
         bend: float,
         scale: float,
         constant: Array | None = None,
+        pull: Array | None = None,
     ) -> Array:
         """Descend, and keep of the way what noise alone would not have gone: from a constant on, if one is given."""
         steps, lead = self._steps(phase), self.frame.lead
         rates = rate * decaying_rates(steps.stds.size)
         wander = self._wander(steps, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
-        phi, origin = self._descend(rows, start, steps, slope, rates), start
+        phi, origin = self._descend(rows, start, steps, slope, rates, pull), start
         if constant is not None:
             origin = np.zeros_like(start)
             origin[:lead] = phi[:lead] + self._gone_at_once * (constant - phi[:lead])
@@ -124,7 +143,14 @@ class QuantileDescent(PrivateDescent):
         return middle, min(NORMAL_SCALE * scale, width / 2)
 
     @property
+    def _shares_start(self) -> bool:
+        """Whether several levels of one target start at its median."""
+        return self.plan.fits > self.plan.targets
+
+    @property
     def _first_level(self) -> float:
+        if self._shares_start:
+            return 0.5
         return 0.5 + self._gone_at_once * (level_of(self.loss) - 0.5)
 
     @property
@@ -150,9 +176,10 @@ class QuantileDescent(PrivateDescent):
         counting = (self.terms["residuals"]["std"], self.few_mass, self.noise)
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
-        reach = 2 * scale * (1 - self._gone_at_once)
+        gone = 0.0 if self._shares_start else self._gone_at_once
+        reach = 2 * scale * (1 - gone)
         # Far further where most targets are the same, such as 0, and the scale of the others is not that of the median.
-        far = (self.bracket[1] - self.bracket[0]) * (1 - self._gone_at_once)
+        far = (self.bracket[1] - self.bracket[0]) * (1 - gone)
         belief = Belief(
             min(0.0, guess) - reach,
             max(0.0, guess) + reach,

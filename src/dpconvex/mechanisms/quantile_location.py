@@ -35,7 +35,9 @@ _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
 _ASIDE = 1.1  # in units of the scale: where counts tell it
 _RARE = 0.05  # how likely it is that a quantile lies beyond its bracket, where that is possible
-_OUTLIER = 5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
+_OUTLIER = (
+    5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
+)
 _REFUTED = 50.0  # and a quantile on the wrong side of a count, whatever the law
 _FIRST = 4  # counts at the middle of what is believed, before some are made aside
 

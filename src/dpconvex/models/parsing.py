@@ -37,6 +37,8 @@ NOT_SAVED = ("ledger", "random_state", "verbose")
 # Parameters that estimators did not have when the format was made.
 LATER = {"rows_per_person", "person_weight", "class_weight"}
 OMITTABLE = ("kernel", "mechanism")
+#: Mechanisms that weight rows which others shorten for want of feature bounds.
+_WEIGHTED = ("gradient", "plain-gradient", "least-squares", "newton")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": str,
     "version": str,
@@ -252,10 +254,8 @@ def _stated_facts(
         )
     if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
-        # Descents weight rows that others shorten for want of feature bounds.
-        weighted = certificate.mechanism in ("gradient", "plain-gradient")
         longest = facts.max_norm
-        if weighted:
+        if certificate.mechanism in _WEIGHTED:
             longest = facts.row_map.weighted(stated_farthest(certificate)).max_norm
         pairs["max_norm"] = (bounds.max_norm, longest)
     pairs.update(model._stated(certificate, facts))
@@ -281,9 +281,13 @@ def _same(found: object, expected: object) -> bool:
 
 
 def _check_shapes(data: Content) -> None:
-    """Raise unless coefficients and intercept have the shape that the numbers of columns and classes imply."""
+    """Raise unless coefficients and intercept have the shape that the numbers of columns, classes and levels imply."""
     width, classes = data["n_features"], data["classes"]
     rows = None if classes is None else 1 if len(classes) == 2 else len(classes)
+    parameters = data["certificate"].get("parameters")
+    levels = parameters.get("quantile") if isinstance(parameters, dict) else None
+    if isinstance(levels, list):  # several quantiles, or products
+        rows = len(levels)
     shapes = ((width,), ()) if rows is None else ((rows, width), (rows,))
     found = tuple(_finite_array(name, data[name]).shape for name in ("coef", "intercept"))
     if found != shapes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened_losses import WidenedLoss
 
-__all__ = ["EmpiricalObjective", "slopes_with_error"]
+__all__ = ["EmpiricalObjective", "SeveralTargets", "slopes_with_error"]
 
 Array = npt.NDArray[np.float64]
 
@@ -273,6 +274,29 @@ class EmpiricalObjective(WithLinear, OverRows):
 
 def _outer(loss: Loss, block: Array, y: Array, w: Array, z: Array) -> Array:
     return weighted_gram(block, np.maximum(w * loss.curvature(y, z), 0.0))
+
+
+class SeveralTargets(EmpiricalObjective):
+    """The empirical objective of the first of several targets of the same rows, which knows the others.
+
+    Parameters
+    ----------
+    targets : sequence of engines
+        The same rows with each of their targets, in memory.
+    loss, alpha, divisor
+        As for :class:`EmpiricalObjective`.
+    """
+
+    def __init__(
+        self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None
+    ) -> None:
+        super().__init__(targets[0], loss, alpha, divisor)
+        self.targets = targets
+
+    @property
+    def public_facts(self) -> dict[str, object]:
+        """What the certificate of a release must say about this objective, too."""
+        return {**super().public_facts, "targets": len(self.targets)}
 
 
 def slopes_with_error(loss: Loss, y: Array, z: Array, error: Array) -> tuple[Array, Array]:

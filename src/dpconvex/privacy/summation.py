@@ -82,10 +82,13 @@ def summation_error(
 
 
 def relative_sum_error(n_rows: int, dimension: int) -> float:
-    """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' sizes."""
+    """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' sizes.
+
+    Sizes are lengths of rows that were mapped by the same matrix, and err as their products do.
+    """
     from dpconvex.engine.summation_order import most_additions
 
-    return _relative(most_additions(n_rows, dimension) + _TERM + dimension + 1)
+    return _relative(most_additions(n_rows, dimension) + _TERM + 2 * (dimension + 1))
 
 
 def _relative(roundings: int) -> float:

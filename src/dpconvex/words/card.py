@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from html import escape
 
 import numpy as np
 
 from dpconvex.inputs.estimator_protocols import Fitted
-from dpconvex.words.content import attacker, feature_names, promise
+from dpconvex.words.charts import standalone
+from dpconvex.words.coefficient_plot import interval_plot
+from dpconvex.words.content import attacker, coefficient_intervals, feature_names, promise
 from dpconvex.words.officer import sharper
 
 __all__ = ["model_card"]
@@ -31,10 +34,25 @@ def model_card(model: Fitted) -> str:
     if len(coef) == 1:
         order = np.argsort(-np.abs(coef[0]))[:_MOST]
         names = feature_names(model)
-        shown = [f"{names[place]} {coef[0, place]:.3g}" for place in order]
+        intervals = coefficient_intervals(model)
+        shown = [
+            f"{names[place]} {coef[0, place]:.3g}"
+            + ("" if intervals is None else " [{:.3g}, {:.3g}]".format(*intervals[0, place]))
+            for place in order
+        ]
         more = coef.shape[1] - len(order)
         lines.append(
             ("largest coefficients", ", ".join(shown) + (f", {more} more" if more else ""))
+        )
+        if intervals is not None:
+            lines.append(("in brackets", "95 % intervals of sampling and privacy noise"))
+    plot = interval_plot(model, _MOST)
+    picture = ""
+    if plot is not None:  # a picture of its own: styles of a notebook and of an SVG in it would mix
+        data = b64encode(standalone(plot).encode()).decode()
+        picture = (
+            f'<img alt="Coefficients with 95 % intervals" style="width:480px;max-width:100%" '
+            f'src="data:image/svg+xml;base64,{data}">'
         )
     rows = "".join(
         f'<tr><th style="text-align:left;padding:2px 12px 2px 0">{escape(label)}</th>'
@@ -43,5 +61,5 @@ def model_card(model: Fitted) -> str:
     )
     return (
         '<div style="border:1px solid #8b9098;border-radius:8px;padding:10px 14px;display:inline-block">'
-        f"<strong>{escape(type(model).__name__)}</strong><table>{rows}</table></div>"
+        f"<strong>{escape(type(model).__name__)}</strong><table>{rows}</table>{picture}</div>"
     )

@@ -168,6 +168,39 @@ def line_chart(
     return _svg(title, description, HEIGHT, body)
 
 
+def _named_rows(
+    names: Sequence[str], low: float, high: float, label: str
+) -> tuple[list[str], Callable[[float], float], list[float], float]:
+    """Return a frame with one row per name: its body, where values and rows lie, and its height."""
+    if high == low:
+        high = 1.0
+    pad = 0.04 * (high - low)
+    axis = Axis(label, low - pad if low < 0 else 0.0, high + pad if high > 0 else 0.0)
+    left, row, top = 190, 26, 8
+    bottom = top + row * len(names)
+    inside = WIDTH - left - RIGHT
+
+    def across(value: float) -> float:
+        return left + inside * axis.place(value)
+
+    body = []
+    for value in axis.ticks():
+        body.append(_line(across(value), top, across(value), bottom, "grid"))
+        body.append(_text(across(value), bottom + 18, f"{value:g}"))
+    middles = [top + row * (number + 0.5) for number in range(len(names))]
+    for name, middle in zip(names, middles, strict=True):
+        shown = name if len(name) <= 26 else name[:25] + "…"
+        body.append(_text(left - 10, middle + 4, shown, anchor="end"))
+    body.append(_line(across(0.0), top, across(0.0), bottom, "axis"))
+    body.append(_text(left + inside / 2, bottom + 42, label, "label"))
+    return body, across, middles, bottom + 54
+
+
+def _whisker(a: float, b: float, middle: float) -> list[str]:
+    ends = [_line(end, middle - 5, end, middle + 5, "whisker") for end in (a, b)]
+    return [_line(a, middle, b, middle, "whisker"), *ends]
+
+
 def effect_chart(
     title: str,
     description: str,
@@ -192,37 +225,43 @@ def effect_chart(
     room = [0.0] * len(values) if spreads is None else [2 * spread for spread in spreads]
     low = min(0.0, *(value - extra for value, extra in zip(values, room, strict=True)))
     high = max(0.0, *(value + extra for value, extra in zip(values, room, strict=True)))
-    if high == low:
-        high = 1.0
-    pad = 0.04 * (high - low)
-    axis = Axis(label, low - pad if low < 0 else 0.0, high + pad if high > 0 else 0.0)
-    left, row, top = 190, 26, 8
-    bottom = top + row * len(values)
-    inside = WIDTH - left - RIGHT
-
-    def across(value: float) -> float:
-        return left + inside * axis.place(value)
-
-    body = []
-    for value in axis.ticks():
-        body.append(_line(across(value), top, across(value), bottom, "grid"))
-        body.append(_text(across(value), bottom + 18, f"{value:g}"))
-    for number, (name, value, extra) in enumerate(zip(names, values, room, strict=True)):
-        middle = top + row * (number + 0.5)
+    body, across, middles, height = _named_rows(names, low, high, label)
+    for middle, value, extra in zip(middles, values, room, strict=True):
         start, end = sorted((across(0.0), across(value)))
-        shown = name if len(name) <= 26 else name[:25] + "…"
-        body.append(_text(left - 10, middle + 4, shown, anchor="end"))
         body.append(
             f'<rect x="{start:.1f}" y="{middle - 8:.1f}" width="{max(end - start, 1):.1f}" height="16" '
             f'fill="{COLORS[0]}" fill-opacity="0.75"/>'
         )
         if spreads is not None:
-            a, b = across(value - extra), across(value + extra)
-            body.append(_line(a, middle, b, middle, "whisker"))
-            body += [_line(end, middle - 5, end, middle + 5, "whisker") for end in (a, b)]
-    body.append(_line(across(0.0), top, across(0.0), bottom, "axis"))
-    body.append(_text(left + inside / 2, bottom + 42, label, "label"))
-    return _svg(title, description, bottom + 54, body)
+            body += _whisker(across(value - extra), across(value + extra), middle)
+    return _svg(title, description, height, body)
+
+
+def interval_chart(
+    title: str,
+    description: str,
+    names: Sequence[str],
+    values: Sequence[float],
+    ends: Sequence[tuple[float, float]],
+    label: str,
+) -> str:
+    """Return an SVG with one dot per name on the line of its interval; other parameters as in `effect_chart`.
+
+    Parameters
+    ----------
+    title, description, names, values, label
+        As in :func:`effect_chart`.
+    ends : sequence of (float, float)
+        Low and high ends of the intervals.
+    """
+    low, high = min(0.0, *(low for low, _ in ends)), max(0.0, *(high for _, high in ends))
+    body, across, middles, height = _named_rows(names, low, high, label)
+    for middle, value, (low, high) in zip(middles, values, ends, strict=True):
+        body += _whisker(across(low), across(high), middle)
+        body.append(
+            f'<circle cx="{across(value):.1f}" cy="{middle:.1f}" r="4.2" fill="{COLORS[0]}"/>'
+        )
+    return _svg(title, description, height, body)
 
 
 _STYLE = (

@@ -19,6 +19,7 @@ from dpconvex.words.certificate_words import describe_noise, describe_release
 
 Array = NDArray[np.float64]
 
+LEVEL = 0.95  # of intervals that are shown
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _TYPE_ONE = (0.01, 0.05, 0.1)
 
@@ -116,6 +117,18 @@ def uncertainty(model: Fitted) -> Uncertainty | None:
     return Uncertainty(intercept, coef, exact)
 
 
+def coefficient_intervals(model: Fitted, level: float = LEVEL) -> Array | None:
+    """Return low and high ends for each vector of coefficients, shape (problems, columns, 2); None without them."""
+    found = getattr(model, "confidence_interval", None)
+    if found is None or not getattr(model, "inference", False):
+        return None
+    try:
+        ends = np.asarray(found(level))
+    except ValueError:  # a stranger's file without what intervals need
+        return None
+    return ends.reshape(-1, ends.shape[-2], 2)
+
+
 def _row_map(model: Fitted) -> RowMap | None:
     certificate: Certificate = model.certificate_
     bounds, parameters = certificate.bounds, certificate.parameters
@@ -147,7 +160,9 @@ def problem_names(model: Fitted) -> list[str]:
     rows = len(np.atleast_2d(model.coef_))
     if rows == 1:
         return ["value"]
-    classes = [str(label) for label in getattr(model, "classes_", range(rows))]
+    if not hasattr(model, "classes_"):
+        return [model._problem_name(number) for number in range(rows)]
+    classes = [str(label) for label in model.classes_]
     return classes if len(classes) == rows else [f"value {number}" for number in range(rows)]
 
 
@@ -200,7 +215,10 @@ def outlook(model: Fitted) -> Outlook | None:
         certificate.parameters,
     )
     if "quantile" in parameters:
-        task, more = "quantile", {"quantile": parameters["quantile"]}
+        level = parameters["quantile"]
+        if isinstance(level, list) and hasattr(model, "underage_cost"):
+            return None  # of products
+        task, more = "quantile", {"quantile": level}
     elif (type(bounds), type(bounds.loss), parameters.get("n_classes")) == (
         LinearBounds,
         Logistic,

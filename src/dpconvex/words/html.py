@@ -21,10 +21,12 @@ from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.version import __version__
 from dpconvex.words.certificate_words import describe_mechanism, describe_sampler
 from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
+from dpconvex.words.coefficient_plot import interval_plot
 from dpconvex.words.content import (
     Outlook,
     Uncertainty,
     attacker,
+    coefficient_intervals,
     column_bounds,
     feature_names,
     formula,
@@ -101,6 +103,8 @@ def render_report(
     if truly is not None:
         attacks.append(("by the mechanism itself", attacker(truly)))
     ahead = outlook(model)
+    few = np.atleast_2d(model.coef_).shape[1] <= _MOST_BARS
+    intervals = interval_plot(model, _MOST_BARS) if few else None
     label_set = certificate.parameters.get("label_set")
     who = list(who_and_why(release))
     environment = Environment(
@@ -147,8 +151,10 @@ def render_report(
         headings=problem_names(model),
         coefficients=_coefficient_rows(model, spread),
         spread=spread,
+        bounded=column_bounds(model) is not None,
         processed=any(certificate.parameters.get(name) is not None for name in _AFTERWARDS),
-        effect_plot=_effect_plot(model, spread),
+        interval_plot=intervals,
+        effect_plot=None if intervals else _effect_plot(model, spread),
         ahead=ahead,
         accuracy_plot=None if ahead is None else _accuracy_plot(ahead),
         accuracy_rows=[] if ahead is None else _accuracy_rows(ahead),
@@ -325,6 +331,7 @@ def _effect_plot(model: Fitted, spread: Uncertainty | None) -> str | None:
 def _coefficient_rows(model: Fitted, spread: Uncertainty | None) -> list[dict[str, object]]:
     coef = np.atleast_2d(model.coef_)
     bounds = column_bounds(model)
+    intervals = coefficient_intervals(model)
     rows: list[dict[str, object]] = []
     if hasattr(model, "intercept_"):
         values = [f"{value:.6g}" for value in np.atleast_1d(model.intercept_)]
@@ -337,6 +344,9 @@ def _coefficient_rows(model: Fitted, spread: Uncertainty | None) -> list[dict[st
                 "name": name,
                 "values": [f"{value:.6g}" for value in coef[:, number]],
                 "noise": None if spread is None else f"{spread.coef[number]:.3g}",
+                "ends": []
+                if intervals is None
+                else ["{:.4g} to {:.4g}".format(*ends) for ends in intervals[:, number]],
                 "bounds": ""
                 if bounds is None
                 else f"{bounds[0][number]:g} to {bounds[1][number]:g}",

@@ -16,6 +16,7 @@ from dpconvex.words.certificate_words import (
     describe_sampler,
     noise_lines,
 )
+from dpconvex.words.content import coefficient_intervals
 
 __all__ = [
     "Summary",
@@ -26,7 +27,7 @@ __all__ = [
     "summary_text",
 ]
 
-WIDTH, LINE = 48, 96  # of a name, and of a line of facts
+WIDTH, BESIDE, LINE = 48, 31, 96  # of a name, of one beside an interval, and of a line of facts
 
 
 def shown(name: object) -> str:
@@ -68,7 +69,6 @@ def summary_text(model: Fitted) -> str:
     certificate = model.certificate_
     matrices = getattr(model, "takes_matrices", False)
     unnamed = [f"{'theta' if matrices else 'x'}{i}" for i in range(model.n_features_in_)]
-    names = shown_names(getattr(model, "feature_names_in_", unnamed), WIDTH)
     guarantee = certificate.guarantee
     lines: list[tuple[str, str]] = [
         ("guarantee", repr(guarantee)),
@@ -90,16 +90,25 @@ def summary_text(model: Fitted) -> str:
     text = [type(model).__name__.center(width).rstrip(), "=" * width]
     for label, value in lines:
         text += wrap(f"{label:<16} {value}", LINE, subsequent_indent=" " * 17)
-    intercepts = np.atleast_1d(model.intercept_)
+    intercepts, intervals = np.atleast_1d(model.intercept_), coefficient_intervals(model)
+    wide = WIDTH if intervals is None else BESIDE
+    names = shown_names(getattr(model, "feature_names_in_", unnamed), wide)
     for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
         heading = "coefficient"
         if len(intercepts) > 1:
-            heading = cut(shown(model._problem_name(problem)), WIDTH, problem)
-        text += ["-" * width, f"{heading:<{WIDTH}} {'value':>20}", "-" * width]
+            heading = cut(shown(model._problem_name(problem)), wide, problem)
+        rows = [(heading, f"{'value':>20}")]
         if not matrices:
-            text.append(f"{'(intercept)':<{WIDTH}} {float(intercepts[problem]):>20.6g}")
+            rows.append(("(intercept)", f"{float(intercepts[problem]):>20.6g}"))
         pairs = zip(names, coefficients, strict=True)
-        text += [f"{name:<{WIDTH}} {value:>20.6g}" for name, value in pairs]
+        rows += [(name, f"{value:>20.6g}") for name, value in pairs]
+        table = [f"{name:<{wide}} {value}" for name, value in rows]
+        if intervals is not None:
+            table[0] += f"{'95 % interval':>26}"
+            ends = [f"{low:.4g} to {high:.4g}" for low, high in intervals[problem]]
+            first = len(table) - len(ends)
+            table[first:] = [f"{a}{b:>26}" for a, b in zip(table[first:], ends, strict=True)]
+        text += ["-" * width, table[0], "-" * width, *table[1:]]
     text += ["=" * width, "Everything above may be published: it is covered by the guarantee."]
     if certificate.sampler.startswith("seeded"):
         text[-1] = "random_state was fixed: whoever knows the seed can undo the noise. Not private."

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from dpconvex.inputs.estimator_protocols import Classifier, Fitted
+from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.privacy.bounds.base import RECORD, Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -19,6 +18,7 @@ from dpconvex.words.certificate_words import (
     describe_sampler,
     noise_lines,
 )
+from dpconvex.words.content import coefficient_intervals
 from dpconvex.words.summary import first_label, shown, shown_names
 
 MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
@@ -105,24 +105,38 @@ def coefficient_table(model: Fitted) -> Table:
     intercept = np.atleast_1d(model.intercept_)
     names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(coef.shape[1])])
     more = len(coef) - MOST_CLASSES
-    note = f"and {more:,} more classes: the model file has them" if more > 0 else None
+    what = "classes" if hasattr(model, "classes_") else "columns"
+    note = f"and {more:,} more {what}: the model file has them" if more > 0 else None
     coef, intercept = coef[:MOST_CLASSES], intercept[:MOST_CLASSES]
     table = Table(caption=note)
     table.add_column("coefficient")
     heads = ["value"]
     if len(coef) > 1:
-        heads = shown_names(cast(Classifier, model).classes_[:MOST_CLASSES], LONGEST_LABEL)
+        names_of = getattr(model, "classes_", None)
+        if names_of is None:  # levels, or products
+            names_of = [model._problem_name(number) for number in range(len(coef))]
+        heads = shown_names(names_of[:MOST_CLASSES], LONGEST_LABEL)
     for head in heads:
         table.add_column(escape(head), justify="right")
+    intervals = coefficient_intervals(model) if len(coef) == 1 else None
+    if intervals is not None:
+        table.add_column("95 % interval", justify="right")
     table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
-    for name, values in zip(names, coef.T, strict=True):
-        table.add_row(escape(shown(name)), *(f"{value:.6g}" for value in values))
+    for number, (name, values) in enumerate(zip(names, coef.T, strict=True)):
+        ends = []
+        if intervals is not None:
+            ends = ["{:.4g} to {:.4g}".format(*intervals[0, number])]
+        table.add_row(escape(shown(name)), *(f"{value:.6g}" for value in values), *ends)
     return table
 
 
 def coefficients(model: Fitted) -> dict[str, list[float] | float]:
-    """Return intercept and coefficients as plain data."""
-    return {
+    """Return intercept and coefficients as plain data, with 95 % intervals where they were paid for."""
+    intervals = coefficient_intervals(model)
+    found = {
         "coef": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
     }
+    if intervals is not None:
+        found["interval"] = intervals.reshape(*np.shape(model.coef_), 2).tolist()
+    return found

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 
 from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
-from dpconvex.engine.sparse import NonZeros
+from dpconvex.engine.nonzero_arrays import NonZeros
 
 __all__ = [
     "Clean",

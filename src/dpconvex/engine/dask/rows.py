@@ -50,8 +50,9 @@ from dpconvex.engine.dask.sources import (
 from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.nonzero_arrays import stack_rows
 from dpconvex.engine.rows import RowMap
-from dpconvex.engine.sparse import rows_in_memory, stack_rows
+from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.summation_order import accumulate, sum_depth
 from dpconvex.engine.votes import Votes, exact_values, joined_votes
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.dask.partitions import Clean, SpilledNonZeros, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, release_pages
@@ -81,7 +82,7 @@ class Predict:
 
     def __call__(self, block: Array, w: Array) -> Array:
         """Return the margins of a block."""
-        return np.asarray(block @ self.theta)
+        return row_margins(block, self.theta)
 
     def by_nonzeros(self, rows: MemoryRows) -> Array:
         """Return the margins of all rows."""

@@ -41,6 +41,7 @@ __all__ = [
 
 
 RECORD = "one record"
+PERSON = "one person"  # with all its rows
 EPS = 2.0**-52  # spacing of doubles at 1
 ROUNDINGS = 64  # of one term of a gradient: some 30 are made, and as many again in reserve
 FINEST = 1e-10  # of the Lipschitz constant: no solver is asked for a smaller gradient where rounding would allow it
@@ -64,7 +65,7 @@ class Bounds:
     def unit(self) -> str:
         """Whom a promise is made to."""
         if self.people:
-            return "one person"
+            return PERSON
         if self.rows_per_person > 1:
             return f"one person, at most {self.rows_per_person} rows"
         return RECORD

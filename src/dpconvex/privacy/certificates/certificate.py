@@ -45,7 +45,9 @@ WITHDRAWN = {
 
 
 # Mechanisms whose sums, counts and draws carry votes; others must be read and tested before they join.
-_CARRY_VOTES = {"gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd"}
+_CARRY_VOTES = {
+    "gradient", "least-squares", "objective", "output", "sgd", "phased-erm", "phased-sgd",
+}  # fmt: skip
 
 
 def _scalar(value: object) -> object:

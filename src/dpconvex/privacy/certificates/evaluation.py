@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.privacy.bounds.base import PERSON, RECORD
 from dpconvex.privacy.calibration import NEIGHBORS, gaussian_mu, released_scale
 from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
@@ -77,6 +78,9 @@ class EvaluationCertificate(Promise):
         The noise: ``"gaussian"`` with this standard deviation, or ``"l2-laplace"`` with this scale.
     neighbors, sampler : str
         The relation, and where randomness comes from.
+    unit : str
+        Whom the promise is made to: ``"one record"``, or ``"one person"`` whose rows share one vote, so that every
+        statistic but ``"auc"`` moves as with one row.
     """
 
     guarantee: Guarantee
@@ -89,6 +93,7 @@ class EvaluationCertificate(Promise):
     scale: float
     neighbors: str
     sampler: str
+    unit: str = RECORD
 
     @classmethod
     def issue(
@@ -102,6 +107,7 @@ class EvaluationCertificate(Promise):
         neighbors: str = "replace_one",
         *,
         seeded: bool = False,
+        people: bool = False,
     ) -> EvaluationCertificate:
         """Derive the noise from the guarantee and the statistic's sensitivity."""
         if neighbors == "add_or_remove_one":
@@ -111,7 +117,7 @@ class EvaluationCertificate(Promise):
         )
         return cls(
             guarantee, mechanism, statistic, n_samples, dimension, releases, distribution, scale,
-            neighbors, SEEDED if seeded else EXACT,
+            neighbors, SEEDED if seeded else EXACT, PERSON if people else RECORD,
         )  # fmt: skip
 
     def gaussian_mu(self) -> float | None:
@@ -138,6 +144,8 @@ class EvaluationCertificate(Promise):
     def _check(self) -> None:
         if self.mechanism not in ("score", "conformal") or self.sampler not in (EXACT, SEEDED):
             raise CertificateError("The certificate's 'mechanism' or 'sampler' is unknown.")
+        if self.unit != RECORD and (self.unit != PERSON or self.statistic == "auc"):
+            raise CertificateError("The certificate's 'unit' is not one of its statistic.")
         if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):

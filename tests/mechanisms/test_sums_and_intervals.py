@@ -1,4 +1,4 @@
-"""Least squares from noisy sums: what is released never differs by more than was paid for, and the fit is good."""
+"""Least squares and Newton steps from noisy sums: no release differs by more than was paid for; fits, intervals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from dpconvex import DPLinearRegression, load_model, save_model
+from dpconvex import (
+    DPLinearRegression,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+    load_model,
+    save_model,
+)
 from dpconvex.audit import audit
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Squared
-from dpconvex.mechanisms import LeastSquares
+from dpconvex.losses import Logistic, Pinball, Squared
+from dpconvex.mechanisms import LeastSquares, NewtonSteps
+from dpconvex.mechanisms.gradient_geometry import Coordinates
+from dpconvex.mechanisms.sandwich import product_sums
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import (
     Certificate,
@@ -26,6 +35,8 @@ from dpconvex.privacy import (
     PureDP,
 )
 
+SQUARED, LOGISTIC, PINBALL = Squared(), Logistic(), Pinball(0.8)
+LOSSES = {"squared": SQUARED, "logistic": LOGISTIC, "quantile": PINBALL}
 FIXED = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 
 
@@ -52,14 +63,18 @@ def run(X, y, certificate, leader=None):
     bounds = certificate.bounds
     noise = Coupled(leader)
     objective = EmpiricalObjective(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)
-    return LeastSquares().release(objective, certificate, noise), noise
+    return mechanism_for(bounds.loss).release(objective, certificate, noise), noise
 
 
-def certificate_of(rows, columns, neighbors="replace_one", mu=1.0, inference=False):
+def mechanism_for(loss):
+    return LeastSquares() if isinstance(loss, Squared) else NewtonSteps()
+
+
+def certificate_of(rows, columns, neighbors="replace_one", mu=1.0, inference=False, loss=SQUARED):
     longest = math.sqrt(columns)
-    bounds = LinearBounds(rows, columns, Squared(), longest, longest, neighbors=neighbors)
+    bounds = LinearBounds(rows, columns, loss, longest, longest, neighbors=neighbors)
     parameters = {"coef_bound": None, **({"inference": True} if inference else {})}
-    return LeastSquares().certify(bounds, GaussianDP(mu), parameters)
+    return mechanism_for(loss).certify(bounds, GaussianDP(mu), parameters)
 
 
 def moved(first, second, certificate):
@@ -86,18 +101,27 @@ def extreme_rows(rng, count, columns):
 
 
 @FIXED
-@given(st.integers(3, 40), st.integers(1, 4), st.integers(0, 2**31), st.booleans())
-def test_no_neighbour_moves_a_release_further(count, columns, seed, removed):
+@given(
+    st.integers(3, 40),
+    st.integers(1, 4),
+    st.integers(0, 2**31),
+    st.booleans(),
+    st.sampled_from(list(LOSSES)),
+)
+def test_no_neighbour_moves_a_release_further(count, columns, seed, removed, loss):
     rng = np.random.default_rng(seed)
+    loss = LOSSES[loss]
     X, y = extreme_rows(rng, count, columns)
     relation = "add_or_remove_one" if removed else "replace_one"
     mu, inference = float(rng.choice([0.1, 1.0, 30.0])), bool(rng.integers(2))
-    certificate = certificate_of(count, columns, relation, mu, inference)
+    certificate = certificate_of(count, columns, relation, mu, inference, loss)
     if removed:
         other = X[1:], y[1:]
     else:
         other = X.copy(), y.copy()
         other[0][:1], other[1][:1] = extreme_rows(rng, 1, columns)
+    if loss is LOGISTIC:
+        y, other = np.where(y > 0, 1.0, -1.0), (other[0], np.where(other[1] > 0, 1.0, -1.0))
     largest, spent = moved((X, y), other, certificate)
     assert largest <= 1 + 1e-9
     assert spent <= certificate.guarantee.mu * (1 + 1e-9)
@@ -117,11 +141,17 @@ def test_half_the_noise_is_noticed():
     at = term.sensitivity
     assert audit(sampler(0.0, 1.0), sampler(at, 1.0), claim, runs=6_000, rng=0).passed
     assert not audit(sampler(0.0, 0.5), sampler(at, 0.5), claim, runs=6_000, rng=0).passed
-    forged = replace(
-        certificate, noise={**certificate.noise, "products": replace(term, scale=term.scale / 2)}
-    )
-    with pytest.raises(CertificateError):
-        forged.verify()
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_half_the_noise_of_any_phase_does_not_verify(loss):
+    certificate = certificate_of(4, 1, mu=1.0, loss=LOSSES[loss], inference=True)
+    certificate.verify()
+    assert {"curvature", "scores"} <= set(certificate.noise)
+    for phase, term in certificate.noise.items():
+        weak = {**certificate.noise, phase: replace(term, scale=term.scale / 2)}
+        with pytest.raises(CertificateError):
+            replace(certificate, noise=weak).verify()
 
 
 def made(rows, seed, tail=False):
@@ -171,34 +201,81 @@ def test_fit_and_certify_agree_and_files_load(tmp_path):
         DPLinearRegression(mechanism="sgd").certify(10, 2)
 
 
-def test_intervals_cover_the_coefficients():
+def test_products_reach_their_bound_and_no_further():
+    """Long rows, factors far beyond what they should be: orthogonal unit vectors, a Frobenius distance of sqrt(2)."""
+    frame = Coordinates(np.diag([1e-6, 1e3, 1e3]), 1, 1.0, np.ones(3))
+    sums = []
+    for row in ([1.0, 0.0], [0.0, -1.0]):
+        rows = MemoryRows(
+            np.array([row]), np.ones(1), RowMap.from_bounds(2, (-1.0, 1.0)), threads=1
+        )
+        sums.append(product_sums(rows, frame, np.zeros(3), 2.0, lambda y, z, w: -1e9 * w))
+    gap = float(np.linalg.norm(sums[0] - sums[1]))
+    bound = LinearBounds(1, 2, LOGISTIC, 2.0, 2.0).moment_sensitivity()
+    assert 0.999 * math.sqrt(2) < gap <= bound
+
+
+def model_of(loss, **more):
+    if loss == "logistic":
+        return DPLogisticRegression(feature_bounds=(-4, 4), inference=True, **more)
+    kind = DPLinearRegression if loss == "squared" else DPQuantileRegressor
+    return kind(feature_bounds=(-4, 4), target_bounds=(-20, 20), inference=True, **more)
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_intervals_cover_the_coefficients(loss):
     """200 intervals of 95 % from 40 fits: fewer than 168 have a probability below 1e-8 (binomial)."""
     rng, truth = np.random.default_rng(0), np.linspace(-1, 1, 5)
     held, lengths, errors = 0, [], []
     for seed in range(40):
         X = rng.normal(0, 1, (5000, 5)).clip(-4, 4)
         y = 2 + X @ truth + rng.standard_t(4, 5000) * (0.5 + 0.5 * np.abs(X[:, 0]))
-        model = DPLinearRegression(
-            epsilon=1.0,
-            feature_bounds=(-4, 4),
-            target_bounds=(-20, 20),
-            inference=True,
-            random_state=seed,
-        ).fit(X, y)
-        found = model.confidence_interval(0.95)
+        if loss == "logistic":
+            y = (rng.logistic(size=5000) < 0.5 + X @ truth).astype(int)
+        model = model_of(loss, epsilon=1.0, random_state=seed).fit(X, y)
+        found, coef = model.confidence_interval(0.95).reshape(5, 2), model.coef_.ravel()
         held += np.count_nonzero((found[:, 0] <= truth) & (truth <= found[:, 1]))
         lengths += list(found[:, 1] - found[:, 0])
-        errors += list(np.abs(model.coef_ - truth))
+        errors += list(np.abs(coef - truth))
     assert held >= 168
     # Noise that was left out would make them shorter by half; ones that are twice too long would not help anybody.
     assert 0.6 < np.mean(lengths) / (2 * np.quantile(errors, 0.95)) < 1.6
 
 
-def test_intervals_are_refused_where_they_say_nothing():
-    X, y = made(200, 0)
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_intervals_are_saved_and_refused_where_they_say_nothing(loss, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(0, 1, (2000, 2)).clip(-4, 4)
+    y = X.sum(axis=1) + rng.normal(0, 1, 2000)
+    y = (y > 0).astype(int) if loss == "logistic" else y
+    model = model_of(loss, mu=1.0)
+    fitted = clone(model).fit(X, y)
+    fitted.certificate_.verify()
+    assert fitted.certificate_ == model.certify(2000, 2)
+    save_model(fitted, tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    assert np.array_equal(loaded.confidence_interval(), fitted.confidence_interval())
+    narrow, wide = (np.ptp(fitted.confidence_interval(level), axis=-1) for level in (0.5, 0.99))
+    assert (narrow < wide).all()
     with pytest.raises(ValueError, match="inference=True"):
-        DPLinearRegression(**BOUNDS).fit(X, y).confidence_interval()
-    with pytest.raises(ValueError, match="not available"):
-        DPLinearRegression(inference=True, **BOUNDS).fit(X, y).confidence_interval()
-    with pytest.raises(ValueError, match="least-squares"):
-        DPLinearRegression(inference=True, delta=0.0, **BOUNDS).certify(1000, 2)
+        clone(model).set_params(inference=False).fit(X, y).confidence_interval()
+    few = model_of(loss, epsilon=0.1)
+    with pytest.raises(ValueError, match=r"not available.*About .* rows would do, or an epsilon"):
+        few.certify(200, 2)
+    for wrong in ({"delta": 0.0, "mu": None, "epsilon": 1.0}, {"alpha": 1.0}, {"coef_bound": 1.0}):
+        with pytest.raises(ValueError, match=r"inference|least-squares"):
+            clone(model).set_params(**wrong).certify(2000, 2)
+    with pytest.raises(ValueError, match="groups"):
+        model.certify(2000, 2, groups=True)
+
+
+def test_a_problem_per_class_has_intervals_of_its_own():
+    rng = np.random.default_rng(0)
+    X = rng.normal(0, 1, (3000, 2)).clip(-4, 4)
+    y = np.digitize(X.sum(axis=1) + rng.normal(0, 1, 3000), [-1, 1])
+    model = DPLogisticRegression(mu=1.0, feature_bounds=(-4, 4), inference=True).fit(X, y)
+    model.certificate_.verify()
+    assert model.confidence_interval().shape == (3, 2, 2)
+    inside = np.moveaxis(model.confidence_interval(), -1, 0)
+    assert (inside[0] < model.coef_).all()
+    assert (model.coef_ < inside[1]).all()

@@ -1,0 +1,86 @@
+r"""The covariance of a private estimate: sampling and privacy noise between two inverses of a released curvature.
+
+An estimate that solves ``sum_i w_i psi_i u_i + noise = 0`` errs by ``H^-1 (sum_i w_i psi_i u_i + noise)`` to first
+order, with ``H`` the derivative of the sum. Its covariance is ``H^-1 (S + std^2 I) H^-1`` with
+``S = sum_i w_i^2 psi_i^2 u_i u_i^T``; it does not matter how many records there are, nor what errors are like. Both
+matrices are sums of products of vectors of length at most 1, and are released as such.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.engine.rows import Rows
+from dpconvex.mechanisms.gradient_geometry import Coordinates
+from dpconvex.mechanisms.moments import row_lengths
+from dpconvex.mechanisms.symmetric_release import release_symmetric
+from dpconvex.privacy.certificates.terms import NoiseTerm
+from dpconvex.privacy.noise import NoiseSource
+
+__all__ = ["Factor", "curvature_inverse", "product_sums", "release_products", "sandwich"]
+
+Array = NDArray[np.float64]
+#: Of targets, margins and weights: a factor for every row.
+Factor = Callable[[Array, Array, Array], Array]
+
+_LEAST = 0.1  # of the mean eigenvalue: what those of a curvature are at least taken for
+
+
+def product_sums(
+    rows: Rows, frame: Coordinates, theta: Array, length: float, factor: Factor
+) -> Array:
+    r"""Return ``sum_i f_i^2 u_i u_i^T / length^2`` of rows u in private coordinates.
+
+    No vector ``f_i u_i / length`` is longer than 1, whatever the factor says: its own computed length limits it.
+    """
+
+    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
+        factors = factor(y, block @ theta, w)
+        placed = frame.place(block) / length
+        most = 1 / np.maximum(row_lengths(placed), 1e-300)
+        vectors = np.minimum(np.abs(factors), most)[:, None] * placed
+        return (vectors.T @ vectors,)
+
+    (total,) = rows.sum(part)
+    return np.asarray(total)
+
+
+def release_products(
+    rows: Rows,
+    frame: Coordinates,
+    theta: Array,
+    length: float,
+    factor: Factor,
+    term: NoiseTerm,
+    noise: NoiseSource,
+) -> Array:
+    """Return :func:`product_sums` plus the noise that a term of the certificate states."""
+    return release_symmetric(product_sums(rows, frame, theta, length, factor), term, noise)
+
+
+def curvature_inverse(matrix: Array, std: float, shape: Array) -> Array:
+    """Return the inverse of a released curvature.
+
+    Before, the matrix is drawn to a multiple of ``diag(shape)`` as far as noise explains the difference: noise has the
+    variance ``std^2`` on the diagonal and half of it beside it, together ``std^2 k (k + 1) / 2``. Eigenvalues are
+    raised to a tenth of that multiple, which is at least what noise makes of a trace of 0.
+    """
+    size = len(matrix)
+    height = max(float(np.trace(matrix)) / float(shape.sum()), std / math.sqrt(size))
+    apart = matrix - height * np.diag(shape)
+    noise = std**2 * size * (size + 1) / 2
+    kept = max(0.0, 1 - noise / max(float(np.square(apart).sum()), 1e-300))
+    values, vectors = np.linalg.eigh(height * np.diag(shape) + kept * apart)
+    raised = np.maximum(values, _LEAST * height)
+    return np.asarray((vectors / raised) @ vectors.T)
+
+
+def sandwich(inverse: Array, scores: Array, std: float) -> Array:
+    """Return ``H^-1 (S + std^2 I) H^-1``; noise leaves S no direction of a negative variance."""
+    values, vectors = np.linalg.eigh(scores)
+    middle = (vectors * (np.maximum(values, 0.0) + std**2)) @ vectors.T
+    return np.asarray(inverse @ middle @ inverse)
