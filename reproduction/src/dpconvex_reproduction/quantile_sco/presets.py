@@ -63,11 +63,15 @@ class QuantilePreset:
         ``peak B_x^2 / (lambda n epsilon)``.
     std : float
         The paper's noise on the sum of losses.
+    risk : float
+        ``2 lambda B_theta^2``, with the constants of the proof: a bound of the excess risk. Part 1's holds for every
+        population; part 2 adds ``bandwidth^2 E[1/|residual|]``, which only the population knows.
     """
 
     alpha: float
     bandwidth: float
     std: float
+    risk: float = math.inf  # where no theorem bounds it
 
 
 def objective_preset(part: int, n_samples: int, dimension: int, problem: Problem) -> QuantilePreset:
@@ -97,7 +101,8 @@ def objective_preset(part: int, n_samples: int, dimension: int, problem: Problem
         square += kernel.mean_abs * kernel.peak * problem.row_norm**2 / (2 * n_samples * epsilon)
     penalty = math.sqrt(square) / problem.coef_norm
     bandwidth = kernel.peak * problem.row_norm**2 / (penalty * n_samples * epsilon)
-    return QuantilePreset(alpha=2 * penalty, bandwidth=bandwidth, std=std)
+    risk = 2 * penalty * problem.coef_norm**2
+    return QuantilePreset(alpha=2 * penalty, bandwidth=bandwidth, std=std, risk=risk)
 
 
 @dataclass(frozen=True)
@@ -113,12 +118,19 @@ class SGDPreset:
         ``step_size peak B_x^2 / 2``.
     std : float
         ``L sqrt(8 ln(1/delta)) / epsilon``, as printed.
+    stability : float
+        ``L^2 step_size (1 + n^2) / n`` of Lemma 3.3: by how much more the population loses than the sample, at most.
+    risk : float
+        ``B_theta^2 / (n^2 step_size)``, the least of the proof's bounds of the excess risk over all step sizes. (The
+        closed form that is printed takes L out of the smoothing's term, which has none.)
     """
 
     steps: int
     step_size: float
     bandwidth: float
     std: float
+    stability: float
+    risk: float
 
 
 def sgd_preset(n_samples: int, dimension: int, problem: Problem) -> SGDPreset:
@@ -136,7 +148,14 @@ def sgd_preset(n_samples: int, dimension: int, problem: Problem) -> SGDPreset:
     smoothing = kernel.mean_abs * kernel.peak * problem.row_norm**2 / 2
     square = 2 * slope**2 * n**3 + (dimension * std**2 + slope**2 + smoothing) * n**2
     step = problem.coef_norm / math.sqrt(square + 2 * slope**2 * n)
-    return SGDPreset(n * n, step, step * kernel.peak * problem.row_norm**2 / 2, std)
+    return SGDPreset(
+        steps=n * n,
+        step_size=step,
+        bandwidth=step * kernel.peak * problem.row_norm**2 / 2,
+        std=std,
+        stability=slope**2 * step * (1 + n * n) / n,
+        risk=problem.coef_norm**2 / (n * n * step),
+    )
 
 
 @dataclass(frozen=True)
