@@ -165,9 +165,11 @@ class TopRankBounds(Bounds):
         return self.n_samples * min(self.gradient_sensitivity, 2 * self.lipschitz)
 
     def solver_tolerance(self, tilt: float = 0.0) -> float:
-        """Return the public tolerance, with room for the rounding of weights that turn over the width."""
+        """Return the public tolerance, with room for the rounding of sums and of weights that turn over the width."""
         turned = self.lipschitz * (self.row_norm * self.radius / self.width + 1)
         reserve = 64 * EPS * (self.dimension + 20) * turned
+        # Four times what the objective allows for its sums: large tables and tops must not end without a solution.
+        reserve += 4 * EPS * (self.n_samples + self.top) * self.lipschitz
         return self._resolvable(self.smoothness / self.alpha, tilt) + reserve
 
     def tilt_scale(self, epsilon: float, delta: float) -> float:
