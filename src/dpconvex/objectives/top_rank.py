@@ -20,6 +20,8 @@ __all__ = ["TopRankObjective"]
 
 Array = npt.NDArray[np.float64]
 
+_LARGEST = 1e140
+
 
 class TopRankObjective(Ridged):
     r"""Mean loss of positive records below the mean of the K largest negative scores, with a ridge.
@@ -73,6 +75,7 @@ class TopRankObjective(Ridged):
         rows = np.array(X, dtype=np.float64)
         super().__init__(rows.shape[1], alpha)
         rows[~np.isfinite(rows).all(axis=1)] = 0.0  # a fixed row: an error would depend on the data
+        np.clip(rows, -_LARGEST, _LARGEST, out=rows)  # squares of more would overflow
         lengths = np.linalg.norm(rows, axis=1)
         # A little shorter than the bound, so that rounding does not exceed it.
         rows *= np.minimum(1.0, (1 - 1e-14) * row_norm / np.maximum(lengths, 1e-300))[:, None]
