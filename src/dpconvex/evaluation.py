@@ -168,7 +168,7 @@ def private_score(
         ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
         classes; ``"coverage"``, the share of rows in the intervals of
         :class:`~dpconvex.intervals.DPConformal`, or at or below a predicted quantile. By default what the estimator
-        minimises: cost, pinball loss, AUC or accuracy.
+        minimises: cost, pinball loss, squared error, AUC or accuracy.
     epsilon, delta, mu : float, optional
         Budget: 1.0 and 1e-6 by default, ``delta=0`` for pure epsilon-DP, or ``mu``.
     ledger : Ledger, optional
@@ -267,7 +267,9 @@ def _default_metric(model: Any) -> str:
         return "coverage"
     if is_classifier(model):
         return "auc" if type(model).__name__ == "DPAUCClassifier" else "accuracy"
-    return "cost" if hasattr(model, "underage_cost") else "pinball"
+    if hasattr(model, "underage_cost"):
+        return "cost"
+    return "pinball" if hasattr(model, "quantile") else "squared"
 
 
 def _check_metric(model: Any, metric: object) -> None:

@@ -75,7 +75,7 @@ def init(
         kinds = read_kinds(data, file)
     if target is not None and target not in kinds:
         raise InputError(f"The data file has no column {target!r}.")
-    text = template(kinds, target)
+    text = template(kinds, target, file)
     if out is not None:
         out.write_text(text, encoding="utf-8")
     if json_:
@@ -86,12 +86,15 @@ def init(
         typer.echo(f"Written to {out}")
 
 
-def template(seen: dict[str, Seen], target: str | None) -> str:
+def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str:
     """Return a schema whose columns are commented out, for people to fill in."""
     parts = [_HEAD]
     kinds = {name: column.kind for name, column in seen.items()}
+    said = {"delimiter": file.delimiter, "encoding": file.encoding}
     if any(column.decimal == "," for column in seen.values()):
-        parts += ["[file]", 'decimal = ","', ""]
+        said["decimal"] = ","
+    lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
+    parts += ["[file]", *lines, ""] if lines else []
     for table, (kind, example) in _TABLES.items():
         lines = [
             f"# {_key(name)} = {_with_format(example, column.format)}"
@@ -103,7 +106,11 @@ def template(seen: dict[str, Seen], target: str | None) -> str:
             values = '{values = ["1", "2"], other = true}'
             lines += [_CODES, *(f"# {_key(name)} = {values}" for name in codes)]
         parts += [f"[{table}]", *lines, ""]
-    parts.append("[target]")
+    parts += [
+        "# Several rows per person? The promise is then made to a person with all of them.",
+        "# [person]",
+    ]
+    parts += ['# column = "name of the column that says whose row it is"', "", "[target]"]
     if target is None:
         parts += ["# column = [low, high]", '# or column = {classes = ["no", "yes"]}']
     elif kinds[target] == "number":

@@ -36,7 +36,7 @@ def score(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="pinball, cost, accuracy, log_loss, auc, calibration, coverage, residuals."
+            help="pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
         ),
     ] = None,
     epsilon: Annotated[
