@@ -3,7 +3,8 @@ r"""Newton steps along noisy gradients: an estimate whose error is known, for co
 In private coordinates rows are weighted by ``w = min(1, clip / ||u||)^2``, so that neither their gradients nor their
 curvature need any other limit. A rough descent finds the neighbourhood of the minimiser, one release the curvature
 there, and a few Newton steps a point so near that from another release of the curvature more steps lead to the
-minimiser up to the mean of their noise; one more release says how gradients of records vary. Nothing is shrunk, calibrated or given up: the estimate is about the minimiser of the weighted loss.
+minimiser up to the mean of their noise; one more release says how gradients of records vary. Nothing is shrunk,
+calibrated or given up: the estimate is about the minimiser of the weighted loss.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ _ROUGH_RATE, _EARLY_RATE = 1.2, 0.8  # of steps, in units of the inverse curvatu
 _KEPT = 4  # iterates of a descent that are averaged
 _HALF_WIDTH = 0.4  # of the residuals whose share tells a density, in units of their scale
 _FLATTEST, _STEEPEST = 0.125, 0.25  # curvatures that steps of a rough logistic descent are for
-_FARTHEST = 1.0  # that one Newton step moves, in typical margins or in units of the residuals' scale
+_FARTHEST = (
+    1.0  # that one Newton step moves, in typical margins or in units of the residuals' scale
+)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,8 @@ class NewtonSteps(PrivateMechanism):
 
     With rows ``u`` in released coordinates and ``w = min(1, clip / ||u||)^2`` each step moves the coefficients against
     ``H^-1 (sum_i w_i l'_i u_i + noise)``, ``H`` a released curvature; the estimate is the mean of where full steps
-    would lead from the second release of H on. For a quantile the curvature is the share of residuals within half their scale, per width.
+    would lead from the second release of H on. For a quantile the curvature is the share of residuals within half
+    their scale, per width.
 
     Notes
     -----
