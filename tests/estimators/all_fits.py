@@ -39,8 +39,8 @@ RECORDS = {
 LABELS = [0, 1]
 
 
-# Few rows leave enough for intervals at a large budget only.
-INTERVALS = {"intervals": {"inference": True, "epsilon": None, "mu": 20.0}}
+# Nine rows, a public number, leave enough for intervals at a large budget only.
+INTERVALS = {"intervals": {"inference": True, "epsilon": None, "mu": 40.0}}
 
 
 def _regression(kind, choices, **more):

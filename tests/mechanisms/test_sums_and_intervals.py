@@ -24,7 +24,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import LeastSquares, NewtonSteps
 from dpconvex.mechanisms.gradient_geometry import Coordinates
-from dpconvex.mechanisms.sandwich import product_sums
+from dpconvex.mechanisms.sandwich import curvature_inverses, product_sums
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import (
     Certificate,
@@ -267,6 +267,21 @@ def test_intervals_are_saved_and_refused_where_they_say_nothing(loss, tmp_path):
             clone(model).set_params(**wrong).certify(2000, 2)
     with pytest.raises(ValueError, match="groups"):
         model.certify(2000, 2, groups=True)
+
+
+def test_what_is_not_known_to_be_curved_has_a_wide_interval():
+    """A direction whose curvature noise may have made: short steps, and a large variance; others keep theirs."""
+    steps, widest = curvature_inverses(np.diag([1000.0, 1000.0, 1.5]), 1.0, np.ones(3))
+    assert np.diag(steps)[:2] == pytest.approx(1e-3, rel=0.01)
+    assert np.diag(widest)[:2] == pytest.approx(1e-3, rel=0.01)
+    assert 10 * steps[2, 2] <= widest[2, 2] * (1 + 1e-9)
+    rng = np.random.default_rng(0)
+    kinds = np.eye(3)[rng.integers(0, 3, 20_000)]
+    y = (rng.logistic(size=20_000) < kinds @ [-1, 0, 1]).astype(int)
+    model = DPLogisticRegression(epsilon=1.0, feature_bounds=(0, 1), inference=True)
+    ends = model.set_params(random_state=0).fit(kinds, y).confidence_interval().reshape(3, 2)
+    assert (ends[:, 0] < 0).all()  # all dummies beside an intercept: none is known by itself
+    assert (ends[:, 1] > 0).all()
 
 
 def test_a_problem_per_class_has_intervals_of_its_own():

@@ -35,7 +35,7 @@ from dpconvex.mechanisms.quantile_location import (
     private_location,
     residual_of,
 )
-from dpconvex.mechanisms.sandwich import curvature_inverse, release_products, sandwich
+from dpconvex.mechanisms.sandwich import curvature_inverses, release_products, sandwich
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
@@ -305,12 +305,12 @@ class _Run:
             for name, factor in (("curvature", inside), ("scores", limited))
         )
         noise = self.terms["curvature"].scale
-        inverse = curvature_inverse(curvature, noise, frame.moments) / length**2
+        inverse, widest = curvature_inverses(curvature, noise, frame.moments)
         step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.mass
         std = self.terms["products"].scale * frame.typical * scale
-        covariance = sandwich(inverse, scores * (length * width) ** 2, std)
+        covariance = sandwich(widest / length**2, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
-        return frame.to_rows(phi + inverse @ step)
+        return frame.to_rows(phi + inverse @ step / length**2)
 
     def _height(self, frame: Coordinates) -> Array:
         """Return the expected second moments of weighted coordinates."""

@@ -2,8 +2,9 @@ r"""Newton steps along noisy gradients: an estimate whose error is known, for co
 
 In private coordinates rows are weighted by ``w = min(1, clip / ||u||)^2``, so that neither their gradients nor their
 curvature need any other limit. A rough descent finds the neighbourhood of the minimiser, one release the curvature
-there, and a few Newton steps the minimiser up to the mean of their noise; one more release says how gradients of
-records vary. Nothing is shrunk, calibrated or given up: the estimate is about the minimiser of the weighted loss.
+there, and a few Newton steps a point so near that from another release of the curvature more steps lead to the
+minimiser up to the mean of their noise; one more release says how gradients of records vary. Nothing is shrunk,
+calibrated or given up: the estimate is about the minimiser of the weighted loss.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location, residual_of
-from dpconvex.mechanisms.sandwich import Factor, curvature_inverse, release_products, sandwich
+from dpconvex.mechanisms.sandwich import Factor, curvature_inverses, release_products, sandwich
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
@@ -51,15 +52,16 @@ __all__ = ["NewtonSteps"]
 
 Array = NDArray[np.float64]
 
-ROUGH_STEPS, EARLY_STEPS, NEWTON_STEPS, RESIDUAL_STEPS = 10, 8, 8, 14
+ROUGH_STEPS, EARLY_STEPS, MIDDLE_STEPS, NEWTON_STEPS, RESIDUAL_STEPS = 10, 8, 4, 8, 14
 # Shares of mu^2; the Newton steps take the rest.
 _SHARES = {
     "scales": 0.02,
     "lengths": 0.02,
     "moments": 0.06,
     "finer moments": 0.06,
-    "early gradients": 0.14,
-    "curvature": 0.12,
+    "early gradients": 0.10,
+    "middle gradients": 0.10,
+    "curvature": 0.14,
     "scores": 0.05,
 }
 _LABELS = {"labels": 0.01}
@@ -69,7 +71,9 @@ _ROUGH_RATE, _EARLY_RATE = 1.2, 0.8  # of steps, in units of the inverse curvatu
 _KEPT = 4  # iterates of a descent that are averaged
 _HALF_WIDTH = 0.4  # of the residuals whose share tells a density, in units of their scale
 _FLATTEST, _STEEPEST = 0.125, 0.25  # curvatures that steps of a rough logistic descent are for
-_SLOWING = 0.6  # exponent by which Newton steps become shorter
+_FARTHEST = (
+    1.0  # that one Newton step moves, in typical margins or in units of the residuals' scale
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
         "finer moments": moments,
         **start,
         "early gradients": (gradient, size, EARLY_STEPS),
-        "curvature": moments,
+        "middle gradients": (gradient, size, MIDDLE_STEPS),
+        "curvature": (*moments[:2], 2),
         "gradients": (gradient, size, NEWTON_STEPS),
         "scores": moments,
     }
@@ -192,7 +197,8 @@ class NewtonSteps(PrivateMechanism):
 
     With rows ``u`` in released coordinates and ``w = min(1, clip / ||u||)^2`` each step moves the coefficients against
     ``H^-1 (sum_i w_i l'_i u_i + noise)``, ``H`` a released curvature; the estimate is the mean of where full steps
-    would lead. For a quantile the curvature is the share of residuals within half their scale, per width.
+    would lead from the second release of H on. For a quantile the curvature is the share of residuals within half
+    their scale, per width.
 
     Notes
     -----
@@ -253,7 +259,12 @@ class _Run:
         return self.frame.to_rows(phi)
 
     def _newton(self, rows: Rows, phi: Array, width: float) -> tuple[Array, Array]:
-        """Return the mean of where full Newton steps lead, and the inverse of the curvature, of sums."""
+        """Return the mean of where full Newton steps lead, and the inverse of the curvature, of sums.
+
+        Where full steps lead is the minimiser up to noise and the square of how far away they start. So curvature is
+        released again after a few of them, and later steps start from the mean of all before, weighted by what they
+        know: noise of where they start is a bias of where they lead.
+        """
         if self.loss.kind == "margin":
             steepest = float(self.loss.smoothness)
 
@@ -265,16 +276,23 @@ class _Run:
             def bent(y: Array, z: Array, w: Array) -> Array:
                 return np.where(np.abs(y - z) <= width, np.sqrt(w), 0.0)
 
-        found = self._products(rows, phi, bent, "curvature")
-        inverse = curvature_inverse(found, self.terms["curvature"].scale, self.frame.moments)
-        inverse /= steepest * self.length**2
-        kept = np.zeros_like(phi)
-        slope = WeightedSlope(self.loss)
-        for step in range(NEWTON_STEPS):
-            way = inverse @ self._gradient(rows, phi, slope, "gradients")
-            kept += (phi - way) / NEWTON_STEPS
-            phi = phi - way * (step + 1) ** -_SLOWING
-        return kept, inverse
+        slope, term = WeightedSlope(self.loss), self.terms["curvature"]
+        farthest = _FARTHEST if self.loss.kind == "margin" else _FARTHEST * width / _HALF_WIDTH
+        units, ahead = steepest * self.length**2, 0.0
+        for name in ("middle gradients", "gradients"):
+            found = self._products(rows, phi, bent, "curvature")
+            inverse, widest = curvature_inverses(found, term.scale, self.frame.moments)
+            kept, steps = np.zeros_like(phi), self.terms[name].releases
+            for step in range(steps):
+                way = inverse @ self._gradient(rows, phi, slope, name) / units
+                short = way * min(1.0, farthest / max(float(np.linalg.norm(way)), 1e-300))
+                # Where the way was long, curvature is that of another place; the last steps are meant to be near.
+                kept += (phi - (way if ahead else short)) / steps
+                phi = phi - short / (ahead + step + 1)
+            phi = kept
+            # The middle steps know as much as this number of last ones.
+            ahead = steps * (self.terms["gradients"].scale / self.terms[name].scale) ** 2
+        return phi, widest / units
 
     def _products(self, rows: Rows, phi: Array, factor: Factor, name: str) -> Array:
         return release_products(

@@ -21,13 +21,15 @@ from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-__all__ = ["Factor", "curvature_inverse", "product_sums", "release_products", "sandwich"]
+__all__ = ["Factor", "curvature_inverses", "product_sums", "release_products", "sandwich"]
 
 Array = NDArray[np.float64]
 #: Of targets, margins and weights: a factor for every row.
 Factor = Callable[[Array, Array, Array], Array]
 
-_LEAST = 0.1  # of the mean eigenvalue: what those of a curvature are at least taken for
+# What eigenvalues of a curvature are at least taken for, of their mean: by steps, and by covariances.
+_LEAST, _FLAT = 0.1, 0.01
+_LEAST_NOISE, _DOUBTED = 3.0, 2.0  # the same of the noise's std; what noise may have made of one
 
 
 def product_sums(
@@ -62,12 +64,15 @@ def release_products(
     return release_symmetric(product_sums(rows, frame, theta, length, factor), term, noise)
 
 
-def curvature_inverse(matrix: Array, std: float, shape: Array) -> Array:
-    """Return the inverse of a released curvature.
+def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, Array]:
+    """Return the inverse of a released curvature to take steps with, and one for the covariance of where they lead.
 
     Before, the matrix is drawn to a multiple of ``diag(shape)`` as far as noise explains the difference: noise has the
-    variance ``std^2`` on the diagonal and half of it beside it, together ``std^2 k (k + 1) / 2``. Eigenvalues are
-    raised to a tenth of that multiple, which is at least what noise makes of a trace of 0.
+    variance ``std^2`` on the diagonal and half of it beside it, together ``std^2 k (k + 1) / 2``. For steps,
+    eigenvalues v are raised to ``3 std``, and to a tenth of that multiple, which is at least what noise makes of a
+    trace of 0: no step is long because noise made a direction flat. For the covariance they are lowered to
+    ``v - (2 std)^2 / v``, and to a hundredth of the multiple where noise may have made all of v: what is not known to
+    be curved has a wide interval.
     """
     size = len(matrix)
     height = max(float(np.trace(matrix)) / float(shape.sum()), std / math.sqrt(size))
@@ -75,8 +80,10 @@ def curvature_inverse(matrix: Array, std: float, shape: Array) -> Array:
     noise = std**2 * size * (size + 1) / 2
     kept = max(0.0, 1 - noise / max(float(np.square(apart).sum()), 1e-300))
     values, vectors = np.linalg.eigh(height * np.diag(shape) + kept * apart)
-    raised = np.maximum(values, _LEAST * height)
-    return np.asarray((vectors / raised) @ vectors.T)
+    raised = np.maximum(values, max(_LEAST * height, _LEAST_NOISE * std))
+    lowered = values - (_DOUBTED * std) ** 2 / np.maximum(values, _DOUBTED * std)
+    lowered = np.maximum(lowered, _FLAT * height)
+    return np.asarray((vectors / raised) @ vectors.T), np.asarray((vectors / lowered) @ vectors.T)
 
 
 def sandwich(inverse: Array, scores: Array, std: float) -> Array:

@@ -29,6 +29,7 @@ _RELEASES = {
     "rough products": "products of columns and target",
     "products": "products of columns and residuals",
     "early gradients": "gradients of the first steps",
+    "middle gradients": "gradients of steps between",
     "residuals": "spread of the residuals",
     "gradients": "gradients of the descent",
     "constant part": "part of the gradient that stays the same",
