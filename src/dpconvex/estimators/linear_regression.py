@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from dpconvex.defaults.linear_preset import linear_preset
@@ -104,12 +103,9 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         alpha = optional_positive("alpha", self.alpha, type(self).__name__)
         row_map = facts.row_map
         if isinstance(mechanism, LeastSquares):
-            row_map = row_map.weighted()
+            row_map = mechanism.mapped(row_map)
             bounds = facts.linear_bounds(Squared(), alpha or 0.0, self.neighbors)
-            longest = row_map.max_norm
-            bounds = replace(
-                bounds, max_norm=longest if math.isfinite(longest) else bounds.max_norm
-            )
+            bounds = replace(bounds, max_norm=row_map.max_norm)
         else:
             bounds = facts.linear_bounds(Huber(_WIDTH), 0.0, self.neighbors)
             if alpha is None:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import Rows
+from dpconvex.engine.rows import RAW_FARTHEST, RowMap, Rows
 from dpconvex.losses import Huber, Squared
-from dpconvex.mechanisms.column_ranges import octaves
+from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
@@ -72,6 +72,8 @@ _SHARES = {
     "residuals": 0.03,
 }
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
+_PLACES = 0.02  # of what columns are centred by, where no bounds are public
+_RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
@@ -90,6 +92,10 @@ class Limits:
         Bound on a residual in units of its scale.
     floor, trust, reach : float
         Of the coordinates, see :class:`~dpconvex.mechanisms.gradient_geometry.Look`.
+    above : int
+        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    raw_target : bool
+        Whether no bounds of the target are public, so that its unit must be found.
     """
 
     clip: float
@@ -97,26 +103,39 @@ class Limits:
     floor: float
     trust: float
     reach: float
+    above: int = 0
+    raw_target: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            allowed = "a finite number above 0"
+        for name in ("clip", "width", "floor", "trust", "reach"):
+            value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Limits", value, allowed, 0, math.inf, low_open=True)
+        if type(self.above) is not int or self.above < 0:
+            raise ValueError("A number of octaves must be an integer of at least 0.")
+        if type(self.raw_target) is not bool:
+            raise ValueError("The limits' 'raw_target' must be True or False.")
+
+    def stated(self) -> Facts:
+        """Return the limits as a certificate states them: what raw columns and targets need only where there are some."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
-def _limits(bounds: LinearBounds, mu: float, inference: bool) -> Limits:
+def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
     """Return limits that open with the number of records per coefficient that noise leaves.
 
     Intervals are about the coefficients of limited rows and residuals, so for them limits are wide from the start.
     """
     records = max(bounds.n_samples * mu, 1e-6) / bounds.dimension
-    least_clip, least_width = (2.0, 4.0) if inference else (0.0, 0.0)
+    wide = parameters.get("inference", False)
+    least_clip, least_width = (2.0, 4.0) if wide else (0.0, 0.0)
     return Limits(
         clip=max(least_clip, 0.7 * math.sqrt(1 + records / 100)),
         width=max(least_width, 2.0 * (1 + records / 100) ** 0.25),
         floor=0.5 * math.sqrt(1 + 5 / records),
         trust=1 / (1 + 300 / records),
         reach=1.1 * math.sqrt(1 + records / 2000),
+        above=octaves_above(bounds),
+        raw_target=parameters.get("target_bounds", ()) is None,
     )
 
 
@@ -135,9 +154,12 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     if bounds.weighted_rows:
         more["mass"] = (count, 1, 1)
+    histograms = bounds.histogram_sensitivity(columns)
+    if limits.above and bounds.fit_intercept:
+        more["places"] = (histograms, PLACES * columns, 1)
     return {
         **more,
-        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
+        "scales": (histograms, octaves(limits.above) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
@@ -168,10 +190,15 @@ def calibrate_least_squares(
         )
     mu = total_mu(guarantee, "LeastSquares")
     inference = parameters.get("inference", False)
-    limits = _limits(bounds, mu, inference)
+    limits = _limits(bounds, mu, parameters)
+    facts = release_facts(bounds, limits, inference)
     few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
     shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
     shares["targets"] += 0.7 * few
+    if limits.raw_target:
+        shares["octaves"] += _RAW_OCTAVES
+    if "places" in facts:
+        shares["places"] = _PLACES * (1 - 0.7 * few)
     if bounds.weighted_rows:
         shares["mass"] = _MASS
     if inference:
@@ -181,9 +208,9 @@ def calibrate_least_squares(
     shares["products"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in release_facts(bounds, limits, inference).items()
+        for name, (moved, size, releases) in facts.items()
     }
-    return Calibration(terms, stated={"limits": asdict(limits)})
+    return Calibration(terms, stated={"limits": limits.stated()})
 
 
 @proves("least-squares")
@@ -226,6 +253,10 @@ class LeastSquares(PrivateMechanism):
 
     name: ClassVar[str] = "least-squares"
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, and clipped far away without feature bounds."""
+        return row_map.weighted(RAW_FARTHEST)
+
     def _run(
         self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
@@ -255,14 +286,16 @@ class _Run:
             self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n,
+            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n, above=limits.above,
         )  # fmt: skip
         frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = frame.matrix
         clip = limits.clip * frame.typical
         weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
         del measured
-        middle, scale = private_target(self.rows, self.mass, self.terms, self.noise)
+        middle, scale = private_target(
+            self.rows, self.mass, self.terms, self.noise, not limits.raw_target
+        )
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
