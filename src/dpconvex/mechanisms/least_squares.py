@@ -35,6 +35,7 @@ from dpconvex.mechanisms.quantile_location import (
     private_location,
     residual_of,
 )
+from dpconvex.mechanisms.residual_tails import TAIL_BINS, Tails, residual_tails
 from dpconvex.mechanisms.sandwich import curvature_inverse, release_products, sandwich
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
@@ -59,7 +60,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-RESIDUAL_STEPS, ROUNDS = 14, 2
+RESIDUAL_STEPS, ROUNDS, TAIL_LOOKS = 14, 2, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -71,12 +72,15 @@ _SHARES = {
     "rough products": 0.15,
     "residuals": 0.03,
 }
+# Of octaves and a mean of residuals, where records are many: where they are few, noise hides what a limit does.
+_TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
 _PLACES = 0.02  # of what columns are centred by, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
+_DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
 _CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
 
 
@@ -116,7 +120,7 @@ class Limits:
             raise ValueError("The limits' 'raw_target' must be True or False.")
 
     def stated(self) -> Facts:
-        """Return the limits as a certificate states them: what raw columns and targets need only where there are some."""
+        """Return the limits as a certificate states them: of raw columns and targets only where there are some."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
@@ -154,6 +158,8 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     if bounds.weighted_rows:
         more["mass"] = (count, 1, 1)
+    if bounds.fit_intercept and not inference:
+        more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     histograms = bounds.histogram_sensitivity(columns)
     if limits.above and bounds.fit_intercept:
         more["places"] = (histograms, PLACES * columns, 1)
@@ -167,6 +173,7 @@ def release_facts(
         "targets": (count, 1, TARGET_STEPS),
         "rough products": (product, size, 1),
         "residuals": (count, 1, RESIDUAL_STEPS),
+        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS),
         "products": (product, size, ROUNDS),
     }
 
@@ -197,6 +204,10 @@ def calibrate_least_squares(
     shares["targets"] += 0.7 * few
     if limits.raw_target:
         shares["octaves"] += _RAW_OCTAVES
+    many = 1 / (1 + (_MANY / max(bounds.n_samples * mu, 1e-6)) ** 2)
+    shares["tails"] = _TAILS * max(many, 1e-3)
+    if "mean" in facts:
+        shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
         shares["places"] = _PLACES * (1 - 0.7 * few)
     if bounds.weighted_rows:
@@ -298,10 +309,13 @@ class _Run:
         )
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
+        scale, _ = self._widened(frame, start, scale, "rough products")
         phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
         phi = start + self._kept(phi - start, frame, self._noise(frame, scale, "rough products"))
         scale = self._residual_scale(frame, phi, scale)
         self.released["residual_scale"] = scale
+        scale, tails = self._widened(frame, phi, scale, "products")
+        self.released["residual_limit"] = limits.width * scale
         for _ in range(ROUNDS - self.inference):
             phi = phi + _DAMPED * self._product(weighted, frame, phi, scale, "products")
         if self.inference:
@@ -316,6 +330,8 @@ class _Run:
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
+        if "mean" in self.terms:
+            phi[: frame.lead] += self._mean(frame, phi, tails)
         return frame.to_rows(phi)
 
     def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
@@ -344,6 +360,33 @@ class _Run:
         covariance = sandwich(inverse, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
         return frame.to_rows(phi + inverse @ step)
+
+    def _widened(
+        self, frame: Coordinates, phi: Array, scale: float, name: str
+    ) -> tuple[float, Tails]:
+        """Return a scale whose limit keeps the mean of skewed residuals as far as noise allows, and their tails."""
+        predicted = self.rows.predicted(frame.to_rows(phi))
+        tails = residual_tails(predicted, scale, self.mass, self.terms["tails"], self.noise)
+        width, spread = self.limits.width, self._noise(frame, 1.0, name)
+        noise = math.sqrt(float(frame.moments @ spread**2)) / width
+        return tails.best(width * scale, noise) / width, tails
+
+    def _mean(self, frame: Coordinates, phi: Array, tails: Tails) -> float:
+        """Return a private mean of residuals, shortened by what noise alone would be.
+
+        One number has less noise than a product has, so its limit is wider.
+        """
+        term = self.terms["mean"]
+        std = term.scale / self.mass
+        limit = tails.best(self.limits.width * tails.scale, std)
+
+        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
+            return (np.array([v @ np.clip((y - z) / limit, -1.0, 1.0)]),)
+
+        (exact,) = self.rows.predicted(frame.to_rows(phi)).sum_targets(part)
+        found = float(self.noise.add(np.asarray(exact), term)[0]) / self.mass
+        sure = max(0.0, 1 - (std / max(abs(found), 1e-300)) ** 2)
+        return limit * found * sure / (1 + (std / _DOUBTFUL) ** 2)
 
     def _height(self, frame: Coordinates) -> Array:
         """Return the expected second moments of weighted coordinates."""
