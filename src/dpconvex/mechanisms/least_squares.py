@@ -331,7 +331,7 @@ class _Run:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
         if "mean" in self.terms:
-            phi[: frame.lead] += self._mean(frame, phi, tails)
+            phi[: frame.lead] += self._mean(weighted, frame, phi, tails)
         return frame.to_rows(phi)
 
     def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
@@ -371,7 +371,7 @@ class _Run:
         noise = math.sqrt(float(frame.moments @ spread**2)) / width
         return tails.best(width * scale, noise) / width, tails
 
-    def _mean(self, frame: Coordinates, phi: Array, tails: Tails) -> float:
+    def _mean(self, rows: Rows, frame: Coordinates, phi: Array, tails: Tails) -> float:
         """Return a private mean of residuals, shortened by what noise alone would be.
 
         One number has less noise than a product has, so its limit is wider.
@@ -379,12 +379,11 @@ class _Run:
         term = self.terms["mean"]
         std = term.scale / self.mass
         limit = tails.best(self.limits.width * tails.scale, std)
-
-        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
-            return (np.array([v @ np.clip((y - z) / limit, -1.0, 1.0)]),)
-
-        (exact,) = self.rows.predicted(frame.to_rows(phi)).sum_targets(part)
-        found = float(self.noise.add(np.asarray(exact), term)[0]) / self.mass
+        # Every row counts alike, however long, but for void ones; the constant column sums what they are multiplied by.
+        alike = rows.rescaled(lambda weights: np.where(weights > 0, 1.0, 0.0))
+        (total,) = alike.combine(frame.to_rows(phi), WeightedSlope(Huber(limit)))
+        exact = -np.asarray(total)[:1] / limit
+        found = float(self.noise.add(exact, term)[0]) / self.mass
         sure = max(0.0, 1 - (std / max(abs(found), 1e-300)) ** 2)
         return limit * found * sure / (1 + (std / _DOUBTFUL) ** 2)
 
