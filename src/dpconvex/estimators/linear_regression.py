@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from dpconvex.defaults.linear_preset import linear_preset
@@ -36,17 +35,20 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
 
     Estimates the minimiser of ``(1/n) sum_i w_i (y_i - x_i . theta)^2 / 2 + (alpha/2) ||theta||^2``, rows and targets
     mapped by public bounds, with weights ``w_i`` of at most 1 that bound the influence of long rows, and residuals
-    limited to a few times their private scale. Both limits open as n grows; with ``inference=True`` they are wide from
-    the start.
+    limited to a few times their private scale, or further where released counts show that their tails are not alike and
+    the limit would move their mean. All limits open as n grows; with ``inference=True`` they are wide from the start. A
+    private mean of the residuals corrects the intercept, but for fits with intervals.
 
     Parameters
     ----------
     target_bounds : pair (low, high), optional
-        Public range of the target; sets the scale, clips nothing. Without it targets should be of order 1.
+        Public range of the target; sets the scale, clips nothing. Without it the scale is found privately; with
+        ``mechanism="output"`` targets should be of order 1.
     alpha : float, optional
         Penalty on the mapped coefficients; none by default, where noise is met by shrinkage instead.
     mechanism : str or Mechanism, default="auto"
-        ``"least-squares"`` (private moments in white coordinates), or ``"output"`` for the Huber loss of a width of a
+        ``"least-squares"`` (private moments in white coordinates; columns without ``feature_bounds`` find their sizes),
+        or ``"output"`` for the Huber loss of a width of a
         quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
 
     Attributes
@@ -58,7 +60,8 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     certificate_ : Certificate
         What is guaranteed, and why.
     released_ : dict
-        Further quantities that were released on the way: ``residual_scale`` is that of the residuals in mapped units.
+        Further quantities that were released on the way: ``residual_scale`` is that of the residuals, and
+        ``residual_limit`` what they were limited to, in mapped units.
 
     Notes
     -----
@@ -104,12 +107,9 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         alpha = optional_positive("alpha", self.alpha, type(self).__name__)
         row_map = facts.row_map
         if isinstance(mechanism, LeastSquares):
-            row_map = row_map.weighted()
+            row_map = mechanism.mapped(row_map)
             bounds = facts.linear_bounds(Squared(), alpha or 0.0, self.neighbors)
-            longest = row_map.max_norm
-            bounds = replace(
-                bounds, max_norm=longest if math.isfinite(longest) else bounds.max_norm
-            )
+            bounds = replace(bounds, max_norm=row_map.max_norm)
         else:
             bounds = facts.linear_bounds(Huber(_WIDTH), 0.0, self.neighbors)
             if alpha is None:

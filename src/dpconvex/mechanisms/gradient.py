@@ -33,6 +33,7 @@ from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.concerns import finds_units
 from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
@@ -264,9 +265,8 @@ class NoisyGradientDescent(PrivateMechanism):
 
 
 def stated_farthest(certificate: Certificate) -> float:
-    """Return where a certified descent clipped columns without bounds: not far up if it did not look there."""
-    course = certificate.parameters.get("course", {})
-    return RAW_FARTHEST if course.get("above") else FARTHEST
+    """Return where a certified fit clipped columns without bounds: not far up if it did not look there."""
+    return RAW_FARTHEST if finds_units(certificate) else FARTHEST
 
 
 class _Descent:

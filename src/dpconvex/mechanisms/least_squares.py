@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import Rows
+from dpconvex.engine.rows import RAW_FARTHEST, RowMap, Rows
 from dpconvex.losses import Huber, Squared
-from dpconvex.mechanisms.column_ranges import octaves
+from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
@@ -35,6 +35,7 @@ from dpconvex.mechanisms.quantile_location import (
     private_location,
     residual_of,
 )
+from dpconvex.mechanisms.residual_tails import TAIL_BINS, Tails, residual_tails
 from dpconvex.mechanisms.sandwich import curvature_inverses, release_products, sandwich
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
@@ -59,7 +60,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-RESIDUAL_STEPS, ROUNDS = 14, 2
+RESIDUAL_STEPS, ROUNDS, TAIL_LOOKS = 14, 2, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -71,10 +72,15 @@ _SHARES = {
     "rough products": 0.15,
     "residuals": 0.03,
 }
+# Of octaves and a mean of residuals, where records are many: where they are few, noise hides what a limit does.
+_TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
+_PLACES = 0.02  # of what columns are centred by, where no bounds are public
+_RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
+_DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
 _CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
 
 
@@ -90,6 +96,10 @@ class Limits:
         Bound on a residual in units of its scale.
     floor, trust, reach : float
         Of the coordinates, see :class:`~dpconvex.mechanisms.gradient_geometry.Look`.
+    above : int
+        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    raw_target : bool
+        Whether no bounds of the target are public, so that its unit must be found.
     """
 
     clip: float
@@ -97,26 +107,39 @@ class Limits:
     floor: float
     trust: float
     reach: float
+    above: int = 0
+    raw_target: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            allowed = "a finite number above 0"
+        for name in ("clip", "width", "floor", "trust", "reach"):
+            value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Limits", value, allowed, 0, math.inf, low_open=True)
+        if type(self.above) is not int or self.above < 0:
+            raise ValueError("A number of octaves must be an integer of at least 0.")
+        if type(self.raw_target) is not bool:
+            raise ValueError("The limits' 'raw_target' must be True or False.")
+
+    def stated(self) -> Facts:
+        """Return the limits as a certificate states them: of raw columns and targets only where there are some."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
-def _limits(bounds: LinearBounds, mu: float, inference: bool) -> Limits:
+def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
     """Return limits that open with the number of records per coefficient that noise leaves.
 
     Intervals are about the coefficients of limited rows and residuals, so for them limits are wide from the start.
     """
     records = max(bounds.n_samples * mu, 1e-6) / bounds.dimension
-    least_clip, least_width = (2.0, 4.0) if inference else (0.0, 0.0)
+    wide = parameters.get("inference", False)
+    least_clip, least_width = (2.0, 4.0) if wide else (0.0, 0.0)
     return Limits(
         clip=max(least_clip, 0.7 * math.sqrt(1 + records / 100)),
         width=max(least_width, 2.0 * (1 + records / 100) ** 0.25),
         floor=0.5 * math.sqrt(1 + 5 / records),
         trust=1 / (1 + 300 / records),
         reach=1.1 * math.sqrt(1 + records / 2000),
+        above=octaves_above(bounds),
+        raw_target=parameters.get("target_bounds", ()) is None,
     )
 
 
@@ -135,9 +158,14 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     if bounds.weighted_rows:
         more["mass"] = (count, 1, 1)
+    if bounds.fit_intercept and not inference:
+        more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
+    histograms = bounds.histogram_sensitivity(columns)
+    if limits.above and bounds.fit_intercept:
+        more["places"] = (histograms, PLACES * columns, 1)
     return {
         **more,
-        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
+        "scales": (histograms, octaves(limits.above) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
@@ -145,6 +173,7 @@ def release_facts(
         "targets": (count, 1, TARGET_STEPS),
         "rough products": (product, size, 1),
         "residuals": (count, 1, RESIDUAL_STEPS),
+        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS),
         "products": (product, size, ROUNDS),
     }
 
@@ -168,10 +197,19 @@ def calibrate_least_squares(
         )
     mu = total_mu(guarantee, "LeastSquares")
     inference = parameters.get("inference", False)
-    limits = _limits(bounds, mu, inference)
+    limits = _limits(bounds, mu, parameters)
+    facts = release_facts(bounds, limits, inference)
     few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
     shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
     shares["targets"] += 0.7 * few
+    if limits.raw_target:
+        shares["octaves"] += _RAW_OCTAVES
+    many = 1 / (1 + (_MANY / max(bounds.n_samples * mu, 1e-6)) ** 2)
+    shares["tails"] = _TAILS * max(many, 1e-3)
+    if "mean" in facts:
+        shares["mean"] = _MEAN * max(many, 1e-3)
+    if "places" in facts:
+        shares["places"] = _PLACES * (1 - 0.7 * few)
     if bounds.weighted_rows:
         shares["mass"] = _MASS
     if inference:
@@ -181,9 +219,9 @@ def calibrate_least_squares(
     shares["products"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in release_facts(bounds, limits, inference).items()
+        for name, (moved, size, releases) in facts.items()
     }
-    return Calibration(terms, stated={"limits": asdict(limits)})
+    return Calibration(terms, stated={"limits": limits.stated()})
 
 
 @proves("least-squares")
@@ -226,6 +264,10 @@ class LeastSquares(PrivateMechanism):
 
     name: ClassVar[str] = "least-squares"
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, and clipped far away without feature bounds."""
+        return row_map.weighted(RAW_FARTHEST)
+
     def _run(
         self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
@@ -255,20 +297,25 @@ class _Run:
             self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n,
+            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n, above=limits.above,
         )  # fmt: skip
         frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = frame.matrix
         clip = limits.clip * frame.typical
         weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
         del measured
-        middle, scale = private_target(self.rows, self.mass, self.terms, self.noise)
+        middle, scale = private_target(
+            self.rows, self.mass, self.terms, self.noise, not limits.raw_target
+        )
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
+        scale, _ = self._widened(frame, start, scale, "rough products")
         phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
         phi = start + self._kept(phi - start, frame, self._noise(frame, scale, "rough products"))
         scale = self._residual_scale(frame, phi, scale)
         self.released["residual_scale"] = scale
+        scale, tails = self._widened(frame, phi, scale, "products")
+        self.released["residual_limit"] = limits.width * scale
         for _ in range(ROUNDS - self.inference):
             phi = phi + _DAMPED * self._product(weighted, frame, phi, scale, "products")
         if self.inference:
@@ -283,6 +330,8 @@ class _Run:
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
+        if "mean" in self.terms:
+            phi[: frame.lead] += self._mean(weighted, frame, phi, tails)
         return frame.to_rows(phi)
 
     def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
@@ -311,6 +360,32 @@ class _Run:
         covariance = sandwich(widest / length**2, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
         return frame.to_rows(phi + inverse @ step / length**2)
+
+    def _widened(
+        self, frame: Coordinates, phi: Array, scale: float, name: str
+    ) -> tuple[float, Tails]:
+        """Return a scale whose limit keeps the mean of skewed residuals as far as noise allows, and their tails."""
+        predicted = self.rows.predicted(frame.to_rows(phi))
+        tails = residual_tails(predicted, scale, self.mass, self.terms["tails"], self.noise)
+        width, spread = self.limits.width, self._noise(frame, 1.0, name)
+        noise = math.sqrt(float(frame.moments @ spread**2)) / width
+        return tails.best(width * scale, noise) / width, tails
+
+    def _mean(self, rows: Rows, frame: Coordinates, phi: Array, tails: Tails) -> float:
+        """Return a private mean of residuals, shortened by what noise alone would be.
+
+        One number has less noise than a product has, so its limit is wider.
+        """
+        term = self.terms["mean"]
+        std = term.scale / self.mass
+        limit = tails.best(self.limits.width * tails.scale, std)
+        # Every row counts alike, however long, but for void ones; the constant column sums what they are multiplied by.
+        alike = rows.rescaled(lambda weights: np.where(weights > 0, 1.0, 0.0))
+        (total,) = alike.combine(frame.to_rows(phi), WeightedSlope(Huber(limit)))
+        exact = -np.asarray(total)[:1] / limit
+        found = float(self.noise.add(exact, term)[0]) / self.mass
+        sure = max(0.0, 1 - (std / max(abs(found), 1e-300)) ** 2)
+        return limit * found * sure / (1 + (std / _DOUBTFUL) ** 2)
 
     def _height(self, frame: Coordinates) -> Array:
         """Return the expected second moments of weighted coordinates."""

@@ -21,7 +21,11 @@ TARGET_STEPS = 16  # noisy counts
 
 
 def private_target(
-    rows: Rows, mass: float, terms: Mapping[str, NoiseTerm], noise: NoiseSource
+    rows: Rows,
+    mass: float,
+    terms: Mapping[str, NoiseTerm],
+    noise: NoiseSource,
+    bounded: bool = True,
 ) -> tuple[float, float]:
     """Return a private median of the target, and the scale of a normal law as dense there.
 
@@ -35,8 +39,11 @@ def private_target(
         Noise of "octaves" and "targets".
     noise : NoiseSource
         Where noise comes from.
+    bounded : bool
+        Whether the unit of the target is public.
     """
-    low, high = target_bracket(rows, terms["octaves"].scale, mass, noise) or (-1.0, 1.0)
+    found = target_bracket(rows, terms["octaves"].scale, mass, noise, bounded)
+    low, high = found or (-1.0, 1.0)
     width = high - low
     belief = Belief(low, high, 2.0**-18 * width, width / 4)
     below = rows.counter(target_of)

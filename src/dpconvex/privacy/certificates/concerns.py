@@ -9,7 +9,7 @@ from dpconvex.privacy.guarantees import ApproxDP
 if TYPE_CHECKING:
     from dpconvex.privacy.certificates.certificate import Certificate
 
-__all__ = ["LargeDeltaWarning", "PrivacyWarning", "large_delta", "unbounded_columns"]
+__all__ = ["LargeDeltaWarning", "PrivacyWarning", "finds_units", "large_delta", "unbounded_columns"]
 
 
 class PrivacyWarning(UserWarning):
@@ -31,11 +31,17 @@ def large_delta(certificate: Certificate) -> str | None:
     )
 
 
+def finds_units(certificate: Certificate) -> bool:
+    """Return whether sizes of columns without public bounds are found privately."""
+    stated = (certificate.parameters.get(name, {}) for name in ("course", "limits"))
+    return any(choices.get("above", 0) > 0 for choices in stated)
+
+
 def unbounded_columns(certificate: Certificate) -> str | None:
     """Return what is wrong with columns without public bounds, or None."""
     if certificate.parameters.get("feature_bounds", ()) is not None:
         return None
-    if certificate.parameters.get("course", {}).get("above"):  # their sizes are found privately
+    if finds_units(certificate):
         return None
     return (
         "Without feature_bounds every column is taken to hold numbers from about -1 to 1: one of far larger numbers, "
