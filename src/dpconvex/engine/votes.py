@@ -33,6 +33,7 @@ Places = npt.NDArray[np.int64]
 _FINEST = 40  # bits of the grid of votes where records are few
 _DIGITS = 52  # of a sum of votes that is exact
 _STRETCH = 1 << 20  # rows whose votes are looked up at a time
+_FAST = {int: np.int64, float: np.float64}
 _PLAIN = {bool, int, float, str, bytes}  # of which equal ones have one tag
 
 
@@ -192,7 +193,11 @@ def exact_values(column: Any) -> npt.NDArray[Any]:
     Arrays, and columns of pandas with a type of numpy, are what their maker made of them.
     """
     if isinstance(column, Sequence) and not isinstance(column, (str, bytes)):
-        return _objects(column)
+        kinds = set(map(type, column))
+        try:  # a faster way to the same values, where all are of one kind
+            return np.array(column, _FAST[kinds.pop()]) if len(kinds) == 1 else _objects(column)
+        except (KeyError, OverflowError):
+            return _objects(column)
     if not isinstance(column, np.ndarray) and getattr(column, "shape", ())[1:] == (1,):
         column = _only_column(column)
     dtype = getattr(column, "dtype", getattr(column, "type", None))
@@ -301,7 +306,7 @@ def _content(value: Any) -> int | str | None:
     if isinstance(value, str):
         return f"text:{str.__str__(value)}"
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
-        value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, (dt.date, np.datetime64)):
         moment = np.datetime64(value, "us")
         return None if np.isnat(moment) else int(moment.astype(np.int64)) % 2**64
