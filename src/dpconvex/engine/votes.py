@@ -308,7 +308,7 @@ def _content(value: Any) -> int | str | None:
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, (dt.date, np.datetime64)):
-        moment = np.datetime64(value, "us")
+        moment = np.asarray(value, dtype="datetime64[us]")
         return None if np.isnat(moment) else int(moment.astype(np.int64)) % 2**64
     return None
 
