@@ -128,6 +128,19 @@ def test_effort_varies_without_jumps(loss):
     assert plans[-1].course.clip > 5  # consistent: what is clipped gets rare
 
 
+@pytest.mark.parametrize("levels", [(), (0.1, 0.5, 0.9)])
+@pytest.mark.parametrize("raw_target", [False, True])
+def test_something_is_left_for_every_phase(levels, raw_target):
+    """However few records there are, also where weights have to be counted first."""
+    settings = {**NoisyGradientDescent().settings(), "levels": levels, "raw_target": raw_target}
+    for n in (1, 5, 50, 500):
+        for mu in (1e-9, 0.01, 1.0):
+            bounds = replace(facts(Pinball(0.5), n)[1], weighted_rows=True)
+            shares = [phase.share for phase in plan_gradient(bounds, mu, settings).phases.values()]
+            assert min(shares) > 0
+            assert math.fsum(shares) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("guarantee", [PureDP(1.0), GaussianDP(0.0), ApproxDP(1.0, 0.0)])
 def test_guarantees_without_gaussian_noise_are_refused(guarantee):
     _, bounds = facts(Pinball(0.5), 100)

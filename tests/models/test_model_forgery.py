@@ -184,3 +184,22 @@ def test_the_stated_bandwidth_is_that_of_the_loss(swapped):
     other = issued(svc.certificate_, loss=convolve(hinge, LogisticKernel(), 3.0))
     with pytest.raises(ModelFileError, match=r"check .*loss"):
         swapped(svc, other)
+
+
+@pytest.mark.parametrize(
+    "covariance",
+    [
+        *("x", None, [["x"] * 3] * 3, np.eye(2).tolist(), np.diag([-1.0, 1, 1]).tolist()),
+        [[1.0, 0.5, 0], [0, 1, 0], [0, 0, 1]],
+    ],
+    ids=["text", "none", "texts", "shape", "negative", "skew"],
+)
+def test_intervals_are_those_of_a_matrix(tmp_path, covariance):
+    model, path = quantile(0.5, inference=True, mu=5.0).fit(X, X[:, 0]), tmp_path / "model.json"
+    save_model(model, path)
+    assert np.array_equal(load_model(path).confidence_interval(), model.confidence_interval())
+    content = json.loads(path.read_text())
+    content["released"]["covariance"] = covariance
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelFileError, match="covariance"):
+        load_model(path)

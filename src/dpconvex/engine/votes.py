@@ -6,6 +6,7 @@ what a person contributes is a mean of what its rows contribute, or less: no lon
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import math
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ Places = npt.NDArray[np.int64]
 _FINEST = 40  # bits of the grid of votes where records are few
 _DIGITS = 52  # of a sum of votes that is exact
 _STRETCH = 1 << 20  # rows whose votes are looked up at a time
+_FAST = {int: np.int64, float: np.float64}
+_PLAIN = {bool, int, float, str, bytes}  # of which equal ones have one tag
 
 
 @dataclass(frozen=True)
@@ -183,12 +186,51 @@ def at_most_each(tags: Tags, rows: int) -> Array:
 
 
 def exact_values(column: Any) -> npt.NDArray[Any]:
-    """Return a column as an array; one of pandas' own types as objects, or a missing value would round the others."""
-    dtype = getattr(column, "dtype", None)
-    if dtype is not None and not isinstance(dtype, np.dtype) and hasattr(column, "to_numpy"):
-        module = type(column).__module__.split(".")[0]
-        return np.asarray(column.to_numpy(dtype=object) if module == "pandas" else column)
-    return np.asarray(column)
+    """Return a column as an array in which no value changes what another one is.
+
+    Numpy would make text of numbers next to text, and floats of whole numbers next to a missing one, which rounds those
+    beyond 2^53. So lists, and columns of other libraries that may hold missing values, become objects cell by cell.
+    Arrays, and columns of pandas with a type of numpy, are what their maker made of them.
+    """
+    if isinstance(column, Sequence) and not isinstance(column, (str, bytes)):
+        kinds = set(map(type, column))
+        try:  # a faster way to the same values, where all are of one kind
+            return np.array(column, _FAST[kinds.pop()]) if len(kinds) == 1 else _objects(column)
+        except (KeyError, OverflowError):
+            return _objects(column)
+    if not isinstance(column, np.ndarray) and getattr(column, "shape", ())[1:] == (1,):
+        column = _only_column(column)
+    dtype = getattr(column, "dtype", getattr(column, "type", None))
+    if dtype is None or isinstance(dtype, np.dtype) or not hasattr(column, "__getitem__"):
+        return np.asarray(column)
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # of pandas: floats beside NaN
+        codes = np.asarray(getattr(column, "cat", column).codes)
+        return _objects([*dtype.categories.tolist(), None])[codes]
+    listed = next((n for n in ("to_pylist", "to_list", "tolist") if hasattr(column, n)), None)
+    if listed is None:
+        return np.asarray(column)
+    kind, missing = np.asarray(column[:0]).dtype.kind, getattr(column, "null_count", None)
+    missing = missing() if callable(missing) else missing
+    if kind == "f" or (kind in "biu" and missing == 0):  # a faster way to the same values
+        return np.asarray(column)
+    return _objects(getattr(column, listed)())
+
+
+def _only_column(frame: Any) -> Any:
+    """Return the column of a dataframe of pandas, polars or pyarrow that has one; anything else as it is."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, 0]
+    if hasattr(frame, "to_series"):
+        return frame.to_series()
+    return frame.column(0) if hasattr(frame, "column") else frame
+
+
+def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return an array of the objects in a list, whatever they are."""
+    cells = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        cells[place] = value
+    return cells
 
 
 def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.bool_]]:
@@ -210,57 +252,65 @@ def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.boo
     if identifiers.dtype.kind == "M":  # whatever the unit
         identifiers = identifiers.astype("datetime64[us]")
         return _mixed(identifiers.view(np.uint64)), np.isnat(identifiers)
-    different, places = _distinct(identifiers)
-    hashed = [_tag(value) for value in different]
-    tags = np.array([tag or 0 for tag in hashed], dtype=np.uint64)
-    missing = np.array([tag is None for tag in hashed], dtype=np.bool_)
-    return tags[places], missing[places]
-
-
-def _distinct(identifiers: npt.NDArray[Any]) -> tuple[list[Any], npt.NDArray[np.int64]]:
-    """Return the different identifiers, in any order, and the place of each row's among them."""
-    found: dict[Any, int] = {}
-    places = np.empty(identifiers.size, dtype=np.int64)
+    known: dict[tuple[type, Any], tuple[int, bool] | None] = {}
+    tags, whole = np.zeros(identifiers.size, np.uint64), np.zeros(identifiers.size, np.bool_)
+    missing = np.zeros(identifiers.size, np.bool_)
     for row, value in enumerate(identifiers.tolist()):
-        try:
-            places[row] = found.setdefault(value, len(found))
-        except TypeError:  # what cannot be an identifier names nobody
-            places[row] = found.setdefault(None, len(found))
-    return list(found), places
+        kind = type(value)
+        if kind not in _PLAIN:
+            found = _bits(value)
+        elif (kind, value) in known:  # not by value alone: what equals another may name nobody
+            found = known[kind, value]
+        else:
+            found = known[kind, value] = _bits(value)
+        if found is None:
+            missing[row] = True
+        else:
+            tags[row], whole[row] = found
+    tags[whole] = _mixed(tags[whole])
+    return tags, missing
 
 
-def _tag(value: Any) -> int | None:
-    """Return the tag of one identifier, for every value: None if it is missing, or nothing that could be one.
+def _bits(value: Any) -> tuple[int, bool] | None:
+    """Return 64 bits of one identifier, and whether they are a number's and have yet to be mixed; None for nobody.
 
-    Equal values have equal tags whatever type holds them, so that no person has two.
+    Equal values have equal bits whatever type holds them, so that no person has two tags.
     """
+    try:
+        content = _content(value)
+    except Exception:  # whatever an object does when it is looked at: an error would tell of it
+        return None
+    if isinstance(content, int):
+        if -(2**63) <= content < 2**64:  # as arrays of whole numbers are mixed
+            return content % 2**64, True
+        content = f"number:{content:x}"
+    if content is None:
+        return None
+    text = content.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"), False
+
+
+def _content(value: Any) -> int | str | None:
+    """Return what an identifier says: a whole number, or text with its kind in front; None for nobody."""
+    if isinstance(value, np.timedelta64):  # a kind of whole number to numpy
+        return None
     if isinstance(value, (bool, int, np.bool_, np.integer)):
-        value = int(value)
-    elif isinstance(value, (float, np.floating)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
         if math.isnan(value):
             return None
-        value = (
-            int(value)
-            if math.isfinite(value) and value == math.floor(value)
-            else repr(float(value))
-        )
-    elif isinstance(value, bytes):
-        value = f"bytes:{value.hex()}"
-    elif isinstance(value, str):
-        value = f"text:{value}"
-    elif hasattr(value, "isoformat") and type(value).__name__ != "NaTType":
-        try:
-            value = int(np.datetime64(value, "us").astype(np.int64)) % 2**64
-        except (TypeError, ValueError, OverflowError):
-            return None
-    else:
-        return None
-    if isinstance(value, int):
-        if -(2**63) <= value < 2**64:  # as arrays of whole numbers are mixed
-            return int(_mixed(np.array([value % 2**64], dtype=np.uint64))[0])
-        value = f"number:{value:x}"
-    text = value.encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+        whole = math.isfinite(value) and value == math.floor(value)
+        return int(value) if whole else repr(float(value))
+    if isinstance(value, bytes):
+        return f"bytes:{value.hex()}"
+    if isinstance(value, str):
+        return f"text:{str.__str__(value)}"
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    if isinstance(value, (dt.date, np.datetime64)):
+        moment = np.asarray(value, dtype="datetime64[us]")
+        return None if np.isnat(moment) else int(moment.astype(np.int64)) % 2**64
+    return None
 
 
 def _mixed(numbers: Tags) -> Tags:

@@ -154,6 +154,8 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _read(self, X: object, y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
         owner, table = type(self).__name__, isinstance(self._wanted(), tuple)
+        if isinstance(y, (list, tuple)) and ignores_invalid(self):
+            y = np.asarray(y, dtype=object)  # one cell must not make text of the others
         shape = shape_of(y) or ()
         wide = len(shape) == 2 and (table or shape[1] > 1)
         # What is no table of numbers is refused as any other target is.

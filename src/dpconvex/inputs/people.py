@@ -292,6 +292,8 @@ def _weights(sample_weight: object, X: Any, owner: str, ignored: bool) -> Array:
     problem = f"The 'sample_weight' given to {owner} must be numbers between 0 and 1."
     column = _column(sample_weight, X, "sample_weight", owner)
     try:
+        if ignored and column.dtype.kind not in "biuf":
+            column = column.astype(object)  # read cell by cell
         weights = numbers_or_missing(column) if ignored else column.astype(np.float64)
     except (TypeError, ValueError):
         weights = None

@@ -18,7 +18,7 @@ from dpconvex.engine.nonzero_arrays import NonZeros
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.threads import surely_finite
-from dpconvex.engine.votes import Votes
+from dpconvex.engine.votes import Votes, exact_values
 from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.labels import is_missing, missing_labels
 from dpconvex.inputs.public_table import encode_frame
@@ -195,7 +195,7 @@ def _read_marked(
     rows = validate_data(
         estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False, accept_sparse="csr",
     )  # fmt: skip
-    target = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    target = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_values(y)
     column = column_or_1d(target)
     check_consistent_length(rows, column)
     if numeric:

@@ -305,7 +305,8 @@ def _quantile_phases(
     """
     count = bounds.count_sensitivity()
     low, high = bounds.loss.slope_range
-    targets, residuals = 0.04 + 0.87 * few**2.5, 0.07 * (1 - few) + 0.01
+    most = 0.87 - (_MASS if bounds.weighted_rows else 0.0)  # so that something is left for all
+    targets, residuals = 0.04 + most * few**2.5, 0.07 * (1 - few) + 0.01
     if len(levels) > sought:  # where records are few, residuals tell the constant of each level
         targets, residuals = targets - _CONSTANTS * few**2.5, residuals + _CONSTANTS * few**2.5
     octaves = _OCTAVES

@@ -325,8 +325,36 @@ def _set_fitted(model: Fitted, certificate: Certificate, data: Content) -> None:
         model.feature_names_in_ = np.array(data["feature_names"], dtype=object)
     model.coef_ = coef
     model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
+    _check_released(data["released"], certificate, np.atleast_2d(coef).shape)
     model.released_ = data["released"]
     model.certificate_ = certificate
+
+
+def _check_released(
+    released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]
+) -> None:
+    """Raise unless what else was released can be used as such: intervals only where a certificate pays for them."""
+    records = released.get("problems", [released])
+    listed = isinstance(records, list) and all(isinstance(record, dict) for record in records)
+    if not listed or ("problems" in released and len(records) != shape[0]):
+        raise ModelFileError("The model file's 'released' must have a record of each problem.")
+    for record in records:
+        if "kept_share" in record and _finite_array("kept_share", record["kept_share"]).ndim:
+            raise ModelFileError("The model file's 'kept_share' must be a number.")
+        if "covariance" not in record:
+            continue
+        if certificate.parameters.get("inference") is not True:
+            raise ModelFileError(
+                "The model file's 'covariance' is not covered by its certificate, which is without inference."
+            )
+        found = _finite_array("covariance", record["covariance"])
+        square = found.shape == (shape[1] + 1,) * 2
+        if not square or not np.allclose(found, found.T, atol=1e-9 * np.abs(found).max()):
+            raise ModelFileError(
+                "The model file's 'covariance' must be a symmetric matrix of the coefficients and the intercept."
+            )
+        if (np.diag(found) < 0).any():
+            raise ModelFileError("The model file's 'covariance' must have no variance below 0.")
 
 
 def _check_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:

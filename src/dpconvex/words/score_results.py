@@ -100,6 +100,7 @@ def described_score(
     level: float,
 ) -> PrivateScore:
     """Return the released score with its interval: from here on nothing but released and public numbers."""
+    n = max(1, n)  # nobody may be named
     shown = (1 - level) / 2, (1 + level) / 2
     possible = released - _draws(certificate)
     if certificate.statistic == "histogram":

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 from dpconvex.engine.arrays import writable_view
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, SpillFile
 from dpconvex.engine.nonzero_arrays import NonZeros
+from dpconvex.engine.votes import exact_values
 
 __all__ = [
     "Clean",
@@ -149,7 +150,9 @@ def read_pair(
     pair: tuple[Any, Any], clean: Clean | None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
-    return as_features(pair[0] if clean is None else loosen(pair[0])), as_target(pair[1])
+    if clean is None:
+        return as_features(pair[0]), as_target(pair[1])
+    return as_features(loosen(pair[0])), exact_values(pair[1])
 
 
 def fingerprint(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Any, ...]:
@@ -176,6 +179,8 @@ def numbers_or_missing(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _number_or_missing(value: Any) -> float:
+    if isinstance(value, (np.ndarray, np.complexfloating)):  # of which numpy would warn
+        return math.nan
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,0 +1,154 @@
+"""One cell changes what no other one is: neighbours whose identifier, weight, label or demand is anything at all."""
+
+import datetime as dt
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex import DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex.engine.votes import Votes, at_most_each, exact_values, person_tags
+from dpconvex.evaluation import private_score
+from dpconvex.inputs.people import read_ballot, read_people
+
+PROFILE = settings(max_examples=100, derandomize=True, deadline=None)
+BIG = 2**60  # neighbours of it are one float
+ZONE = dt.timezone(dt.timedelta(hours=-5))
+
+
+class Odd(str):
+    """Text that says something else when it is written."""
+
+    def __format__(self, spec):
+        raise RuntimeError
+
+
+ODD = [
+    *(None, float("nan"), float("inf"), "new", "", b"x", 0.5, 1j, Decimal(1), 1 + 0j, True, -1, 10**400, [1], {}, ()),
+    *(np.timedelta64(1, "D"), np.datetime64("NaT"), np.datetime64("2020-01-01"), np.complex128(1j), np.array([1])),
+    *(dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=ZONE), dt.datetime.max.replace(tzinfo=ZONE), dt.time(1)),
+    *(Odd("x"), object(), np.int8(1), np.float32(1), np.str_("x"), 2**63, -(2**70)),
+]  # fmt: skip
+IDS = [
+    [1, 2, 1, 3, 2, 1, 4],
+    [BIG + k for k in (0, 1, 0, 2, 3, 0, 1)],
+    list("abacbad"),
+    [0.5, 1, 0.5, 1.0, 2, 7, 2],
+]
+
+
+def as_objects(values):
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells
+
+
+def model(**more):
+    return DPQuantileRegressor(0.5, invalid_rows="ignore", **more)
+
+
+@given(
+    st.sampled_from(IDS),
+    st.integers(0, 6),
+    st.sampled_from(ODD),
+    st.sampled_from([list, tuple, as_objects]),
+)
+@PROFILE
+def test_no_identifier_changes_anybody_else(ids, place, odd, container):
+    """A person is replaced by anything of any type: all else that is known of the others stays as it was."""
+    replaced = [odd if name == ids[place] else name for name in ids]
+    others = np.array([name != ids[place] for name in ids])
+    X, by_rows = np.zeros((len(ids), 1)), model(person_weight="rows")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before, after = (person_tags(exact_values(container(v)))[0] for v in (ids, replaced))
+        alone, _ = person_tags(exact_values([ids[k] for k in np.flatnonzero(others)]))
+        equal = [read_ballot(model(), X, None, container(v)) for v in (ids, replaced)]
+        some = [read_ballot(by_rows, X, None, container(v)) for v in (ids, replaced)]
+    assert np.array_equal(before[others], after[others])
+    assert np.array_equal(before[others], alone)
+    # Unless the newcomer is somebody who is there already, and so one person more of the same name.
+    new = not np.isin(after[~others], before[others]).any()
+    if new:
+        assert np.array_equal(equal[0].shares[others], equal[1].shares[others])
+        assert np.array_equal(some[0].shares[others], some[1].shares[others])
+        parts = [Votes(v.shares, 4, v.tags).in_part(2) for v in equal]
+        assert len({tuple(part[others[part]]) for part in parts}) == 1
+    assert np.array_equal(at_most_each(before[others], 1), at_most_each(alone, 1))
+
+
+@pytest.mark.parametrize("ids", IDS[:3], ids=["small", "large", "text"])
+def test_a_missing_identifier_rounds_no_other_one(ids):
+    pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
+    kind = "string" if isinstance(ids[0], str) else "Int64"
+    arrow = "string[pyarrow]" if kind == "string" else "int64[pyarrow]"
+    missing = [None, *ids[1:]]
+    makers = [
+        *(list, pl.Series, pa.array, lambda v: pa.chunked_array([v]), lambda v: pl.DataFrame({"a": v})),
+        *(lambda v: pd.Series(v, dtype=kind), lambda v: pd.Series(v, dtype=arrow), lambda v: pa.table({"a": v})),
+        *(lambda v: pd.Series(pd.Categorical(v, categories=sorted(set(ids)))), lambda v: pd.Series(v, dtype=object)),
+        lambda v: pd.DataFrame({"a": pd.Series(v, dtype=kind)}),
+    ]  # fmt: skip
+    expected = person_tags(np.array(ids))[0]
+    for make in makers:
+        assert np.array_equal(read_people(make(ids), np.zeros((7, 1)), "it").tags, expected)
+        found = read_people(make(missing), np.zeros((7, 1)), "it")
+        assert np.array_equal(found.tags[1:], expected[1:])
+        assert found.named.tolist() == [False] + [True] * 6
+
+
+def test_what_equals_a_name_has_no_vote_of_its():
+    """Decimal(1) == 1 + 0j == 1, and names nobody, whoever comes first."""
+    for odd in (Decimal(1), 1 + 0j):
+        for ids in ([odd, 1, 1], [1, odd, 1], [1, 1, odd]):
+            tags, missing = person_tags(as_objects(ids))
+            assert missing.tolist() == [value is odd for value in ids]
+            assert (tags[~missing] == person_tags(np.array([1]))[0]).all()
+
+
+def test_dates_name_the_same_people_whatever_holds_them():
+    day = dt.datetime(2020, 1, 1, 5)
+    held = [day, day.replace(hour=0, tzinfo=ZONE), np.datetime64(day), np.datetime64(day, "h")]
+    tags, missing = person_tags(exact_values(held))
+    assert not missing.any()
+    assert (tags == person_tags(np.array([day], dtype="datetime64[s]"))[0]).all()
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
+def test_no_weight_and_no_demand_raises_or_changes_others(odd):
+    X, weights = np.zeros((5, 1)), [0.5, 1, 0.25, 1.0, 0]
+    demands = [[float(i + j) for j in range(2)] for i in range(5)]
+    several = DPNewsvendor([3.0, 1.0], target_bounds=(0, 9), invalid_rows="ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = read_ballot(model(), X, [odd, *weights[1:]], None).shares
+        cells = [[1.0, odd], *demands[1:]]
+        _, (first, second), _ = several._read(X, cells)
+    assert found[1:].tolist() == weights[1:]
+    assert 0 <= found[0] <= 1
+    assert first[1:].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert second[1:].tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert np.isnan(first[0]) == np.isnan(second[0])
+
+
+def test_a_missing_label_rounds_no_other_one():
+    pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
+    labels, X = [None, BIG, BIG + 1, BIG, BIG + 1], np.zeros((5, 1))
+    classifier = DPLogisticRegression(
+        classes=[BIG, BIG + 1], invalid_rows="ignore", feature_bounds=(0, 1)
+    )
+    expected = classifier._read(X, labels)[1]
+    for make in (pl.Series, pa.array, lambda v: pd.Series(v, dtype="Int64")):
+        assert np.array_equal(classifier._read(X, make(labels))[1], expected, equal_nan=True)
+
+
+def test_nobody_is_named_without_a_warning():
+    X = np.random.default_rng(0).uniform(0, 1, (50, 2))
+    fitted = DPQuantileRegressor(0.5, feature_bounds=(0, 1), target_bounds=(0, 2)).fit(X, X.sum(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for metric in (None, "residuals"):
+            private_score(fitted, X, X.sum(1), metric, epsilon=1.0, groups=[None] * 50)
