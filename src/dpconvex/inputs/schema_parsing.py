@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.matching import check_words
 from dpconvex.inputs.schema import (
     PARTS,
     TRANSFORMS,
@@ -44,8 +45,7 @@ MOST_COLUMNS = 100_000  # of X
 _TABLES = (
     "features", "target", "categories", "flags", "dates", "interactions", "person", "ignore", "file",
 )  # fmt: skip
-# Beyond these the estimators refuse bounds.
-_LARGEST, _NARROWEST = 1e100, 1e-100
+_LARGEST, _NARROWEST = 1e100, 1e-100  # beyond these the estimators refuse bounds
 
 
 def read_schema(path: str | os.PathLike[str]) -> Schema:
@@ -117,6 +117,7 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     interactions = _interactions(tables["interactions"], schema)
     schema = Schema(tuple(columns), interactions, target, person, ignored, file)
     _check_columns(schema)
+    check_words(schema)
     return schema
 
 
