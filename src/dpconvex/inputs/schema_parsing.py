@@ -15,12 +15,11 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.matching import check_words
 from dpconvex.inputs.schema import (
     PARTS,
     TRANSFORMS,
@@ -112,10 +111,10 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             raise InputError(
                 f"The column {shown_name(unused)} is in [{where[unused]}] and in [{table_name}]."
             )
-    file = _file(tables["file"])
-    schema = Schema(tuple(columns), (), target, person, ignored, file)
-    interactions = _interactions(tables["interactions"], schema)
-    schema = Schema(tuple(columns), interactions, target, person, ignored, file)
+    schema = Schema(tuple(columns), (), target, person, ignored, _file(tables["file"]))
+    schema = replace(schema, interactions=_interactions(tables["interactions"], schema))
+    from dpconvex.inputs.matching import check_words  # with numpy, which most commands do without
+
     _check_columns(schema)
     check_words(schema)
     return schema
