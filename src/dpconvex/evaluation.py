@@ -24,8 +24,8 @@ from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people import People, read_people
 from dpconvex.inputs.public_table import PublicTable
-from dpconvex.inputs.settings import resolve_guarantee
-from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training
+from dpconvex.inputs.settings import least_rows, resolve_guarantee
+from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.evaluation import POSITIVE_WEIGHT, EvaluationCertificate
 from dpconvex.privacy.ledger.ledger import Ledger
@@ -61,7 +61,10 @@ class _Rows:
     def answers(self, method: str) -> Array:
         """Return the model's answers; what is said of invalid rows does not count."""
         usable = np.asarray(np.isfinite(self.features).all(axis=1))
-        return np.asarray(getattr(self.model, method)(np.where(usable[:, None], self.features, 0)))
+        # A model answers to at least one row: where there is none, zeros stand for it.
+        shown = np.zeros((max(1, len(usable)), self.features.shape[1]))
+        shown[: len(usable)] = np.where(usable[:, None], self.features, 0)
+        return np.asarray(getattr(self.model, method)(shown))[: len(usable)]
 
     def residuals(self) -> Array:
         return np.asarray(self.target - self.answers("predict"))
@@ -227,7 +230,7 @@ def private_score(
             "The metric 'auc' takes no groups: pairs of rows of two people have no bound here. Use 'log_loss' or "
             "'accuracy', or one row for each person."
         )
-    rows = _read(model, X, y, groups)
+    rows = _read(model, X, y, groups, least_rows(neighbors))
     n = rows.count
     statistic, dimension = _statistic(metric, bins, neighbors)
     certificate = EvaluationCertificate.issue(
@@ -324,7 +327,7 @@ def _range(model: Any, metric: str, residual_bound: object) -> tuple[float, floa
     return 0.0, (bound if metric == "squared" else steepest) * bound
 
 
-def _read(model: Any, X: object, y: object, groups: object = None) -> _Rows:
+def _read(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> _Rows:
     """Return rows and targets, marked where a value is missing: no error tells of values."""
     owner = "private_score"
     if is_partitioned(X) or is_partitioned(y):
@@ -335,7 +338,7 @@ def _read(model: Any, X: object, y: object, groups: object = None) -> _Rows:
     probe = copy(model)
     labels = is_classifier(model)
     clean = Clean(LabelPositions(tuple(model.classes_.tolist())) if labels else numbers_or_missing)
-    features, target = read_training(probe, X, y, clean, 1, **({} if labels else {"y_numeric": True}))  # fmt: skip
+    features, target = read_training(probe, X, y, clean, least, **({} if labels else {"y_numeric": True}))  # fmt: skip
     if features.shape[1] != model.n_features_in_:
         raise ValueError(
             f"The X given to {owner} has {features.shape[1]} columns, but the model was fitted on "
@@ -347,6 +350,7 @@ def _read(model: Any, X: object, y: object, groups: object = None) -> _Rows:
             f"The columns of X given to {owner} must be those of the fit, in the same order."
         )
     people = None if groups is None else read_people(groups, features, owner)
+    model = takes_columns_in_order(copy(model))
     return _Rows(model, np.asarray(features, dtype=np.float64), target, people)
 
 

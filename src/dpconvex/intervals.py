@@ -23,7 +23,7 @@ from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Model
 from dpconvex.inputs.people import read_people
 from dpconvex.inputs.settings import ignores_invalid, resolve_guarantee
-from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.inputs.tables import is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
@@ -345,7 +345,8 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             chosen, held = people.one_row_each(chosen, noise.generator), held[people.places]
             more["groups"] = people.tags[~held]
         seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
-        model = self._model(seed).fit(rows[~held], target[~held], **more)
+        model = takes_columns_in_order(self._model(seed))
+        model.fit(rows[~held], target[~held], **more)
         with silent():
             scores = self._scores(model, rows[chosen], target[chosen])
             self.threshold_ = self._threshold(scores, certificate.calibration, noise)

@@ -37,7 +37,7 @@ from dpconvex.inputs.settings import (
     resolve_guarantee,
     resolve_samples,
 )
-from dpconvex.inputs.tables import is_partitioned, read_training
+from dpconvex.inputs.tables import is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
 from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose, geometric
@@ -329,7 +329,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             model.set_params(nominal_samples=training)
         if hasattr(model, "verbose"):
             model.set_params(verbose=0)  # what is said in each run would tell how many there were
-        return model
+        return takes_columns_in_order(model)
 
     def _score(self) -> Score:
         """Return what candidates are compared by."""

@@ -363,3 +363,12 @@ def test_an_interrupt_is_one_line(moment, tmp_path):
     assert process.returncode == 130
     assert told.startswith("interrupted")
     assert told.count("\n") == 1
+
+
+def test_predictions_of_several_levels_have_a_column_each(folder):
+    assert folder.fit("--quantile", "0.1,0.5,0.9").exit_code == 0
+    result = folder.run("predict", "model.json", "sales.csv", "--out", "p.csv")
+    assert result.exit_code == 0, result.output
+    found = pl.read_csv(folder / "p.csv")
+    assert found.columns == ["prediction=0.1", "prediction=0.5", "prediction=0.9"]
+    assert (np.diff(found.to_numpy(), axis=1) >= 0).all()

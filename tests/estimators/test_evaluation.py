@@ -268,3 +268,27 @@ def test_tables_are_scored_as_they_come(tmp_path):
         assert private_score(model, rows, DEMAND, **options).value == plain.value
     with pytest.raises(TypeError, match="another pipeline"):
         private_score(make_pipeline(StandardScaler(), estimator), frame, DEMAND)
+
+
+def test_no_rows_have_a_score_where_their_number_is_private():
+    for model, metric in CASES:
+        if metric == "auc":  # needs a public number
+            continue
+        y = LABELS if model in ("logistic", "auc") else DEMAND
+        for count in (0, 1):
+            found = private_score(
+                MODELS[model], ROWS[:count], y[:count], metric=metric, mu=1.0,
+                neighbors="add_or_remove_one", random_state=0,
+            )  # fmt: skip
+            assert not np.isinf(found.value).any()
+
+
+def test_bounds_by_name_are_those_of_tables_that_were_read():
+    names = {"b": (-1, 1), "a": (-1, 1)}
+    model = DPQuantileRegressor(0.8, target_bounds=(-5, 5), feature_bounds=names, random_state=0)
+    table = pd.DataFrame(ROWS, columns=["a", "b"])
+    fitted = model.fit(table, DEMAND)
+    score = private_score(fitted, table, DEMAND, metric="pinball", mu=1.0, random_state=0)
+    assert score.value < 0.3
+    with pytest.raises(TypeError, match="named columns"):
+        fitted.predict(ROWS)

@@ -60,7 +60,7 @@ BAD_SETTINGS = {
     "mu zero": ({"mu": 0.0}, "'mu'"),
     "quantile zero": ({"quantile": 0.0}, "'quantile'"),
     "quantile one": ({"quantile": 1}, "'quantile'"),
-    "quantile array": ({"quantile": np.array([0.1, 0.9])}, "'quantile'"),
+    "quantile array": ({"quantile": np.array([0.9, 0.1])}, "'quantile'"),
     "feature bounds reversed": ({"feature_bounds": (3.0, -3.0)}, "'feature_bounds'"),
     "feature bounds equal": ({"feature_bounds": ([0, 1], [1, 1])}, "'feature_bounds'"),
     "feature bounds too many": ({"feature_bounds": ([0] * 3, [1] * 3)}, "'feature_bounds'"),

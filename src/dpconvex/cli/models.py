@@ -94,7 +94,7 @@ def predict(
                 "the columns to keep with --id."
             )
         write_table(pl.DataFrame([*kept.get_columns(), *found.get_columns()]), out)
-    empty = int(found["prediction"].null_count())
+    empty = int(found.to_series().null_count())
     if json_:
         print_json({"predictions": str(out), "rows": found.height, "empty": empty})
     else:
@@ -116,7 +116,12 @@ def prediction_columns(
     frame = pl.DataFrame(usable, schema=names, orient="row")
     found: dict[str, np.ndarray] = {}
     with np.errstate(all="ignore"):
-        found["prediction"] = estimator.predict(frame)
+        predicted = estimator.predict(frame)
+        if predicted.ndim == 1:
+            found["prediction"] = predicted
+        else:  # of several levels
+            levels = np.asarray(estimator.get_params()["quantile"])
+            found |= {f"prediction={level:g}": predicted[:, k] for k, level in enumerate(levels)}
         classifier = cast("Classifier", estimator)
         if scores:
             _needs(estimator, "decision_function", "--scores")

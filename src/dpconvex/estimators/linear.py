@@ -257,7 +257,7 @@ def finite_predictions(
         found = np.asarray(_in_order(X, coef) + intercept, dtype=np.float64)
         if not np.isfinite(found).all():
             unit = 2.0**-600
-            scaled = (X.astype(np.float64) * unit) @ (coef * unit) + intercept * unit**2
+            scaled = _in_order(X.astype(np.float64) * unit, coef * unit) + intercept * unit**2
             found = np.where(np.isfinite(found), found, scaled / unit / unit)
     largest = np.finfo(np.float64).max
     return np.clip(found, -largest, largest)

@@ -251,6 +251,12 @@ def is_encoded(X: Any, schema: Schema) -> bool:
     return names == schema.names and names != schema.inputs
 
 
+def takes_columns_in_order(model: Any) -> Any:
+    """Return a model that is given arrays that were read already, with columns in the order of its bounds."""
+    model._columns_in_order = True
+    return model
+
+
 def in_order_of_bounds(estimator: object, X: Any) -> Any:
     """Return a dataframe with its columns in the order of ``feature_bounds`` where that is a dictionary, or raise."""
     bounds, owner = getattr(estimator, "feature_bounds", None), type(estimator).__name__
@@ -258,6 +264,8 @@ def in_order_of_bounds(estimator: object, X: Any) -> Any:
         return X
     wanted = list(bounds)
     names = column_names(X)
+    if names is None and getattr(estimator, "_columns_in_order", False):
+        return X
     if names is None:
         raise TypeError(
             f"The X given to {owner} must be a table with named columns, because its 'feature_bounds' parameter is a "

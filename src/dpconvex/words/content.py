@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,11 +156,23 @@ def column_bounds(model: Fitted) -> tuple[Array, Array] | None:
     return low, high
 
 
+_LABEL = 40  # letters of a label that headings show
+
+
+def value_heading(model: Fitted) -> str:
+    """Return the heading of a single vector of coefficients: of two labels they speak for the second."""
+    labels: Sequence[object] = getattr(model, "classes_", ())
+    if len(labels) != 2:
+        return "value"
+    label = str(labels[1])[:_LABEL]
+    return f"value, for {label if label.isprintable() else repr(label)}"
+
+
 def problem_names(model: Fitted) -> list[str]:
     """Return one heading per vector of coefficients."""
     rows = len(np.atleast_2d(model.coef_))
     if rows == 1:
-        return ["value"]
+        return [value_heading(model)]
     if not hasattr(model, "classes_"):
         return [model._problem_name(number) for number in range(rows)]
     classes = [str(label) for label in model.classes_]

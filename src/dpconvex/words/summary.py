@@ -16,7 +16,7 @@ from dpconvex.words.certificate_words import (
     describe_sampler,
     noise_lines,
 )
-from dpconvex.words.content import coefficient_intervals
+from dpconvex.words.content import coefficient_intervals, value_heading
 
 __all__ = [
     "Summary",
@@ -94,7 +94,7 @@ def summary_text(model: Fitted) -> str:
     wide = WIDTH if intervals is None else BESIDE
     names = shown_names(getattr(model, "feature_names_in_", unnamed), wide)
     for problem, coefficients in enumerate(np.atleast_2d(model.coef_)):
-        heading = "coefficient"
+        heading = value_heading(model).replace("value", "coefficient")
         if len(intercepts) > 1:
             heading = cut(shown(model._problem_name(problem)), wide, problem)
         rows = [(heading, f"{'value':>20}")]

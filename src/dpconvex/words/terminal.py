@@ -18,7 +18,7 @@ from dpconvex.words.certificate_words import (
     describe_sampler,
     noise_lines,
 )
-from dpconvex.words.content import coefficient_intervals
+from dpconvex.words.content import coefficient_intervals, value_heading
 from dpconvex.words.summary import first_label, shown, shown_names
 
 MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
@@ -110,7 +110,7 @@ def coefficient_table(model: Fitted) -> Table:
     coef, intercept = coef[:MOST_CLASSES], intercept[:MOST_CLASSES]
     table = Table(caption=note)
     table.add_column("coefficient")
-    heads = ["value"]
+    heads = [value_heading(model)]
     if len(coef) > 1:
         names_of = getattr(model, "classes_", None)
         if names_of is None:  # levels, or products
