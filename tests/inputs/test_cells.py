@@ -16,6 +16,7 @@ from dpconvex.inputs.encoding import encode, to_array
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import read_training_file
 from dpconvex.inputs.frames import read_cells
+from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.preprocessing import PublicTable
 
@@ -52,8 +53,9 @@ COLUMNS = {
     ),
 }  # fmt: skip
 ANYTHING = ("unknown", "", "NaN", "1.5", "1,5", "1.234", None, float("nan"), float("inf"), 10**400, -(2**63), 2**64,
-            0.5, b"x", datetime.date(2024, 5, 1), datetime.datetime(1, 1, 1), datetime.timedelta(1), True, pd.NA,
-            pd.NaT, np.timedelta64(5, "s"), np.datetime64("2024-05-01"), Decimal("sNaN"), Decimal("2.5"), [1], 1j)  # fmt: skip
+            0.5, b"x", datetime.date(2024, 5, 1), datetime.datetime(1, 1, 1), datetime.timedelta(1), True,
+            pd.NA, pd.NaT, np.timedelta64(5, "s"), np.datetime64("2024-05-01"), Decimal("sNaN"), Decimal("2.5"),
+            [1], 1j)  # fmt: skip
 
 
 def encoded(tables, column, decimal):
@@ -152,6 +154,19 @@ def test_a_reader_that_guesses_types_changes_no_other_row(tables, words, cell):
     text = encoded(tables, lines, ".")
     np.testing.assert_array_equal(plain, text)
     np.testing.assert_array_equal(spoiled, text)
+
+
+@pytest.mark.parametrize("declared", [(1, 2), ("1", "2"), ("01", "02"), (1.0, 2.0)])
+def test_labels_that_become_text_are_the_same_labels(declared):
+    position = LabelPositions(declared)
+    for lines in (["1", "2", "3"], ["1.0", "2.0", "3.0"]):
+        for cell in ("unknown", "3", "NA"):
+            labels = pd.read_csv(io.StringIO("\n".join(["y", *lines, cell])))["y"].to_numpy()
+            for column in (labels, labels.astype(object), labels.astype(str)):
+                np.testing.assert_array_equal(position(column), [0, 1, np.nan, np.nan])
+    flags = LabelPositions((False, True))
+    for column in ([True, False, "x"], ["True", "False", "x"], [1.0, 0.0, np.nan]):
+        np.testing.assert_array_equal(flags(np.array(column, dtype=object)), [1, 0, np.nan])
 
 
 @pytest.mark.parametrize(

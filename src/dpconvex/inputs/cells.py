@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-__all__ = ["Cell", "Cells", "cells_of", "number_word", "with_point"]
+__all__ = ["Cell", "Cells", "cell_of", "cells_of", "number_word", "with_point"]
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
@@ -153,7 +153,7 @@ def _of_objects(values: Iterable[object]) -> Cells:
     """Return the cells of Python objects, each by its own type."""
     import polars as pl
 
-    cells = [_cell(value) for value in values]
+    cells = [cell_of(value) for value in values]
     numbers = [math.nan if cell.number is None else cell.number for cell in cells]
     times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
     return Cells(
@@ -163,7 +163,7 @@ def _of_objects(values: Iterable[object]) -> Cells:
     )
 
 
-def _cell(value: object) -> Cell:
+def cell_of(value: object) -> Cell:
     """Return a Python object as a cell, a missing one if it is of no kind that a table holds."""
     if isinstance(value, str):
         return Cell(text=value.encode("utf-8", "replace").decode("utf-8"))
