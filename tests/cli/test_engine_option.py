@@ -44,7 +44,7 @@ def test_pieces_are_the_table(pieces, ending, labels):
     plan = partitions.plan_pieces(files, columns, MEMORY, 2)
     assert len(plan.pieces) > 4
     X, y = partitions.read_file_partitions(plan, columns, labels)
-    expected_X, expected_y = read_training_file(pieces.path / "sales.csv", columns, labels)
+    expected_X, expected_y, _ = read_training_file(pieces.path / "sales.csv", columns, labels)
     assert list(X.columns) == columns.names
     np.testing.assert_array_equal(X.compute().to_numpy(), expected_X.to_numpy())
     np.testing.assert_array_equal(y.compute().to_numpy(), expected_y.to_numpy())

@@ -23,7 +23,7 @@ from dpconvex.cli.options import (
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.files import read_column, read_training_file
+from dpconvex.inputs.files import read_training_file
 from dpconvex.inputs.opening import check_file, table_format
 from dpconvex.inputs.release_file import ReleaseFacts, read_release
 from dpconvex.inputs.schema import Schema
@@ -163,9 +163,8 @@ def fit(
         fitted = _fit_pieces(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
     else:
         with progress(f"Reading {data.name}"):
-            X, y = read_training_file(data, schema, labels, kind, ignored, least)
+            X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
         with progress("Fitting"):
-            people = None if person is None else read_column(data, person, schema.file, ignored)
             fitted = model.fit(X, y.to_numpy(), groups=people)
     save_model(fitted, out, schema=schema)
     if report is not None:

@@ -82,14 +82,13 @@ def score(
     person = person or schema.person
     from dpconvex.cli.options import label_kind
     from dpconvex.evaluation import private_score
-    from dpconvex.inputs.files import read_column, read_training_file
+    from dpconvex.inputs.files import read_training_file
 
     account = None if ledger is None else open_ledger(ledger, dataset)
     classes = getattr(estimator, "classes_", None)
     labels, kind = classes is not None, None if classes is None else label_kind(classes.tolist())
     with progress(f"Scoring on {data.name}"):
-        X, y = read_training_file(data, schema, labels, kind, True, 1)
-        people = None if person is None else read_column(data, person, schema.file, True)
+        X, y, people = read_training_file(data, schema, labels, kind, True, 1, person)
         found = private_score(
             estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
             groups=people, residual_bound=residual_bound,

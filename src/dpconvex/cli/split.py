@@ -99,9 +99,10 @@ def by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
     """Return which rows are to judge by: each value decides by its own hash with the seed."""
     import numpy as np
 
-    from dpconvex.inputs.cells import cells_of
+    from dpconvex.inputs.cells import Cell, cells_of, number_word
 
-    def judged(value: object) -> bool:
+    def judged(cell: Cell) -> bool:
+        value = number_word(cell.number) if cell.number is not None else cell.text or cell.time
         digest = hashlib.sha256(f"split {seed} {value}".encode()).digest()
         return int.from_bytes(digest[:8]) < share * 2**64
 

@@ -2,6 +2,7 @@
 
 A column arrives as text, numbers, times or Python objects, depending on who read the file, and sometimes on a single
 value in it. A cell means the same in all of them: ``39`` and ``"39"`` are one number, ``1.0`` and ``"1"`` one category.
+What a cell is, text, a number or a time, is therefore kept for every cell and not for the column.
 """
 
 from __future__ import annotations
@@ -10,23 +11,37 @@ import datetime
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import polars as pl
 
-__all__ = ["Cells", "cells_of", "with_point"]
+__all__ = ["Cell", "Cells", "cell_of", "cells_of", "number_word", "with_point"]
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
+_NO_TIME = np.datetime64("NaT", "s")
+
+
+class Cell(NamedTuple):
+    """What one cell holds: text, a number or a time; a missing one holds none of them."""
+
+    text: str | None = None
+    number: float | None = None
+    time: np.datetime64 | None = None
 
 
 @dataclass(frozen=True)
 class Cells:
-    """One column: exactly one of text (null where missing), numbers (NaN) or times (NaT)."""
+    """One column: text (null elsewhere), numbers (NaN elsewhere) and times (NaT elsewhere), one of them a row at most.
+
+    None stands for a part that no row has. Numbers may be infinite. Booleans are the words ``true`` and ``false``.
+    """
 
     text: pl.Series | None = None
     numbers: NDArray[np.float64] | None = None
@@ -36,12 +51,11 @@ class Cells:
         return len(next(item for item in (self.text, self.numbers, self.times) if item is not None))
 
     def as_numbers(self, decimal: str = ".") -> NDArray[np.float64]:
-        """Return finite numbers, and NaN for everything else."""
+        """Return finite numbers, and NaN for everything else; the decimal sign is that of text."""
         import polars as pl
 
-        if self.numbers is not None:
-            found = self.numbers
-        elif self.text is not None:
+        found = np.full(len(self), math.nan)
+        if self.text is not None:
             text = with_point(self.text) if decimal == "," else self.text
             cast = text.cast(pl.Float64, strict=False)
             truth = pl.DataFrame({"text": text}).select(
@@ -51,24 +65,38 @@ class Cells:
                 .then(0.0)
             )
             found = cast.fill_null(truth.to_series()).fill_null(math.nan).to_numpy()
-        else:
-            return np.full(len(self), math.nan)
+        if self.numbers is not None:
+            found = np.where(np.isnan(self.numbers), found, self.numbers)
         return np.where(np.isfinite(found), found, math.nan)
 
-    def distinct(self) -> tuple[list[Any], NDArray[np.intp]]:
-        """Return the different cells, None for a missing one, and which of them each row holds."""
+    def distinct(self) -> tuple[list[Cell], NDArray[np.intp]]:
+        """Return different cells, a missing one first, and which of them each row holds."""
+        items, rows = [Cell()], np.zeros(len(self), dtype=np.intp)
         if self.text is not None:
-            words = self.text.unique(maintain_order=True)
-            places = {word: place for place, word in enumerate(words.to_list())}
-            rows = self.text.to_frame("text").join(
-                _frame(list(places)), on="text", how="left", nulls_equal=True, maintain_order="left"
-            )
-            return list(places), rows["place"].to_numpy().astype(np.intp)
-        plain = self.numbers if self.numbers is not None else self.times
-        assert plain is not None
-        values, inverse = np.unique(plain, return_inverse=True)
-        items = [None if value != value or _is_nat(value) else value.item() for value in values]
-        return items, inverse.reshape(-1)
+            here = self.text.is_not_null().to_numpy()
+            words, places = _unique_words(self.text.drop_nulls())
+            rows[here] = places + len(items)
+            items += [Cell(text=word) for word in words]
+        if self.numbers is not None:
+            here = ~np.isnan(self.numbers)
+            numbers, places = np.unique(self.numbers[here], return_inverse=True)
+            rows[here] = places.reshape(-1) + len(items)
+            items += [Cell(number=number) for number in numbers.tolist()]
+        if self.times is not None:
+            here = ~np.isnat(self.times)
+            times, places = np.unique(self.times[here], return_inverse=True)
+            rows[here] = places.reshape(-1) + len(items)
+            items += [Cell(time=time) for time in times]
+        return items, rows
+
+
+def _unique_words(text: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
+    import polars as pl
+
+    words = text.unique(maintain_order=True).to_list()
+    frame = pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "place": range(len(words))})
+    rows = text.to_frame("text").join(frame, on="text", how="left", maintain_order="left")
+    return words, rows["place"].to_numpy().astype(np.intp)
 
 
 def with_point(text: pl.Series) -> pl.Series:
@@ -76,16 +104,6 @@ def with_point(text: pl.Series) -> pl.Series:
     plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
     pointed = text.str.contains(".", literal=True) & ~text.str.contains(_COMMA_NUMBER)
     return plain.set(pointed.fill_null(False), None)
-
-
-def _frame(words: list[str | None]) -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame({"text": pl.Series(words, dtype=pl.String), "place": range(len(words))})
-
-
-def _is_nat(value: object) -> bool:
-    return isinstance(value, np.datetime64) and bool(np.isnat(value))
 
 
 def cells_of(column: Any) -> Cells:
@@ -100,14 +118,14 @@ def cells_of(column: Any) -> Cells:
     if isinstance(kind, np.dtype) and kind.kind in "iuf":
         return Cells(numbers=np.asarray(column, dtype=np.float64))
     if isinstance(kind, np.dtype) and kind.kind == "M":
-        return Cells(times=_seconds(np.asarray(column)))
-    if isinstance(kind, np.dtype) and kind.kind == "b":
-        return Cells(text=pl.Series(["true" if item else "false" for item in np.asarray(column)]))
+        return Cells(times=np.asarray(column).astype("datetime64[s]"))
+    if isinstance(kind, np.dtype) and kind.kind == "c":  # one such number makes its column complex
+        plain = np.asarray(column)
+        return Cells(numbers=np.where(plain.imag == 0, plain.real, math.nan).astype(np.float64))
+    if isinstance(kind, np.dtype) and kind.kind == "m":  # whose objects would be whole numbers
+        return _of_objects([None] * len(column))
     # Extension types of pandas as well: their missing values are objects of their own.
-    values = column.tolist() if hasattr(column, "tolist") else list(column)
-    return Cells(
-        text=pl.Series([_word(value) for value in values], dtype=pl.String).str.strip_chars()
-    )
+    return _of_objects(column.tolist() if hasattr(column, "tolist") else list(column))
 
 
 def _of_polars(column: pl.Series) -> Cells:
@@ -120,45 +138,62 @@ def _of_polars(column: pl.Series) -> Cells:
         return Cells(text=column.cast(pl.String).str.strip_chars())
     if kind == pl.Boolean:
         return Cells(text=column.cast(pl.String))
+    if kind == pl.Object or kind == pl.Decimal:  # polars rounds decimals otherwise than Python
+        return _of_objects(column.to_list())
     if kind.is_numeric():
         return Cells(numbers=column.cast(pl.Float64).fill_null(math.nan).to_numpy())
     if kind == pl.Date or kind == pl.Datetime:
         if kind == pl.Datetime:
             column = column.dt.replace_time_zone(None)  # as the clock on the wall showed it
-        return Cells(times=column.cast(pl.Datetime("us")).to_numpy().astype("datetime64[s]"))
-    if kind == pl.Object:
-        values = [_word(value) for value in column.to_list()]
-        return Cells(text=pl.Series(values, dtype=pl.String).str.strip_chars())
-    return Cells(text=pl.Series([None] * len(column), dtype=pl.String))
+        return Cells(times=column.to_numpy().astype("datetime64[s]"))
+    return _of_objects([None] * len(column))
 
 
-def _seconds(times: NDArray[np.datetime64]) -> NDArray[np.datetime64]:
-    return times.astype("datetime64[s]")
+def _of_objects(values: Iterable[object]) -> Cells:
+    """Return the cells of Python objects, each by its own type."""
+    import polars as pl
+
+    cells = [cell_of(value) for value in values]
+    numbers = [math.nan if cell.number is None else cell.number for cell in cells]
+    times = [_NO_TIME if cell.time is None else cell.time for cell in cells]
+    return Cells(
+        pl.Series([cell.text for cell in cells], dtype=pl.String).str.strip_chars(),
+        np.array(numbers, dtype=np.float64),
+        np.array(times, dtype="datetime64[s]"),
+    )
 
 
-def _word(value: object) -> str | None:
-    """Return a Python object as text, None if it is missing or of no kind that a table holds."""
+def cell_of(value: object) -> Cell:
+    """Return a Python object as a cell, a missing one if it is of no kind that a table holds."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return Cell(text=value.encode("utf-8", "replace").decode("utf-8"))
     if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return str(int(value)) if abs(int(value)) < 10**300 else None
-    if isinstance(value, (float, np.floating, Decimal)):
-        return number_word(float(value))
+        return Cell(text="true" if value else "false")
+    if isinstance(value, np.timedelta64):  # a whole number to numpy
+        return Cell()
+    if isinstance(value, (complex, np.complexfloating)):
+        return Cell(number=float(value.real) if value.imag == 0 else None)
+    if isinstance(value, (int, float, np.integer, np.floating, Decimal)):
+        try:
+            return Cell(number=float(value))
+        except OverflowError:
+            return Cell(number=math.inf if value > 0 else -math.inf)
+        except ValueError:  # a signalling NaN
+            return Cell()
     if type(value).__name__ == "NaTType":
-        return None
+        return Cell()
     if isinstance(value, datetime.datetime):
-        return value.replace(tzinfo=None, microsecond=0).isoformat()
+        value = value.replace(tzinfo=None)
+        return Cell(time=np.datetime64(value.isoformat(timespec="seconds"), "s"))
     if isinstance(value, datetime.date):
-        return value.isoformat()
+        return Cell(time=np.datetime64(value.isoformat(), "s"))
     if isinstance(value, np.datetime64) and not np.isnat(value):
-        return str(value.astype("datetime64[s]"))
-    return None
+        return Cell(time=value.astype("datetime64[s]"))
+    return Cell()
 
 
 def number_word(value: float) -> str | None:
-    """Return how a number is written as a category: whole ones without a decimal point."""
+    """Return how a number is written: whole ones without a decimal point."""
     if not math.isfinite(value):
         return None
     return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)

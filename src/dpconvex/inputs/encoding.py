@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.inputs.cells import Cells, number_word
+from dpconvex.inputs.cells import Cell, Cells
+from dpconvex.inputs.matching import Declared, is_no_number, iso_time, meaning
 from dpconvex.inputs.schema import (
     CALENDAR,
     Category,
@@ -134,7 +135,7 @@ def is_smaller_sparse(blocks: list[Encoded]) -> bool:
     return 12 * entries < 8 * sum(block.width for block in blocks)
 
 
-def _mapped(cells: Cells, function: Callable[[Any], int]) -> NDArray[np.intp]:
+def _mapped(cells: Cells, function: Callable[[Cell], int]) -> NDArray[np.intp]:
     """Return a function of every cell."""
     items, rows = cells.distinct()
     return np.array([function(item) for item in items], dtype=np.intp)[rows]
@@ -177,50 +178,34 @@ def _number(column: Number, cells: Cells, file: FileFormat) -> list[Encoded]:
 
 
 def _category(column: Category, cells: Cells, file: FileFormat) -> list[Encoded]:
-    known = {value: place for place, value in enumerate(column.values)}
-    numeric: dict[float, int] = {}
-    for value, place in known.items():
-        number = _float(value)
-        if number is not None:
-            numeric.setdefault(number, place)
-    other = len(known) if column.other else -1
+    known = Declared(column.values, file.decimal)
+    spelled = Declared(file.missing, file.decimal)
+    other = len(column.values) if column.other else -1
     rule = column.missing.rule
+    filled = str(column.missing.value)
     missing = {
         "row": -2,
         "other": other,
         "indicator": len(column.labels) - 1,
-        "value": known.get(str(column.missing.value), -1),
+        "value": column.values.index(filled) if filled in column.values else -1,
     }[rule]
-    spelled = set(file.missing)
 
-    def code(cell: Any) -> int:
-        if isinstance(cell, (int, float)):
-            word = number_word(float(cell))
-            return missing if word is None else known.get(word, numeric.get(float(cell), other))
-        if isinstance(cell, datetime.datetime):
-            cell = cell.isoformat()
-        if cell in known:
-            return known[cell]
-        if cell is None or cell in spelled:
-            return missing
-        return known.get(cell.title(), other) if cell in ("true", "false") else other
+    def code(cell: Cell) -> int:
+        place = known.find(cell)
+        if place is not None:
+            return place
+        return missing if is_no_number(cell) or spelled.find(cell) is not None else other
 
     return [_chosen(_mapped(cells, code), len(column.labels))]
 
 
 def _flag(column: Flag, cells: Cells, file: FileFormat) -> list[Encoded]:
-    def code(cell: Any) -> int:
-        if isinstance(cell, (int, float)):
-            cell = number_word(float(cell))
-        word = cell.lower() if isinstance(cell, str) else None
-        if word in column.true:
-            return 1
-        if word in column.false:
-            return 0
-        # A number may be written with a decimal point.
-        plain = None if word is None else _float(word)
-        shown = None if plain is None else number_word(plain)
-        return 1 if shown in column.true else 0 if shown in column.false else -1
+    known = Declared((*column.true, *column.false), file.decimal)
+
+    def code(cell: Cell) -> int:
+        lower = None if cell.text is None else cell.text.lower()
+        place = known.find(cell._replace(text=lower))
+        return -1 if place is None else int(place < len(column.true))
 
     codes = _mapped(cells, code)
     missing, rule = codes < 0, column.missing.rule
@@ -234,7 +219,7 @@ def _flag(column: Flag, cells: Cells, file: FileFormat) -> list[Encoded]:
 
 
 def _date(column: Date, cells: Cells, file: FileFormat) -> list[Encoded]:
-    times = cells.times if cells.times is not None else _read_times(column, cells)
+    times = _read_times(column, cells, file.decimal)
     missing, rule = np.isnat(times), column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)
     times = np.where(missing, np.datetime64(str(value), "s"), times)
@@ -274,26 +259,46 @@ def _part(column: Date, part: str, times: NDArray[np.datetime64]) -> Encoded:
     return _dense(np.sin(angle), np.cos(angle))
 
 
-def _read_times(column: Date, cells: Cells) -> NDArray[np.datetime64]:
-    """Return the times that words stand for, NaT where they stand for none."""
+def _read_times(column: Date, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
+    """Return the times that cells stand for, NaT where they stand for none."""
+    if cells.text is None and cells.numbers is None and cells.times is not None:
+        return cells.times
     items, rows = cells.distinct()
-    read = functools.partial(_read_time, column.format)
+    read = functools.partial(_read_time, column.format, decimal)
     return np.array([read(item) for item in items], dtype="datetime64[s]")[rows]
 
 
-def _read_time(pattern: str, cell: Any) -> np.datetime64:
-    if isinstance(cell, (int, float)):
-        cell = number_word(float(cell))
-    if isinstance(cell, str):
-        try:
-            if pattern:
-                found = datetime.datetime.strptime(cell, pattern)
-            else:
-                found = datetime.datetime.fromisoformat(cell)
-            return np.datetime64(found.replace(tzinfo=None, microsecond=0), "s")
-        except (ValueError, OverflowError):
-            pass
-    return np.datetime64("NaT", "s")
+def _read_time(pattern: str, decimal: str, cell: Cell) -> np.datetime64:
+    """Return the time of a cell; a time is one whatever the format, which is that of text and of whole numbers."""
+    if cell.time is not None:
+        return cell.time
+    words, number = [cell.text], meaning(cell, decimal).number
+    if number is not None and number.is_integer() and 0 <= number < 2**53:
+        # A reader of numbers drops the zeros in front: dates of digits alone are numbers, in columns of text too.
+        digits = _digits(pattern)
+        whole = str(int(number)).zfill(digits)
+        words = [whole] if digits else [cell.text, whole]
+    found = (_parsed(pattern, word) for word in words if word is not None)
+    return next((time for time in found if time is not None), np.datetime64("NaT", "s"))
+
+
+def _parsed(pattern: str, word: str) -> np.datetime64 | None:
+    if not pattern:
+        return iso_time(word)
+    try:
+        found = datetime.datetime.strptime(word, pattern)
+    except (ValueError, OverflowError):
+        return None
+    return np.datetime64(found.replace(tzinfo=None, microsecond=0), "s")
+
+
+@functools.cache
+def _digits(pattern: str) -> int:
+    """Return how many digits a date of this format has, 0 if it does not consist of digits alone."""
+    widths = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "j": 3}
+    parts = pattern[1:].split("%")
+    plain = pattern.startswith("%") and all(part in widths for part in parts)
+    return sum(widths[part] for part in parts) if plain else 0
 
 
 _ENCODERS: dict[type[Column], Callable[[Any, Cells, FileFormat], list[Encoded]]] = {
@@ -304,25 +309,12 @@ _ENCODERS: dict[type[Column], Callable[[Any, Cells, FileFormat], list[Encoded]]]
 }
 
 
-def labels_of(cells: Cells, classes: tuple[str, ...]) -> NDArray[np.object_]:
-    """Return the declared label that every cell holds, None where it holds none."""
-    known = {label: label for label in classes}
-    numeric = {number: label for label in classes if (number := _float(label)) is not None}
-
-    def label(cell: Any) -> str | None:
-        if isinstance(cell, (int, float)):
-            return numeric.get(float(cell))
-        if cell is None or isinstance(cell, datetime.datetime):
-            return None
-        return known.get(cell, known.get(cell.title()) if cell in ("true", "false") else None)
-
-    items, rows = cells.distinct()
-    return np.array([*(label(item) for item in items), None], dtype=object)[:-1][rows]
+def labels_of(cells: Cells, classes: tuple[str, ...], decimal: str = ".") -> NDArray[np.object_]:
+    """Return the declared label that every cell means, None where it means none."""
+    known = Declared(classes, decimal)
+    places = _mapped(cells, lambda cell: _or_last(known.find(cell)))
+    return np.array([*classes, None], dtype=object)[places]
 
 
-def _float(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+def _or_last(place: int | None) -> int:
+    return -1 if place is None else place

@@ -40,17 +40,20 @@ def read_training_file(
     kind: str | None = None,
     ignored: bool = False,
     least: int = 1,
-) -> tuple[pl.DataFrame, pl.Series]:
-    """Return features and target of a table; a target of labels is as `label_column` says.
+    person: str | None = None,
+) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
+    """Return features and target of a table, and whose each row is; a target of labels is as `label_column` says.
 
-    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
+    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows. The
+    column ``person`` is read in the same pass: where quotes do not match, a reader may find other rows in another one.
     """
     import polars as pl
 
     assert schema.target is not None
     name = schema.target.name
     opened = open_table(path, schema.file, every_line=ignored)
-    table = opened.read(path, list(dict.fromkeys([*schema.inputs, name])), least)
+    more = [] if person is None else [person]
+    table = opened.read(path, list(dict.fromkeys([*schema.inputs, name, *more])), least)
     if not ignored and table_format(path) == "csv":
         with without_values(path), csv_content(path, opened) as content:
             refuse_empty_records(content, opened.delimiter)
@@ -59,17 +62,17 @@ def read_training_file(
     else:
         target = _target_numbers(table, name, schema.file, ignored)
     rows = encode_table(table, schema, table_format(path) == "parquet", refused=not ignored)
-    return pl.DataFrame(rows, schema=schema.names, orient="row"), target
+    people = None if person is None else _identifiers(table[person])
+    return pl.DataFrame(rows, schema=schema.names, orient="row"), target, people
 
 
-def read_column(path: Path, name: str, form: FileFormat, ignored: bool = False) -> np.ndarray:
-    """Return one column of a table as text, None where it is missing: identifiers of people, row by row."""
+def _identifiers(column: pl.Series) -> np.ndarray:
+    """Return identifiers of people as text, None where one is missing."""
     import numpy as np
     import polars as pl
 
-    table = open_table(path, form, every_line=ignored).read(path, [name])
-    with without_values(path):
-        text = table[name].cast(pl.String, strict=False).str.strip_chars()
+    with without_values(None):
+        text = column.cast(pl.String, strict=False).str.strip_chars()
         return np.array([value or None for value in text.to_list()], dtype=object)
 
 

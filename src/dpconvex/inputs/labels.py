@@ -17,7 +17,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex.checks import check_count
 from dpconvex.engine.dask.partitions import MOST_LABELS
+from dpconvex.inputs.cells import cell_of
 from dpconvex.inputs.estimator_protocols import Classifier, Label
+from dpconvex.inputs.matching import Declared
 
 __all__ = [
     "AgainstRest",
@@ -229,7 +231,11 @@ class AgainstRest:
 
 @dataclass(frozen=True)
 class LabelPositions:
-    """The position of every label in a declared set of labels of one kind; NaN for what is none of them."""
+    """The position of every label in a declared set of labels of one kind; NaN for what is none of them.
+
+    What is equal to no declared label is matched by what it stands for: the text ``1`` is the label 1. A reader that
+    makes text of all labels because one of them is no number thus changes no other row.
+    """
 
     declared: tuple[Label, ...]
 
@@ -237,13 +243,27 @@ class LabelPositions:
         """Return the positions of an array of labels."""
         text = isinstance(self.declared[0], str)
         positions = np.full(y.shape, np.nan)
-        if y.dtype.kind == "O":
-            known = {label: place for place, label in enumerate(self.declared)}
-            allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
-            for row, label in enumerate(y):
-                if _kind(label) in allowed:
-                    positions[row] = known.get(label, np.nan)
-        elif y.dtype.kind in "biufU" and (y.dtype.kind == "U") == text:
+        if y.dtype.kind not in "biufUO":
+            return positions
+        alike = (y.dtype.kind == "U") == text and y.dtype.kind != "O"
+        if alike:
             for place, label in enumerate(self.declared):
                 positions[y == label] = place
+        if alike and not text:
+            return positions
+        known = {label: place for place, label in enumerate(self.declared)}
+        words = Declared([str(label) for label in self.declared])
+        allowed = ("text",) if text else ("number", "boolean")  # others need not be hashable
+
+        def find(label: object) -> float:
+            place = known.get(cast(Label, label)) if _kind(label) in allowed else None
+            place = words.find(cell_of(label)) if place is None else place
+            return np.nan if place is None else place
+
+        left = np.isnan(positions)
+        if y.dtype.kind == "O":
+            positions[left] = [find(label) for label in y[left]]
+        elif left.any():
+            labels, rows = np.unique(y[left], return_inverse=True)
+            positions[left] = np.array([find(label) for label in labels])[rows.reshape(-1)]
         return positions

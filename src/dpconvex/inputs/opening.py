@@ -76,30 +76,33 @@ class OpenTable:
         except InputError:
             if not self.lenient:
                 raise
-            table = self._read_anyhow(path, wanted)
+            table = _read_anyhow(path, self.content, self.delimiter).select(wanted)
         if table.height < least:
             raise InputError("The data file has no rows.")
         return table
 
-    def _read_anyhow(self, path: Path, wanted: list[str]) -> pl.DataFrame:
-        """Return the wanted columns of a CSV file whose quotes do not match, by a reader that refuses nothing."""
-        import polars as pl
 
-        content = path.read_bytes() if self.content is None else self.content
-        text = content.decode("utf-8", "replace").removeprefix("\ufeff")
-        lines = io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
-        csv.field_size_limit(2**31 - 1)
-        header, *records = csv.reader(lines, delimiter=self.delimiter)
-        places = [header.index(name) for name in wanted]
-        return pl.DataFrame(
-            {
-                name: pl.Series(
-                    [(record[place] if place < len(record) else "") or None for record in records],
-                    dtype=pl.String,
-                )
-                for name, place in zip(wanted, places, strict=True)
-            }
-        )
+def _read_anyhow(path: Path, content: bytes | None, delimiter: str) -> pl.DataFrame:
+    """Return a CSV file whose quotes do not match as text, by a reader that refuses nothing below the header."""
+    import polars as pl
+
+    content = path.read_bytes() if content is None else content
+    text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+    lines = io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
+    csv.field_size_limit(2**31 - 1)
+    with without_values(path):
+        header, *records = csv.reader(lines, delimiter=delimiter)
+    _check_header(header)
+    return pl.DataFrame(
+        {
+            name: pl.Series(
+                [(record[place] if place < len(record) else "") or None for record in records],
+                dtype=pl.String,
+            )
+            for place, name in enumerate(header)
+            if name.strip()  # an index column has no name; it cannot be asked for
+        }
+    )
 
 
 def open_table(path: Path, file: FileFormat | None = None, every_line: bool = False) -> OpenTable:
@@ -124,12 +127,19 @@ def open_table(path: Path, file: FileFormat | None = None, every_line: bool = Fa
         options: dict[str, Any] = {"infer_schema": False, "glob": False, "separator": delimiter}
         if every_line:
             options |= {"encoding": "utf8-lossy", "truncate_ragged_lines": True}
-        header = pl.scan_csv(source, has_header=False, n_rows=1, **options).collect()
-        source = path if content is None else io.BytesIO(content)
-        lazy = pl.scan_csv(source, **options)
+    try:
+        with without_values(path):
+            header = pl.scan_csv(source, has_header=False, n_rows=1, **options).collect()
+            source = path if content is None else io.BytesIO(content)
+            lazy = pl.scan_csv(source, **options)
+            if not every_line:
+                lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
+            found = lazy.collect_schema().names()
+    except InputError:
         if not every_line:
-            lazy = lazy.filter(pl.any_horizontal(pl.all().is_not_null()))
-        found = lazy.collect_schema().names()
+            raise
+        table = _read_anyhow(path, content, delimiter)
+        return OpenTable(table.lazy(), table.columns, delimiter, content)
     names = [name or "" for name in header.row(0)] if header.height else []
     _check_header(names)
     # An index column has no name; it cannot be asked for.

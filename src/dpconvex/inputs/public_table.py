@@ -129,7 +129,7 @@ class PublicTable(TransformerMixin, BaseEstimator):
             raise ValueError("The schema of PublicTable names no target. Add it: [target].")
         cells = read_cells(X, [schema.target.name], schema, "PublicTable")[schema.target.name]
         if schema.target.classes is not None:
-            return labels_of(cells, schema.target.classes)
+            return labels_of(cells, schema.target.classes, schema.file.decimal)
         return cells.as_numbers(schema.file.decimal)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:

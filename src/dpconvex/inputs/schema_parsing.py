@@ -15,7 +15,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,7 @@ MOST_COLUMNS = 100_000  # of X
 _TABLES = (
     "features", "target", "categories", "flags", "dates", "interactions", "person", "ignore", "file",
 )  # fmt: skip
-# Beyond these the estimators refuse bounds.
-_LARGEST, _NARROWEST = 1e100, 1e-100
+_LARGEST, _NARROWEST = 1e100, 1e-100  # beyond these the estimators refuse bounds
 
 
 def read_schema(path: str | os.PathLike[str]) -> Schema:
@@ -112,11 +111,12 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
             raise InputError(
                 f"The column {shown_name(unused)} is in [{where[unused]}] and in [{table_name}]."
             )
-    file = _file(tables["file"])
-    schema = Schema(tuple(columns), (), target, person, ignored, file)
-    interactions = _interactions(tables["interactions"], schema)
-    schema = Schema(tuple(columns), interactions, target, person, ignored, file)
+    schema = Schema(tuple(columns), (), target, person, ignored, _file(tables["file"]))
+    schema = replace(schema, interactions=_interactions(tables["interactions"], schema))
+    from dpconvex.inputs.matching import check_words  # with numpy, which most commands do without
+
     _check_columns(schema)
+    check_words(schema)
     return schema
 
 
