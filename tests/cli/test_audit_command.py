@@ -126,7 +126,11 @@ def test_wrong_options(place, arguments, complaint):
     ("options", "attacks"),
     [
         (["--mechanism", "output", "--alpha", 1], {"mirror", "target", "both"}),
-        (["--task", "logistic", "--mu", 1], {"mirror", "target", "both"}),
+        pytest.param(
+            ["--task", "logistic", "--mu", 1],
+            {"mirror", "target", "both"},
+            marks=pytest.mark.slow,  # every attack is a hundred descents
+        ),
         (
             ["--neighbors", "add_or_remove_one", "--nominal-samples", 20, "--mechanism", "output"],
             {"presence, high", "presence, low"},

@@ -177,6 +177,7 @@ def settings_beyond_the_factor(seed):
     return beyond
 
 
+@pytest.mark.slow
 def test_predictions_are_within_a_factor_of_simulations():
     """Settings drawn afresh in every run, and others if one is beyond the factor: 2, or 5 for noisy descents.
 
