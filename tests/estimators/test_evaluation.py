@@ -22,6 +22,7 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.audit import audit
+from dpconvex.estimators.linear import finite_predictions
 from dpconvex.evaluation import METRICS, _add, _exact, _range, _read, _statistic, private_score
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
@@ -292,3 +293,13 @@ def test_bounds_by_name_are_those_of_tables_that_were_read():
     assert score.value < 0.3
     with pytest.raises(TypeError, match="named columns"):
         fitted.predict(ROWS)
+
+
+def test_predictions_of_a_row_do_not_depend_on_others_even_beyond_the_largest_number():
+    """Products that overflow and cancel: BLAS would round a row differently when there is one more."""
+    rng = np.random.default_rng(0)
+    coef = rng.normal(size=9)
+    for _ in range(200):
+        rows = rng.choice([-1, 1], (int(rng.integers(8, 40)), 9)) * rng.uniform(0.5, 1, 9) * 1.7e308
+        alone = [finite_predictions(row[None], coef, 0.3)[0] for row in rows]
+        np.testing.assert_array_equal(finite_predictions(rows, coef, 0.3), alone)
