@@ -173,7 +173,7 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
     Traceback (most recent call last):
     ValueError: The 'support' parameter must have gradients no longer than the declared 1.0. Got a longer one instead.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # public directions, the same ones always: no noise
     probes = rng.normal(size=(_PROBES, size)) * np.geomspace(1e-3, 1e3, _PROBES)[:, None]
 
     def require(true: object, what: str) -> None:
@@ -255,6 +255,7 @@ def hull_of(support_point: Callable[[Array], Array], size: int, directions: int 
             "The 'directions' parameter of hull_of must be between the number of columns and 1000. "
             f"Got {directions!r} instead."
         )
+    # Public directions, the same ones always: no noise.
     drawn = np.random.default_rng(0).normal(size=(directions - size, size))
     points = [np.asarray(support_point(c), np.float64) for c in np.vstack([np.eye(size), drawn])]
     if any(point.shape != (size,) or not np.isfinite(point).all() for point in points):
