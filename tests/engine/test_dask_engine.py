@@ -241,7 +241,10 @@ def test_a_partition_says_nothing_of_void_rows():
 
     X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
     mapping = Mapping(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
-    pending = [lambda block, w: 1.0 / np.linalg.norm(block[:, 1:], axis=1)]
+    def inverse(block, w):
+        return 1.0 / np.linalg.norm(block[:, 1:], axis=1)
+
+    pending = [lambda rows: rows.reweighted(inverse)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (total,) = run_source(

@@ -24,7 +24,7 @@ from dpconvex.engine.rows import (
     VoteFunction,
 )
 from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate, block_rows, sum_depth
-from dpconvex.engine.threads import available_cores, single_threaded_blas, worker_pool
+from dpconvex.engine.threads import available_cores, borrowed, single_threaded_blas, worker_pool
 from dpconvex.engine.votes import Votes
 
 __all__ = ["MemoryRows"]
@@ -637,27 +637,29 @@ class MemoryRows:
         if self._kept is None:
             with self._keeping:
                 if self._kept is None:
-                    self._kept = list(self._fresh(0, self._blocks, reuse=False))
+                    self._kept = list(self._fresh(0, self._blocks))
         return self._kept
 
     def _mapped(self, first: int, last: int) -> Iterator[tuple[Array, Array, Array]]:
         if self._small:
-            return iter(self._kept_blocks()[first:last])
-        return self._fresh(first, last, reuse=True)
+            yield from self._kept_blocks()[first:last]
+            return
+        with borrowed(self.block_rows * (self.dim + 1)) as buffer:
+            yield from self._fresh(first, last, buffer)
 
-    def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
+    def _fresh(
+        self, first: int, last: int, buffer: Array | None = None
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield blocks of mapped rows, one after the other in this buffer, or each in an array of its own."""
         from dpconvex.engine.mapping import map_stretches
 
         low, high, shift, scale = self.columns
-        block = np.empty((self.block_rows, self.dim))
-        weights = np.empty(self.block_rows)
         for index in range(first, last):
             start = index * self.block_rows
             stop = min(start + self.block_rows, self.n_rows)
-            if not reuse:
-                block = np.empty((stop - start, self.dim))
-                weights = np.empty(stop - start)
-            part, influence = block[: stop - start], weights[: stop - start]
+            count, size = stop - start, (stop - start) * self.dim
+            place_for = np.empty(size + count) if buffer is None else buffer
+            part, influence = place_for[:size].reshape(count, self.dim), place_for[size : size + count]
             place = (
                 np.array([start])
                 if self._starts is None

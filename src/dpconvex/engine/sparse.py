@@ -147,16 +147,17 @@ class SparseRows(MemoryRows):
         given = self._given_weights(self._survey(weights=not self.own_weights))
         return np.ones(self.n_rows) if given is None else given
 
-    def _fresh(self, first: int, last: int, reuse: bool) -> Iterator[tuple[Array, Array, Array]]:
+    def _fresh(
+        self, first: int, last: int, buffer: Array | None = None
+    ) -> Iterator[tuple[Array, Array, Array]]:
         from dpconvex.engine.nonzeros import fill_dense
 
         weights, lead = self._summed_weights, int(self.row_map.fit_intercept)
-        block = np.empty((self.block_rows, self.dim))
         for index in range(first, last):
             rows = self._span((index, index + 1))
-            part = block[: rows.stop - rows.start]
-            if not reuse:
-                part = np.empty((rows.stop - rows.start, self.dim))
+            size = (rows.stop - rows.start) * self.dim
+            place_for = np.empty(size) if buffer is None else buffer[:size]
+            part = place_for.reshape(rows.stop - rows.start, self.dim)
             fill_dense(
                 *self._raw.parts, self.places[rows], *self.columns, self.base,
                 self._factors[rows], lead, part,

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["available_cores", "scratch", "single_threaded_blas", "surely_finite", "worker_pool"]
+__all__ = [
+    "available_cores",
+    "borrowed",
+    "scratch",
+    "single_threaded_blas",
+    "surely_finite",
+    "worker_pool",
+]
 
 
 def available_cores() -> int:
@@ -71,6 +78,23 @@ def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
     if buffer is None or not size <= buffer.size <= 4 * size:
         buffer = _local.buffer = np.empty(size)
     return buffer[:size].reshape(rows, columns)
+
+
+@contextmanager
+def borrowed(size: int) -> Iterator[npt.NDArray[np.float64]]:
+    """Lend an array of so many numbers, which nobody else has until it is given back; its content is undefined.
+
+    It is kept for whoever asks next in this thread, for the same reason as `scratch`.
+    """
+    kept: list[npt.NDArray[np.float64]] = _local.__dict__.setdefault("kept", [])
+    buffer = kept.pop() if kept else np.empty(size)
+    if not size <= buffer.size <= 4 * size:
+        buffer = np.empty(size)
+    try:
+        yield buffer[:size]
+    finally:
+        if not kept:
+            kept.append(buffer)
 
 
 @functools.lru_cache(maxsize=1)

@@ -83,10 +83,40 @@ class HeldTable:
         self._futures: dict[int, Any] = {}  # as long as they live, workers keep what they hold
         self._found: dict[int, HeldFacts] = {}
         self._hold(range(len(pairs)))
+        self._even_out()
         self.facts: list[PartitionFacts] = [self._found[i].facts for i in range(len(pairs))]
 
-    def _hold(self, numbers: Iterable[int]) -> None:
-        """Let workers check and hold partitions; those that were checked before must be as they were."""
+    def _even_out(self) -> None:
+        """Let workers that hold less than their share take partitions over: a pass waits for the longest of them."""
+        rows = {number: found.facts.rows for number, found in self._found.items()}
+        held: dict[str, list[int]] = {owner: [] for owner in self._threads}
+        for number, found in self._found.items():
+            if found.owner in held:
+                held[found.owner].append(number)
+        load = {w: sum(rows[i] for i in held[w]) / self._threads[w] for w in held}
+        moves: dict[int, str] = {}
+        while True:
+            most, least = max(load, key=load.__getitem__), min(load, key=load.__getitem__)
+            number = min(held[most], key=rows.__getitem__, default=-1)
+            if number < 0 or load[least] + rows[number] / self._threads[least] >= load[most]:
+                break
+            held[most].remove(number)
+            held[least].append(number)
+            load[most] -= rows[number] / self._threads[most]
+            load[least] += rows[number] / self._threads[least]
+            moves[number] = least
+        self._hold(moves, moves)
+
+    def _hold(self, numbers: Iterable[int], owners: dict[int, str] | None = None) -> None:
+        """Let workers check and hold partitions; those that were checked before must be as they were.
+
+        Parameters
+        ----------
+        numbers : iterable of int
+            The partitions.
+        owners : dict, optional
+            Workers that should hold them, any by default or if one is gone.
+        """
         import dask
 
         first = not self._found
@@ -96,7 +126,14 @@ class HeldTable:
             for number in waiting:
                 self._futures.pop(number, None)  # or Dask would compute it again, too
             made = [task(self._table, number, self._pairs[number]) for number in waiting]
-            futures = self._client.compute(made)
+            futures = (
+                self._client.compute(made)
+                if owners is None
+                else [
+                    self._client.compute(one, workers=[owners[n]], allow_other_workers=True)
+                    for n, one in zip(waiting, made, strict=True)
+                ]
+            )
             self._futures.update(zip(waiting, futures, strict=True))
             return [(future, [n], None) for n, future in zip(waiting, futures, strict=True)]
 

@@ -99,7 +99,7 @@ class Held:
         if key not in self._weights:
             before = self.changed(mapping, pending[:-1])
             rows = before.open(mapping)
-            weights = rows.reweighted(pending[-1]).weights
+            weights = pending[-1](rows).weights
             before.close(rows)
             file = self.source.X.file if self.source.X is not None else None
             kept = None if file is None else file.write(weights)

@@ -7,7 +7,6 @@ offers what `MemoryRows` offers for sums over them.
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,9 +38,7 @@ from dpconvex.engine.dask.sources import (
     Call,
     Change,
     Mapping,
-    Predict,
-    Rescale,
-    Reweight,
+    Reweigh,
     Source,
     add_up,
     run_here,
@@ -287,17 +284,26 @@ class DaskRows:
         """Add ``m_i x~_i`` over all rows, as `MemoryRows.combine` does."""
         return self._pass(lambda rows: rows.combine(theta, function))
 
-    def reweighted(self, function: Reweight) -> DaskRows:
-        """Return the same rows with weights ``function(block, w)``.
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> DaskRows:
+        """Return the same rows with weights ``function(block, w)``, as `MemoryRows.reweighted` does."""
+        return self._changed(lambda rows: rows.reweighted(function))
 
-        They are computed once for partitions that are parked, and in every pass for others.
-        """
-        named = Change(function, uuid.uuid4().hex)
+    def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
+        """Return the same rows with weights ``function(weights)``."""
+        return self._changed(lambda rows: rows.rescaled(function))
+
+    def predicted(self, theta: Array) -> DaskRows:
+        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
+        return self._changed(lambda rows: rows.predicted(theta))
+
+    def _changed(self, function: Reweigh) -> DaskRows:
+        """Return the same rows with other weights, computed once where they can be parked and else in every pass."""
+        named = Change(function)
 
         def change(source: Source) -> Source:
             if source.spilled and self._spill is not None:
                 rows = source.open(self._mapping)
-                kept = self._spill.write(rows.reweighted(function).weights)
+                kept = self._spill.write(named(rows).weights)
                 source.close(rows)
                 if kept is not None:
                     return replace(source, weights=kept, pending=())
@@ -311,14 +317,6 @@ class DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
         mapping = self._mapping.with_labels()
         return DaskRows(self._sources, mapping, self._spill, self._held)
-
-    def rescaled(self, function: Callable[[Array], Array]) -> DaskRows:
-        """Return the same rows with weights ``function(weights)``."""
-        return self.reweighted(Rescale(function))
-
-    def predicted(self, theta: Array) -> DaskRows:
-        """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
-        return self.reweighted(Predict(theta))
 
     def sum_targets(self, function: Any) -> tuple[Any, ...]:
         """Add ``function(y, w, v)`` over targets, given weights and votes, as `MemoryRows.sum_targets` does."""

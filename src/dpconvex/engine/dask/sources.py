@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.dask.partitions import Clean, SpilledNonZeros, fingerprint, read_pair
 from dpconvex.engine.dask.schedule import Recipe
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, release_pages
@@ -28,8 +27,6 @@ __all__ = [
     "Call",
     "Change",
     "Mapping",
-    "Predict",
-    "Rescale",
     "Source",
     "add_up",
     "quiet",
@@ -38,7 +35,7 @@ __all__ = [
 ]
 
 Array = npt.NDArray[np.float64]
-Reweight = Callable[[Array, Array], Array]
+Reweigh = Callable[[MemoryRows], MemoryRows]
 Call = Callable[[MemoryRows], Any]
 
 
@@ -46,47 +43,12 @@ Call = Callable[[MemoryRows], Any]
 class Change:
     """A change of weights that workers know again by its name."""
 
-    function: Reweight
-    name: str
+    function: Reweigh
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
-    def __call__(self, block: Array, w: Array) -> Array:
-        """Return the changed weights of a block."""
-        return self.function(block, w)
-
-    @property
-    def by_nonzeros(self) -> Callable[[Any], Array] | None:
-        """How sparse rows give the changed weights, if that is known."""
-        return getattr(self.function, "by_nonzeros", None)
-
-
-@dataclass(frozen=True)
-class Rescale:
-    """Weights that change without the rows."""
-
-    function: Callable[[Array], Array]
-
-    def __call__(self, block: Array, w: Array) -> Array:
-        """Return the changed weights of a block."""
-        return self.function(w)
-
-    def by_nonzeros(self, rows: MemoryRows) -> Array:
-        """Return the changed weights of all rows."""
-        return self.function(rows.weights)
-
-
-@dataclass(frozen=True)
-class Predict:
-    """Margins in place of weights."""
-
-    theta: Array
-
-    def __call__(self, block: Array, w: Array) -> Array:
-        """Return the margins of a block."""
-        return row_margins(block, self.theta)
-
-    def by_nonzeros(self, rows: MemoryRows) -> Array:
-        """Return the margins of all rows."""
-        return rows.predicted(self.theta).weights
+    def __call__(self, rows: MemoryRows) -> MemoryRows:
+        """Return the same rows with changed weights."""
+        return self.function(rows)
 
 
 @dataclass(frozen=True)
@@ -152,7 +114,7 @@ class Source:
             if self.weights is not None:
                 rows = rows.with_weights(self.weights.open())
             for change in self.pending:
-                rows = rows.reweighted(change)
+                rows = change(rows)
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
         return rows if self.votes is None else rows.with_votes(self.votes)
 
@@ -215,7 +177,7 @@ class Mapping:
         self,
         pair: tuple[Any, Any],
         mark: tuple[Any, ...],
-        pending: Iterable[Reweight] = (),
+        pending: Iterable[Reweigh] = (),
         cores: int = 1,
     ) -> MemoryRows:
         """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
@@ -237,7 +199,7 @@ class Mapping:
         X: Any,
         y: Any,
         weights: Any = None,
-        pending: Iterable[Reweight] = (),
+        pending: Iterable[Reweigh] = (),
         cores: int = 1,
     ) -> MemoryRows:
         """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
@@ -253,8 +215,8 @@ class Mapping:
         )
         if self.labels:
             rows = rows.with_labels()
-        for function in pending:
-            rows = rows.reweighted(function)
+        for change in pending:
+            rows = change(rows)
         return rows
 
 
@@ -270,7 +232,7 @@ def run_source(
     call: Call,
     mapping: Mapping,
     mark: tuple[Any, ...],
-    pending: Iterable[Reweight],
+    pending: Iterable[Reweigh],
     pair: tuple[Any, Any],
 ) -> tuple[Any, ...] | None:
     """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
