@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import SCHEMA, JsonOption
+from dpconvex.cli.fit import SCHEMA, JsonOption, default_task
 from dpconvex.cli.options import BUDGET, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
