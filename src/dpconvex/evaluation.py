@@ -440,9 +440,8 @@ def _order_sums(
 ) -> int:
     """Return the votes of pairs in the right order less those in the wrong one, of rows of the same place."""
     order = np.lexsort((ranked, places))
-    ranked, is_positive, shares, places = (
-        each[order] for each in (ranked, is_positive, shares, places)
-    )
+    ranked, is_positive = ranked[order], is_positive[order]
+    shares, places = shares[order], places[order]
     before = np.concatenate([[0], np.cumsum(np.where(is_positive, 0, shares))])
     new_place = np.concatenate([[True], places[1:] != places[:-1]])
     new_tie = new_place | np.concatenate([[True], ranked[1:] != ranked[:-1]])

@@ -344,7 +344,7 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
     given = settings.get("classes")
     if declared is not None and given is None:
         settings["classes"] = list(declared)
-    elif declared is not None and set(map(str, parse_classes(given))) != set(declared):
+    elif declared is not None and set(map(str, parse_classes(list(given or [])))) != set(declared):
         raise InputError(
             f"The option --classes must be the classes of the schema's [target], {list(declared)}. Got others instead. "
             "Leave it out."

@@ -36,7 +36,11 @@ def _option(text: str, group: str | None = None, names: tuple[str, ...] = ()) ->
 @reports_errors
 def plan(
     rows: Annotated[
-        int, _option("Number of rows, or with [person] in the schema of people, that you have or expect.", names=("--rows", "--n-samples"))
+        int,
+        _option(
+            "Number of rows, or with [person] in the schema of people, that you have or expect.",
+            names=("--rows", "--n-samples"),
+        ),
     ],
     features: Annotated[
         int | None,

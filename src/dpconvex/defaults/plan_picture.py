@@ -45,7 +45,8 @@ def draw_plan(outlook: RiskPlan, axes: Axes) -> None:
 
     own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]
     budgets = np.geomspace(own / 20, own * 20, 21)
-    colours = {"gradient": "#1b6ca8", "least-squares": "#1b6ca8", "objective": "#c8553d", "output": "#588157"}  # fmt: skip
+    colours = {"objective": "#c8553d", "output": "#588157"}
+    colours |= dict.fromkeys(("gradient", "least-squares"), "#1b6ca8")
     curves = outlook.curve(budgets)
     for name, risks in curves.items():
         shown = np.isfinite(risks)

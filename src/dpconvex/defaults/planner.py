@@ -342,9 +342,7 @@ class _Problem:
 
     def _linear_risk(self, mechanism: str, bounds: LinearBounds) -> float:
         moment, scales = self._reference(bounds)
-        return float(
-            mean_excess(linear_excess(mechanism, bounds, self.guarantee, moment, scales))
-        )
+        return float(mean_excess(linear_excess(mechanism, bounds, self.guarantee, moment, scales)))
 
     def _reference(self, bounds: LinearBounds) -> tuple[float, NDArray[np.float64]]:
         """Return the second moment of a column and the residual scales of the reference population, or the guesses."""

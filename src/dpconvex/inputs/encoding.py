@@ -30,7 +30,15 @@ from dpconvex.inputs.schema import (
     Schema,
 )
 
-__all__ = ["Encoded", "encode", "invalid_columns", "labels_of", "read_times", "to_array", "to_sparse"]
+__all__ = [
+    "Encoded",
+    "encode",
+    "invalid_columns",
+    "labels_of",
+    "read_times",
+    "to_array",
+    "to_sparse",
+]
 
 Array = NDArray[np.float64]
 _BAD = math.nan

@@ -75,7 +75,8 @@ def check_schema(path: Path, schema: Schema, person: str | None = None) -> Schem
     Privacy: none. Every number depends on every row, and no budget covers it.
     """
     target = schema.target
-    others = [name for name in (target and target.name, person) if name is not None]
+    learned = None if target is None else target.name
+    others = [name for name in (learned, person) if name is not None]
     opened = open_table(path, schema.file, every_line=True)
     table = opened.read(path, list(dict.fromkeys([*schema.inputs, *others])))
     with without_values(None):

@@ -96,7 +96,9 @@ def _set_fitted(
     intervals: DPConformal, certificate: ConformalCertificate, model: Any, reach: object
 ) -> None:
     if reach is not None and type(reach) not in (int, float):
-        raise ModelFileError("The file's 'threshold' must be a number, or null for an infinite one.")
+        raise ModelFileError(
+            "The file's 'threshold' must be a number, or null for an infinite one."
+        )
     threshold = math.inf if reach is None else float(reach)  # type: ignore[arg-type]
     grid = thresholds(intervals._bound())
     if math.isfinite(threshold) and not np.isclose(grid, threshold, rtol=1e-9, atol=0).any():
