@@ -76,6 +76,8 @@ class StructuredRecords:
         Scaled targets are clamped to it; public.
     shared : array of shape (k, d), optional
         A public matrix, with targets 0, that stands before the row of every record: A has the row of the link alone.
+    labelled : bool
+        Whether the target of the link is a label y, clipped to [-1, 1]: its row is then ``y z``, and its target 0.
 
     Notes
     -----
@@ -91,6 +93,7 @@ class StructuredRecords:
         level: npt.ArrayLike | None = None,
         target_limit: float | None = None,
         shared: npt.ArrayLike | None = None,
+        labelled: bool = False,
     ) -> None:
         matrices = np.asarray(A)
         if matrices.dtype != np.float32:
@@ -110,7 +113,9 @@ class StructuredRecords:
         if shared is None:  # the bounds check the norm of a shared one
             self._bound(slice(0, inner), operator_norm)
         if link_norm > 0:
-            self._bound(slice(inner, inner + 1), link_norm)
+            labels = np.clip(targets[:, -1], -1.0, 1.0) if labelled else None
+            self._bound(slice(inner, inner + 1), link_norm, labels)
+            targets[:, -1] = 0.0 if labelled else targets[:, -1]
         limit = np.inf if target_limit is None else float(target_limit)
         for rows_of, factors in self._factors:
             targets[:, rows_of] *= factors[:, None]
@@ -124,11 +129,19 @@ class StructuredRecords:
         self.n_rows, self.outputs, self.dim = matrices.shape
         self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
-            sizes = np.maximum(targets.max(axis=1), -targets.min(axis=1)) * np.sqrt(self.outputs)
-            self.mean_target_size = float(sizes.sum()) / max(1, self.n_rows)
+            sizes = sum(
+                float(np.abs(targets[start : start + _BLOCK]).max(axis=1).sum())
+                for start in range(0, self.n_rows, _BLOCK)
+            )
+            self.mean_target_size = float(np.sqrt(self.outputs) * sizes / max(1, self.n_rows))
 
-    def _bound(self, rows: slice, norm: float) -> None:
-        factors = _shrink(spectral_norms(self._given[:, rows]), norm)
+    def _bound(self, rows: slice, norm: float, labels: Array | None = None) -> None:
+        norms = spectral_norms(self._given[:, rows])
+        if labels is None:
+            factors = _shrink(norms, norm)
+        else:
+            norms = np.where(labels == 0, 0.0, norms)  # which may be infinite
+            factors = _shrink(norms * np.abs(labels), norm) * labels
         if factors.size and float(factors.min()) < 1.0:
             self._factors.append((rows, factors))
 
