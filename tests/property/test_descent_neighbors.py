@@ -1,6 +1,6 @@
 """Coupled runs of the descent where small tables do not lead: fused kernels, parts of the rows, whole estimators.
 
-As in ``test_gradient_sensitivity`` the second run is made to release what the first did. Here rows are summed by the
+As in ``coupled_runs`` the second run is made to release what the first did. Here rows are summed by the
 compiled kernels of large tables, layouts and kernels vary, invalid rows come and go, and estimators are run from table
 to coefficients: attributes, warnings and the number of releases must not tell two neighbours apart.
 """
@@ -10,9 +10,9 @@ import math
 import warnings
 from dataclasses import replace
 
+import coupled_runs as coupled
 import numpy as np
 import pytest
-import test_gradient_sensitivity as coupled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
