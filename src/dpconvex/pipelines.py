@@ -59,9 +59,8 @@ def _problems(item: Any, place: str) -> Iterator[str]:
     if item is None or isinstance(item, str):  # passthrough, drop
         return
     for label, search in _inner_of_search(item):
-        selected = (
-            type(item).__module__ == "dpconvex.selection"
-        )  # whose own certificate covers its fits
+        # Whose own certificate covers its fits.
+        selected = type(item).__module__.startswith("dpconvex.selection")
         if not selected and _private_without_ledger(search):
             yield (
                 f"{here}{name} fits the same data many times, and no ledger counts these fits: all of them together "

@@ -143,7 +143,7 @@ class TestDaskRows:
     @pytest.fixture
     def pair(self):
         da = pytest.importorskip("dask.array")
-        from dpconvex.engine.dask.rows import DaskTable
+        from dpconvex.engine.dask.table import DaskTable
 
         rng = np.random.default_rng(5)
         X, y = rng.normal(size=(1000, 7)), rng.normal(size=1000)
@@ -184,8 +184,8 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask.rows import DaskTable
         from dpconvex.engine.dask.schedule import recipes
+        from dpconvex.engine.dask.table import DaskTable
 
         made = []
 
@@ -215,7 +215,7 @@ class TestDaskRows:
         import dask
         import dask.array as da
 
-        from dpconvex.engine.dask.rows import DaskTable
+        from dpconvex.engine.dask.table import DaskTable
 
         rows = make_rows(MAPS["weighted"], "F", "float32", SMOOTH)
         X, y = rows.raw, rows.targets

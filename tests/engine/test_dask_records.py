@@ -9,7 +9,7 @@ import pytest
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.engine.dask.rows import DaskTable
+from dpconvex.engine.dask.table import DaskTable
 from dpconvex.losses import Logistic
 from dpconvex.objectives.slopes import WeightedSlope
 

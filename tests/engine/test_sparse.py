@@ -331,8 +331,12 @@ def test_what_additions_lose_is_kept():
 def test_votes_of_people_are_refused():
     """Sums that did not know of them would count every row of a person in full."""
     _, rows = engines("contain 0")
-    with pytest.raises(TypeError, match=r"need dense ones\. Use X\.toarray\(\)"):
-        rows._votes = object()
+    for ask in (
+        lambda: rows.with_votes(object()),
+        lambda: SparseRows(rows.nonzeros, rows.targets, rows.row_map, votes=object()),
+    ):
+        with pytest.raises(TypeError, match=r"need dense ones\. Use X\.toarray\(\)"):
+            ask()
 
 
 def test_geometry_of_shortened_rows_is_refused():

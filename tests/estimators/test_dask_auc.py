@@ -12,7 +12,7 @@ da = pytest.importorskip("dask.array")
 
 from dpconvex import DPAUCClassifier  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
-from dpconvex.engine.dask.rows import DaskTable  # noqa: E402
+from dpconvex.engine.dask.table import DaskTable  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
 from dpconvex.objectives import (  # noqa: E402
     PairwiseObjective,

@@ -19,7 +19,7 @@ distributed = pytest.importorskip("distributed")
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
 from dpconvex.engine import ClusterLostError, MemoryRows, RowMap, SourceChangedError  # noqa: E402
-from dpconvex.engine.dask.rows import DaskTable  # noqa: E402
+from dpconvex.engine.dask.table import DaskTable  # noqa: E402
 from dpconvex.estimators import release  # noqa: E402
 from dpconvex.privacy import BudgetExceeded, Ledger  # noqa: E402
 

@@ -12,7 +12,6 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 pd = pytest.importorskip("pandas")
 
-import dpconvex.engine.dask.rows as engine  # noqa: E402
 from dpconvex import (  # noqa: E402
     DPLinearSVC,
     DPLogisticRegression,
@@ -23,6 +22,7 @@ from dpconvex import (  # noqa: E402
     DPTiltedRegressor,
     DPTopRankClassifier,
 )
+from dpconvex.engine.dask.schedule import watching  # noqa: E402
 from dpconvex.inputs.tables import map_rows, read_training  # noqa: E402
 from dpconvex.mechanisms import gradient_plan  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
@@ -196,7 +196,7 @@ def test_progress_is_told_for_the_first_pass_only(scheduler):
         told = []
         with (
             dask.config.set(scheduler=scheduler),
-            engine.watching(lambda done, total, told=told: told.append((done, total))),
+            watching(lambda done, total, told=told: told.append((done, total))),
         ):
             model.fit(in_chunks(X), in_chunks(target))
         seen.append(told)

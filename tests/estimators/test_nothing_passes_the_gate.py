@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpconvex.preprocessing as preprocessing
-import dpconvex.selection as selection
+import dpconvex.selection.search as search
 from dpconvex import (
     DPAUCClassifier,
     DPLinearSVC,
@@ -138,7 +138,7 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
 
     monkeypatch.setattr(gate, "_sum_on_grid", without_value)
     monkeypatch.setattr(preprocessing, "private_column_quantile", any_point)
-    monkeypatch.setattr(selection, "choose", lambda scores, *facts: asked.append(len(scores)) or 1)
+    monkeypatch.setattr(search, "choose", lambda scores, *facts: asked.append(len(scores)) or 1)
     results, questions = [], []
     for data in (first, second):
         model = clone(FITS[name]).fit(*data)

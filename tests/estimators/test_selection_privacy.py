@@ -26,6 +26,7 @@ from dpconvex.privacy import (
 from dpconvex.privacy.bounds.scores import AUCScoreBounds
 from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.selection import AUCScore, DPSelect, RowScore
+from dpconvex.selection.search import held_out
 
 ALPHAS = {"alpha": [0.01, 1.0]}
 
@@ -160,10 +161,10 @@ def test_a_private_number_of_rows():
     certificate.verify()
     for rows in (299, 300):
         assert search.fit(X[:rows], y[:rows]).certificate_ == certificate
-    shorter, longer = (search._held_out(certificate, rows, NoiseSource(3)) for rows in (299, 300))
+    shorter, longer = (held_out(certificate, 0.25, rows, NoiseSource(3)) for rows in (299, 300))
     assert np.array_equal(shorter, longer[:299])
     # 60,000 coins of 1/4 stray from it by more than 0.009 with probability below 1e-6.
-    assert abs(search._held_out(certificate, 60_000, NoiseSource(4)).mean() - 0.25) < 0.009
+    assert abs(held_out(certificate, 0.25, 60_000, NoiseSource(4)).mean() - 0.25) < 0.009
     # Scores that all move one way need no factor of two in the exponent.
     assert certificate.score.directions("add_or_remove_one") == 1
 

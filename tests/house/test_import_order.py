@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def imports_of(text: str, module: str, package: str, modules: set[str]) -> set[s
     return found - {module}
 
 
+@functools.cache
 def graph(root: Path = SOURCE) -> dict[str, set[str]]:
     paths = {name_of(path, root): path for path in root.rglob("*.py")}
     return {

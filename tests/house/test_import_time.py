@@ -1,5 +1,6 @@
 """Importing dpconvex stays light: no heavy package is loaded before it is needed."""
 
+import functools
 import subprocess
 import sys
 
@@ -27,11 +28,12 @@ HEAVY = (
 )
 
 
-def loaded_by(statement: str) -> set[str]:
+@functools.cache
+def loaded_by(statement: str) -> frozenset[str]:
     """Return the heavy packages that a fresh process has loaded after the statement."""
     code = f"import sys\n{statement}\nprint(*[name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return frozenset(done.stdout.split())
 
 
 def test_import_is_light():
@@ -54,6 +56,12 @@ def test_the_command_line_loads_what_a_command_needs():
     assert loaded_by(refused) == typer
 
 
+@pytest.fixture(scope="module")
+def model():
+    X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    return DPQuantileRegressor(feature_bounds=(-1, 1)).fit(X, X.sum(axis=1))
+
+
 @pytest.mark.parametrize(
     "loading",
     [
@@ -61,10 +69,8 @@ def test_the_command_line_loads_what_a_command_needs():
         "from dpconvex.models.file import load_model; load_model({path!r})",
     ],
 )
-def test_rooms_work_on_their_own(loading, tmp_path):
+def test_rooms_work_on_their_own(loading, model, tmp_path):
     """Certificates and files are about mechanisms and estimators that nobody has loaded yet."""
-    X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
-    model = DPQuantileRegressor(feature_bounds=(-1, 1)).fit(X, X.sum(axis=1))
     path = tmp_path / "it.json"
     if "Certificate" in loading:
         path.write_text(model.certificate_.to_json())

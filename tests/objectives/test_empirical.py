@@ -132,7 +132,7 @@ def test_rounding_allowances_cover_the_error(bandwidth, size, influence):
         theta = size * np.random.default_rng(seed).normal(size=5)
         x, _, _ = objective.rows.mapped()
         noise = bandwidth * np.random.default_rng(seed).normal(size=60)
-        objective.rows._targets[::2] = (x @ theta + noise)[::2]
+        objective.rows.targets[::2] = (x @ theta + noise)[::2]
         error = exact_gradient_norm_error(objective, theta, objective.gradient(theta))
         allowance = objective.rounding_allowance(theta)
         assert error <= allowance
@@ -148,7 +148,7 @@ def test_allowance_without_finite_constants_is_found_row_by_row():
     kinked = problem(Pinball(0.5))
     assert 0 < kinked.rounding_allowance(np.full(5, 0.1)) < 1e-12
     x, _, _ = kinked.rows.mapped()
-    kinked.rows._targets[0] = x[0] @ np.full(5, 0.1)  # a residual that may have either sign
+    kinked.rows.targets[0] = x[0] @ np.full(5, 0.1)  # a residual that may have either sign
     kinked.rows._kept = None
     assert kinked.rounding_allowance(np.full(5, 0.1)) > 1e-3
 

@@ -1,6 +1,6 @@
 """Coupled runs of the descent where small tables do not lead: fused kernels, parts of the rows, whole estimators.
 
-As in ``test_gradient_sensitivity`` the second run is made to release what the first did. Here rows are summed by the
+As in ``coupled_runs`` the second run is made to release what the first did. Here rows are summed by the
 compiled kernels of large tables, layouts and kernels vary, invalid rows come and go, and estimators are run from table
 to coefficients: attributes, warnings and the number of releases must not tell two neighbours apart.
 """
@@ -10,9 +10,9 @@ import math
 import warnings
 from dataclasses import replace
 
+import coupled_runs as coupled
 import numpy as np
 import pytest
-import test_gradient_sensitivity as coupled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -141,7 +141,7 @@ def test_no_row_is_looked_at_twice(n):
     ).course
     rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
     for size in {course.looked_at, course.stepped_on} - {None}:
-        for places in (rows.part(size)._places(), rows.spread(n, size)):
+        for places in (rows.part(size).where.places(), rows.spread(n, size)):
             assert np.unique(places).size == places.size == size
             assert 0 <= places.min() <= places.max() < n
 
@@ -150,7 +150,10 @@ def test_parts_of_every_size_have_different_rows():
     for n in (*range(1, 60), 4096, 4159, 5000):
         rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
         for size in range(1, n + 1) if n < 60 else range(1, n + 1, 37):
-            for places in (rows.part(size)._places() if size < n else None, rows.spread(n, size)):
+            for places in (
+                rows.part(size).where.places() if size < n else None,
+                rows.spread(n, size),
+            ):
                 assert places is None or np.unique(places).size == size
                 assert places is None or 0 <= places.min() <= places.max() < n
 

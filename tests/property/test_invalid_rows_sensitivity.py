@@ -7,13 +7,13 @@ import itertools
 import math
 from dataclasses import replace
 
+import coupled_runs as coupled
 import numpy as np
 import pytest
-import test_gradient_sensitivity as coupled
+from coupled_runs import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_auc_sensitivity import _ORDER, LOSSES, PLACES, SLOPES, Replay, Silence, distance
-from test_gradient_sensitivity import problems
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, PairLogistic, Pinball

@@ -1,15 +1,15 @@
 """Coupled runs on neighbours that differ in a person: all rows at once, how many there are, and the identifier.
 
-The second run is made to release what the first did, as in ``test_gradient_sensitivity``: what it would have released
+The second run is made to release what the first did, as in ``coupled_runs``: what it would have released
 without noise may differ by no more than is paid for, and nothing else that a fit shows may differ at all.
 """
 
 import math
 import warnings
 
+import coupled_runs as coupled
 import numpy as np
 import pytest
-import test_gradient_sensitivity as coupled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -282,7 +282,7 @@ def _fit_pieces(
         raise InputError(
             "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
         ) from None
-    from dpconvex.engine.dask.rows import watching
+    from dpconvex.engine.dask.schedule import watching
     from dpconvex.engine.threads import available_cores
     from dpconvex.inputs.dask_files import (
         dask_cluster_for_files,

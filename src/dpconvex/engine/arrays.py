@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["writable_view"]
+__all__ = ["native_rows", "writable_view"]
 
 
 class _Exposed:
@@ -26,3 +26,13 @@ def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     seconds. No kernel writes to its rows; whoever does so through this view writes to memory that may be protected.
     """
     return array if array.flags.writeable else np.asarray(_Exposed(array))
+
+
+def native_rows(X: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return rows as float32 or float64, native, of the type of writable arrays; copied only if they are not."""
+    raw = np.asarray(X)
+    if raw.dtype.kind != "f" or raw.dtype.itemsize not in (4, 8):
+        raw = raw.astype(np.float64)
+    if not raw.dtype.isnative:
+        raw = raw.astype(raw.dtype.newbyteorder("="))
+    return writable_view(raw)

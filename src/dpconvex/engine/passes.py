@@ -6,7 +6,6 @@ beyond scale and shift, and which weights the row map gives, is found out once (
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -14,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.rows import Partial, Places, RowFunction, Sums
-from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate
-from dpconvex.engine.threads import worker_pool
+from dpconvex.engine.summation_order import CHAIN, accumulate, spans
+from dpconvex.engine.threads import in_threads
 
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
 __all__ = [
     "Survey",
-    "combine_blocks",
-    "combine_sigmoids",
+    "combine",
     "stretched_lengths",
     "survey",
     "survey_of_part",
@@ -32,6 +30,7 @@ __all__ = [
 Array = npt.NDArray[np.float64]
 
 _NOTHING = np.empty(0)
+_SHORT = 8  # rows of a stretch below which calls cost more than they save
 
 
 class Survey(NamedTuple):
@@ -106,7 +105,6 @@ def _survey_rows(
     tiles = -(-rows.n_rows // tile)
     plain = np.zeros(tiles, dtype=np.bool_)
     found = np.empty(0 if number is None else rows.n_rows)
-    edges = np.linspace(0, tiles, min(tiles, RUNS) + 1).astype(int).tolist()
 
     def run(span: tuple[int, int]) -> None:
         start, stop = span[0] * tile, min(span[1] * tile, rows.n_rows)
@@ -116,8 +114,7 @@ def _survey_rows(
         if number is not None:
             found[start:stop] = number(found[start:stop])
 
-    spans = list(itertools.pairwise(edges))
-    list(map(run, spans) if rows.threads <= 1 else worker_pool(rows.threads).map(run, spans))
+    list(in_threads(run, spans(tiles), rows.threads))
     return plain, found
 
 
@@ -156,7 +153,39 @@ def split_intercept(rows: MemoryRows, theta: Array) -> tuple[float, Array]:
     )
 
 
-def combine_sigmoids(
+def combine(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
+    """Return what `MemoryRows.combine` says, the fastest way for these rows."""
+    sigmoid, own = getattr(function, "sigmoid", None), rows.numbers.weights
+    if rows.small:
+        return _combine_mapped(rows, theta, function)
+    if rows.scattered:
+        known = own is not None and rows.row_map.influence != "shorten"
+        if sigmoid is None or not known or rows.where.size < _SHORT:
+            return _combine_mapped(rows, theta, function)
+        plain = np.empty(0, dtype=np.bool_) if rows.survey is None else rows.survey.plain
+        return _combine_sigmoids(rows, theta, sigmoid, plain, rows.numbers.without_void(own), None)
+    found = rows.surveyed()
+    given = rows.numbers.without_void(found.weights if own is None else own)
+    if sigmoid is None:
+        return _combine_blocks(rows, theta, function, found, given)
+    return _combine_sigmoids(rows, theta, sigmoid, found.plain, given, found.factors)
+
+
+def _combine_mapped(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
+    """Combine blocks of mapped rows."""
+
+    def part(block: Array, y: Array, w: Array) -> Sums:
+        multiples, *extra = function(y, block @ theta, w)
+        return multiples @ block, *extra
+
+    def voted(block: Array, y: Array, w: Array, v: Array) -> Sums:
+        multiples, *extra = function(y, block @ theta, w)
+        return (multiples * v) @ block, *extra
+
+    return rows.sum_votes(voted) if rows.voted and rows.own_weights else rows.sum(part)
+
+
+def _combine_sigmoids(
     rows: MemoryRows,
     theta: Array,
     sigmoid: Sequence[object],
@@ -206,7 +235,7 @@ def combine_sigmoids(
     return rows.sum_runs(run)
 
 
-def combine_blocks(
+def _combine_blocks(
     rows: MemoryRows, theta: Array, function: RowFunction, found: Survey, given: Array | None
 ) -> Sums:
     """Combine with slopes from a Python function, which is called on large blocks."""

@@ -6,27 +6,25 @@ that were written for blocks of mapped rows get such blocks, a megabyte at a tim
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
 from dpconvex.engine import passes
-from dpconvex.engine.accurate_products import (
-    MomentSums,
-    affine_map,
-)
+from dpconvex.engine.accurate_products import MomentSums, affine_map
+from dpconvex.engine.mapped_blocks import Block
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.nonzero_arrays import NonZeros
 from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums
 from dpconvex.engine.sparse_blocks import Margins, RowSum, SparseBlock
 from dpconvex.engine.summation_order import accumulate
-from dpconvex.engine.threads import single_threaded_blas, worker_pool
+from dpconvex.engine.votes import Votes
 
 __all__ = ["SparseRows", "rows_in_memory"]
 
@@ -41,6 +39,14 @@ def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:
     """Return `SparseRows` of non-zeros and `MemoryRows` of anything else."""
     kind = SparseRows if issparse(X) or isinstance(X, NonZeros) else MemoryRows
     return kind(X, *arguments, **options)
+
+
+def _refuse_votes() -> NoReturn:
+    # Sums by non-zeros would count each row of a person in full, which no certificate of people allows.
+    raise TypeError(
+        "Sparse rows are records of their own: people with several rows, and weights of rows, need dense ones. "
+        "Use X.toarray()."
+    )
 
 
 class SparseRows(MemoryRows):
@@ -71,12 +77,17 @@ class SparseRows(MemoryRows):
         self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any
     ) -> None:
         super().__init__(X, y, row_map, *more, **options)
-        self._small = False  # zeros are not worth being kept
+        if self.voted:
+            _refuse_votes()
         low, high, shift, scale = self.columns
         self.zero = np.clip(0.0, low, high)
         base = (self.zero - shift) * scale
         #: What the map makes of zeros; empty if that is zero in all columns.
         self.base = base if base.any() else _NOTHING
+
+    def _divide(self, stretch: int, most_kept: int) -> None:
+        super()._divide(stretch, most_kept)
+        self._small = False  # zeros are not worth being kept
 
     def _as_raw(self, X: Any) -> Any:
         return NonZeros.of(X)
@@ -89,7 +100,7 @@ class SparseRows(MemoryRows):
     @cached_property
     def places(self) -> Places:
         """Where each row lies in `nonzeros`."""
-        return np.arange(self.n_rows) if self._starts is None else self._places()
+        return self.where.places()
 
     def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
@@ -114,7 +125,7 @@ class SparseRows(MemoryRows):
             )  # fmt: skip
             return [int(not inside)]
 
-        (clipped,) = self._sum_few(run, _RUNS)
+        (clipped,) = super().sum_runs(run, _RUNS)
         plain = np.array([clipped == 0 and not self.base.size])
         found = factors if measure and bool((factors < 1.0).any()) else None
         return passes.Survey(plain, None if shorten else found, found if shorten else None)
@@ -131,25 +142,28 @@ class SparseRows(MemoryRows):
     @cached_property
     def _factors(self) -> Array:
         """By what rows are shortened, 0 for void ones; empty stands for ones."""
-        factors = self._survey(weights=False).factors
-        if self._void is None:
-            return _NOTHING if factors is None else factors
-        return np.where(self._void, 0.0, 1.0 if factors is None else factors)
+        factors = self.numbers.without_void(self.surveyed(weights=False).factors)
+        return _NOTHING if factors is None else factors
 
     @property
     def weights(self) -> Array:
         """The weights of all rows."""
-        return self._summed_weights if self._weights is None else self._weights
+        given = self.numbers.weights
+        return self._summed_weights if given is None else given
 
     @property
     def _summed_weights(self) -> Array:
         """The same with 0 for void rows."""
-        given = self._given_weights(self._survey(weights=not self.own_weights))
+        given = self._given_weights()
         return np.ones(self.n_rows) if given is None else given
 
-    def _fresh(
-        self, first: int, last: int, buffer: Array | None = None
-    ) -> Iterator[tuple[Array, Array, Array]]:
+    def _given_weights(self) -> Array | None:
+        """The same; None stands for ones."""
+        own = self.numbers.weights
+        survey = self.surveyed(weights=own is None)
+        return self.numbers.without_void(survey.weights if own is None else own)
+
+    def _fresh(self, first: int, last: int, buffer: Array | None = None) -> Iterator[Block]:
         from dpconvex.engine.nonzeros import fill_dense
 
         weights, lead = self._summed_weights, int(self.row_map.fit_intercept)
@@ -162,23 +176,14 @@ class SparseRows(MemoryRows):
                 *self._raw.parts, self.places[rows], *self.columns, self.base,
                 self._factors[rows], lead, part,
             )  # fmt: skip
-            yield part, self._targets[rows], weights[rows]
+            yield part, self.targets[rows], weights[rows]
 
-    def sum_runs(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
-        """Add ``run((first, last))``, lists of sums over these blocks, in worker threads."""
+    def sum_runs(self, run: Callable[[tuple[int, int]], Partial], most: int = _RUNS) -> Sums:
+        """Add ``run((first, last))``, lists of sums over these blocks, at most so many, in worker threads."""
         # What runs ask of the rows is found out before: threads that wait for threads would wait for ever.
-        self._survey(weights=not self.own_weights)
+        self.surveyed(weights=not self.own_weights)
         _ = self.places, self._factors
-        return self._sum_few(run, _RUNS)
-
-    def _sum_few(self, run: Callable[[tuple[int, int]], Partial], most: int) -> Sums:
-        """Add the sums of at most so many spans of blocks, however many threads there are."""
-        edges = np.linspace(0, self._blocks, min(self._blocks, most) + 1).astype(int).tolist()
-        spans = list(itertools.pairwise(edges))
-        with single_threaded_blas():
-            if self.threads <= 1 or len(spans) == 1:
-                return tuple(accumulate(map(run, spans)))
-            return tuple(accumulate(worker_pool(self.threads).map(run, spans)))
+        return super().sum_runs(run, most)
 
     def block(self, rows: slice) -> SparseBlock:
         """Return some rows by their non-zeros."""
@@ -198,7 +203,7 @@ class SparseRows(MemoryRows):
         def parts(span: tuple[int, int]) -> Iterator[Sums]:
             for index in range(*span):
                 rows = self._span((index, index + 1))
-                yield function(self.block(rows), self._targets[rows], weights[rows])  # type: ignore[arg-type]
+                yield function(self.block(rows), self.targets[rows], weights[rows])  # type: ignore[arg-type]
 
         return self.sum_runs(lambda span: accumulate(parts(span)))
 
@@ -207,7 +212,7 @@ class SparseRows(MemoryRows):
         from dpconvex.engine.nonzeros import sigmoid_of_nonzeros
 
         margins, sigmoid = Margins(self, theta), getattr(function, "sigmoid", None)
-        weights = self._given_weights(self._survey(weights=not self.own_weights))
+        weights = self._given_weights()
         ones = np.ones(self.block_rows)
 
         def run(span: tuple[int, int]) -> Partial:
@@ -215,7 +220,7 @@ class SparseRows(MemoryRows):
             if sigmoid is not None:
                 sigmoid_of_nonzeros(
                     *self._raw.parts, self.places[rows], *self._limits, margins.scaled,
-                    self._plain, *margins.start, margins.constant, self._targets[rows],
+                    self._plain, *margins.start, margins.constant, self.targets[rows],
                     _NOTHING if weights is None else weights[rows], self._factors[rows],
                     *sigmoid, total.totals, total.errors, total.sums,
                 )  # fmt: skip
@@ -223,7 +228,7 @@ class SparseRows(MemoryRows):
             extras = []
             for index in range(*span):
                 rows = self._span((index, index + 1))
-                y, z = self._targets[rows], margins(self.block(rows))
+                y, z = self.targets[rows], margins(self.block(rows))
                 w = ones[: y.size] if weights is None else weights[rows]
                 multiples, *extra = function(y, z, w)
                 total.add(self.block(rows), multiples)
@@ -234,22 +239,20 @@ class SparseRows(MemoryRows):
 
     @property
     def _plain(self) -> bool:
-        return bool(self._survey(weights=False).plain[0])
+        return bool(self.surveyed(weights=False).plain[0])
 
-    def reweighted(self, function: Callable[[Array, Array], Array]) -> SparseRows:
+    def reweighted(self, function: Callable[[Array, Array], Array]) -> Self:
         """Return the same rows with other weights: ``function(block, w)``, or ``function.by_nonzeros(rows)``."""
         by_nonzeros = getattr(function, "by_nonzeros", None)
         if by_nonzeros is None:
-            return super().reweighted(function)  # type: ignore[return-value]
+            return super().reweighted(function)
         return self.rescaled(lambda w: by_nonzeros(self))
 
-    def rescaled(self, function: Callable[[Array], Array]) -> SparseRows:
+    def rescaled(self, function: Callable[[Array], Array]) -> Self:
         """Return the same rows with weights ``function(weights)``; the rows themselves are not read."""
-        other = copy.copy(self)
-        other._weights = function(self.weights)
-        return other
+        return self._with_numbers(replace(self.numbers, weights=function(self.weights)))
 
-    def predicted(self, theta: Array) -> SparseRows:
+    def predicted(self, theta: Array) -> Self:
         """Return the same rows with their margins ``x~_i . theta`` in place of weights."""
         margins, found = Margins(self, theta), np.empty(self.n_rows)
 
@@ -261,37 +264,20 @@ class SparseRows(MemoryRows):
         self.sum_runs(run)
         return self.rescaled(lambda w: found)
 
-    def take(self, indices: npt.NDArray[np.integer[Any]]) -> SparseRows:
-        """Return the given rows as their own `SparseRows`."""
-        taken = SparseRows(
-            self._raw[self.places[indices]],
-            self.marked_targets[indices],
-            self.row_map,
-            threads=self.threads,
-        )
-        if self._weights is not None:
-            taken._weights = self._weights[indices]
-        return taken
-
-    def chosen(self, indices: npt.NDArray[np.integer[Any]]) -> SparseRows:
+    def chosen(self, indices: npt.NDArray[np.integer[Any]]) -> Self:
         """Return these rows."""
         return self.take(indices)
 
-    def part(self, rows: int) -> SparseRows:
+    def part(self, rows: int) -> Self:
         """Return exactly `rows` rows, those of `MemoryRows.part`; they are read where they are."""
         other = super().part(rows)
-        if other is not self:
-            if self.survey is not None:
-                places = other._places()
-                plain, *numbers = self.survey
-                other.survey = passes.Survey(
-                    plain, *(n if n is None else n[places] for n in numbers)
-                )
-                other._surveys = [other.survey]
-            for name in ("places", "_factors"):
-                vars(other).pop(name, None)
-            other._small = False
-        return other  # type: ignore[return-value]
+        if other is not self and self.survey is not None:
+            plain, *numbers = self.survey
+            other.survey = passes.Survey(
+                plain, *(n if n is None else n[other.places] for n in numbers)
+            )
+            other._surveys = [other.survey]
+        return other
 
     def _survey_of_part(self, starts: Places, size: int, rows: int) -> None:
         """Nothing: what is known of non-zeros is taken over row by row."""
@@ -308,7 +294,7 @@ class SparseRows(MemoryRows):
         for piece, one in zip(self.pieces(), calls, strict=False):
             yield tuple(one(piece))
 
-    def pieces(self) -> Iterator[SparseRows]:
+    def pieces(self) -> Iterator[Self]:
         """Yield stretches of rows, whose mapped form is no larger than a few blocks."""
         size = _PIECE * self.block_rows
         for start in range(0, max(1, self.n_rows), size):
@@ -337,7 +323,7 @@ class SparseRows(MemoryRows):
             return [counts]
 
         (counts,) = self._sum_matrices(run)
-        void = 0 if self._void is None else int(np.count_nonzero(self._void))
+        void = 0 if self.numbers.void is None else int(np.count_nonzero(self.numbers.void))
         zeros = np.zeros((width, octaves))
         row = (self.base if self.base.size else np.zeros(width))[None, :]
         count_octaves(row, np.ones(1), 0, above, zeros)
@@ -353,24 +339,13 @@ class SparseRows(MemoryRows):
                 "Use RowMap.weighted()."
             )
 
-    @property
-    def _votes(self) -> None:
-        """None: every row is a whole record."""
-
-    @_votes.setter
-    def _votes(self, votes: object) -> None:
-        # Sums by non-zeros would count each row of a person in full, which no certificate of people allows.
-        if votes is not None:
-            raise TypeError(
-                "Sparse rows are records of their own: people with several rows, and weights of rows, need dense ones. "
-                "Use X.toarray()."
-            )
+    def with_votes(self, votes: Votes) -> Self:
+        """Refuse: sparse rows are records of their own."""
+        _refuse_votes()
 
     def _sum_matrices(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
         """Add ``run((first, last))`` as `sum_runs` does, in few parts: what is added is large."""
-        self._survey(weights=not self.own_weights)
-        _ = self.places, self._factors
-        return self._sum_few(run, _PARTS if self.dim <= _WIDE else 2)
+        return self.sum_runs(run, _PARTS if self.dim <= _WIDE else 2)
 
     def lengths(self, matrix: Array) -> Array:
         """Return bounds from above of ``||M x~_i||``, with 1 for the constant if rows have none; inf for weights of 0.
@@ -431,6 +406,6 @@ class SparseRows(MemoryRows):
             return [sums]
 
         (total,) = self._sum_matrices(run)
-        if self._void is not None:
-            total.void = float(np.count_nonzero(self._void))
+        if self.numbers.void is not None:
+            total.void = float(np.count_nonzero(self.numbers.void))
         return total

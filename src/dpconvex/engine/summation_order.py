@@ -6,11 +6,14 @@ no term passes through more additions than `most_additions` says: bounds on roun
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+
+import numpy as np
 
 from dpconvex.engine.rows import Partial, Sums
 
-__all__ = ["CHAIN", "RUNS", "accumulate", "block_rows", "most_additions", "sum_depth"]
+__all__ = ["CHAIN", "RUNS", "accumulate", "block_rows", "most_additions", "spans", "sum_depth"]
 
 BLOCK_BYTES = 1 << 20  # a mapped block stays in cache; smaller ones cost more calls than they save
 RUNS = 64  # partial sums: a constant, so that results do not depend on the number of threads
@@ -20,6 +23,12 @@ CHAIN = 16  # blocks that compiled kernels add one after the other
 def block_rows(dim: int) -> int:
     """Return how many rows a block has at most."""
     return max(64, BLOCK_BYTES // (8 * dim))
+
+
+def spans(count: int, most: int = RUNS) -> list[tuple[int, int]]:
+    """Return at most so many (first, last) of about equal length, one after the other, that make up `count`."""
+    edges = np.linspace(0, count, min(count, most) + 1).astype(int).tolist()
+    return list(itertools.pairwise(edges))
 
 
 def sum_depth(count: int) -> int:

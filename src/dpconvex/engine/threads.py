@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,16 @@ import numpy.typing as npt
 __all__ = [
     "available_cores",
     "borrowed",
+    "in_threads",
     "scratch",
     "single_threaded_blas",
     "surely_finite",
     "worker_pool",
 ]
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def available_cores() -> int:
@@ -36,6 +41,15 @@ def worker_pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(
         threads, thread_name_prefix="dpconvex", initializer=_keep_blas_out_of_this_thread
     )
+
+
+def in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], threads: int
+) -> Iterator[Result]:
+    """Return ``function(item)`` of each, in their order, computed by so many workers if that is of use."""
+    if threads <= 1 or len(items) == 1:
+        return map(function, items)
+    return worker_pool(threads).map(function, items)
 
 
 # Threads do not survive a fork: a child that used the parent's pool would wait for ever.

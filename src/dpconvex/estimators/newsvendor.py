@@ -23,7 +23,8 @@ from dpconvex.inputs.settings import (
     positive,
     several,
 )
-from dpconvex.inputs.tables import as_numbers, is_partitioned, read_training, shape_of
+from dpconvex.inputs.table_problems import is_partitioned, shape_of
+from dpconvex.inputs.tables import as_numbers, read_training
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import Objective

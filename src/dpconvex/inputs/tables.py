@@ -20,108 +20,41 @@ from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.threads import surely_finite
 from dpconvex.engine.votes import Votes, exact_values
 from dpconvex.inputs.frames import column_names
-from dpconvex.inputs.labels import is_missing, missing_labels
 from dpconvex.inputs.public_table import encode_frame
 from dpconvex.inputs.schema import Schema
+from dpconvex.inputs.table_problems import (
+    check_columns,
+    check_container,
+    check_kind,
+    check_table,
+    is_partitioned,
+    table_problem,
+    target_problem,
+    unreadable,
+)
 from dpconvex.mechanisms.plan import Plan
 
 if TYPE_CHECKING:
-    from dpconvex.engine.dask.rows import DaskTable
+    from dpconvex.engine.dask.table import DaskTable
+
+__all__ = [
+    "as_numbers",
+    "in_order_of_bounds",
+    "is_encoded",
+    "is_partitioned",
+    "map_rows",
+    "read_features",
+    "read_partitions",
+    "read_training",
+    "takes_columns_in_order",
+]
 
 _FLOATS = [np.float64, np.float32]
-_ENCODE = "Encode text with public categories, for instance OneHotEncoder(categories=[...])."
-_DAYS = "Turn dates into numbers, for instance days since a fixed date."
-_TARGET = "A target is one number per row: use a classifier for labels."
-_FILL = (
-    "Use invalid_rows='ignore', which counts such a row as a fixed record of loss 0, or fill features with public "
-    "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only with "
-    "neighbors='add_or_remove_one', where the number of rows is private."
-)
-
-
-def _check_columns(X: object, owner: str, loose: bool = False) -> None:
-    """Raise if a dataframe holds columns that are not numbers; names are public, values are not shown.
-
-    With ``loose`` columns of Python objects pass: what they are taken for depends on values.
-    """
-    import narwhals as nw
-
-    if nw.dependencies.is_polars_lazyframe(X):
-        raise TypeError(
-            f"The X given to {owner} must be a dense array or dataframe. Got a LazyFrame instead. Use X.collect()."
-        )
-    if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
-        return
-    try:
-        schema = nw.from_native(X).schema
-    except nw.exceptions.DuplicateError:
-        raise ValueError(
-            f"The columns of X given to {owner} must have different names. Got a name twice instead. Rename them."
-        ) from None
-    if loose and hasattr(X, "iloc"):
-        objects = {name for name, kind in X.dtypes.items() if getattr(kind, "char", "") == "O"}
-        schema = {name: dtype for name, dtype in schema.items() if name not in objects}
-    allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
-    wrong = [
-        name
-        for name, dtype in schema.items()
-        if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
-    ]
-    if wrong:
-        raise ValueError(
-            f"The columns of X given to {owner} must be numbers. Got text or other types in {wrong} instead. {_ENCODE}"
-        )
-
-
-def _check_kind(name: str, array: object, owner: str) -> None:
-    """Raise if an array's dtype is text, dates or complex; conversion would quote a value or succeed silently."""
-    dtype = getattr(array, "dtype", None)
-    if not isinstance(dtype, np.dtype):
-        return
-    if dtype.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: the {name} given to {owner} must be real numbers. Got dtype {dtype} instead."
-        )
-    if dtype.kind in "biufO":
-        return
-    # Not the dtype itself: that of text holds the length of the longest value.
-    if dtype.kind in "mM":
-        what, remedy = "dates or durations", _DAYS
-    elif dtype.kind == "V":
-        what, remedy = "a structured array", "Make an array of its fields, one column each."
-    else:
-        what, remedy = "text", _ENCODE if name == "X" else _TARGET
-    raise ValueError(f"The {name} given to {owner} must be numbers. Got {what} instead. {remedy}")
-
-
-def _check_container(name: str, data: object, owner: str) -> None:
-    """Raise for data whose values would be misread: a sparse target, a mask, or a dictionary of columns."""
-    if name != "X" and issparse(data):
-        raise TypeError(
-            f"The {name} given to {owner} must be a dense array or dataframe. Sparse data was passed, but dense data "
-            f"is required. Use {name}.toarray()."
-        )
-    if isinstance(data, np.ma.MaskedArray):
-        raise TypeError(
-            f"The {name} given to {owner} must be an array without a mask. Got a masked array instead, whose masked "
-            f"values would be used. Use {name}.filled(value) with a public value."
-        )
-    if isinstance(data, (Mapping, set, frozenset)) and not issparse(data):
-        raise TypeError(
-            f"The {name} given to {owner} must be an array or dataframe of numbers. Got a {type(data).__name__} "
-            "instead. Use pandas.DataFrame for a dictionary of columns."
-        )
 
 
 def _canonical(X: Any) -> Any:
     """Return a sparse matrix as CSR with every entry once: entries that stand for one place may add up to infinity."""
     return NonZeros.of(X).to_scipy() if issparse(X) else X
-
-
-def _check_table(X: object, owner: str, loose: bool = False) -> None:
-    _check_container("X", X, owner)
-    _check_columns(X, owner, loose)
-    _check_kind("X", X, owner)
 
 
 @contextmanager
@@ -151,11 +84,11 @@ def read_training(
     if is_partitioned(X) or is_partitioned(y):
         return read_partitions(estimator, X, y, clean, least, **options)
     nothing = least == 0 and getattr(X, "shape", (1,))[0] == 0  # empty columns look like text
-    _check_table(X, owner, loose=clean is not None or nothing)
-    _check_container("y", y, owner)
+    check_table(X, owner, loose=clean is not None or nothing)
+    check_container("y", y, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
-        _check_kind("y", y, owner)
+        check_kind("y", y, owner)
     try:
         with _validating():
             X = _canonical(X)
@@ -172,13 +105,13 @@ def read_training(
                 **options,
             )
     except (ValueError, OverflowError, TypeError):
-        problem = _problem(estimator, X, least) or _target_problem(owner, X, y, numeric)
+        problem = table_problem(estimator, X, least) or target_problem(owner, X, y, numeric)
     else:
         if numeric:
-            _check_kind("y", y, owner)  # a list or series may become an array of text
+            check_kind("y", y, owner)  # a list or series may become an array of text
         return X, y
     # Raised here and not in the handler, so that it does not carry the original as its context.
-    raise problem or _unreadable(owner)
+    raise problem or unreadable(owner)
 
 
 def _read_marked(
@@ -199,13 +132,8 @@ def _read_marked(
     column = column_or_1d(target)
     check_consistent_length(rows, column)
     if numeric:
-        _check_kind("y", column, owner)
+        check_kind("y", column, owner)
     return rows, clean(rows, column)
-
-
-def is_partitioned(data: object) -> bool:
-    """Return whether data is a Dask collection, without importing Dask."""
-    return type(data).__module__.split(".")[0] == "dask"
 
 
 def read_partitions(
@@ -217,16 +145,16 @@ def read_partitions(
     **options: bool,
 ) -> tuple[Any, Any]:
     """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
-    from dpconvex.engine.dask.rows import DaskTable
+    from dpconvex.engine.dask.table import DaskTable
 
     owner = type(estimator).__name__
     columns = getattr(X, "columns", None)
     if columns is not None:
-        _check_columns(X._meta, owner, loose=clean is not None)
-    _check_kind("X", X, owner)
+        check_columns(X._meta, owner, loose=clean is not None)
+    check_kind("X", X, owner)
     numeric = options.get("y_numeric", False)
     if numeric:
-        _check_kind("y", y, owner)
+        check_kind("y", y, owner)
     table = DaskTable(X, y, owner, numeric, clean, least)
     # A row of zeros under the same names: scikit-learn notes names and number of columns.
     example: Any = np.zeros((1, table.shape[1]))
@@ -335,116 +263,12 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     if isinstance(schema, Schema) and not reset and not is_encoded(X, schema):
         X = encode_frame(schema, X, owner)
     X = in_order_of_bounds(estimator, X)
-    _check_table(X, owner)
+    check_table(X, owner)
     try:
         with _validating():
             return validate_data(
                 estimator, _canonical(X), reset=reset, dtype=_FLOATS, accept_sparse="csr"
             )
     except (ValueError, OverflowError, TypeError):
-        problem = _problem(estimator, X, 1, reset)
-    raise problem or _unreadable(owner)
-
-
-# What scikit-learn refused is looked at again: its own messages may quote a value of the data.
-
-
-def _problem(estimator: object, X: object, least: int, reset: bool = True) -> Exception | None:
-    """Return what is wrong with a table, or None if nothing is found."""
-    owner = type(estimator).__name__
-    if hasattr(X, "columns"):
-        try:
-            validate_data(estimator, X, reset=reset, skip_check_array=True)
-        except ValueError as error:  # about names and numbers of columns, which are public
-            return ValueError(str(error))
-    shape = shape_of(X)
-    if shape is None:
-        return None
-    if len(shape) < 2:
-        return ValueError(
-            f"The X given to {owner} must have shape (n_samples, n_features). Got an array that is not 2D instead. "
-            "Reshape your data with X.reshape(-1, 1) if it has a single feature."
-        )
-    if len(shape) > 2:
-        return ValueError(f"Found array with dim {len(shape)}, while {owner} expected dim 2.")
-    for count, few, what in zip(shape, (least, 1), ("sample", "feature"), strict=True):
-        if count < few:
-            return ValueError(
-                f"Found array with {count} {what}(s) (shape={shape}) while a minimum of {few} is required by {owner}."
-            )
-    expected = getattr(estimator, "n_features_in_", shape[1])
-    if not reset and shape[1] != expected:
-        return ValueError(
-            f"X has {shape[1]} features, but {owner} is expecting {expected} features as input."
-        )
-    return _fault("X", X, owner)
-
-
-def _target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
-    """Return what is wrong with a target, or None if nothing is found."""
-    if y is None:
-        return ValueError(
-            f"This {owner} estimator requires y to be passed, but the target y is None."
-        )
-    shape, rows = shape_of(y), shape_of(X)
-    if shape is None or rows is None:
-        return None
-    if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
-        return ValueError(f"y should be a 1d array, got an array of shape {shape} instead.")
-    labels = np.asarray(y)
-    if numeric or labels.dtype.kind in "fc":
-        fault = _fault("y", y, owner)
-        if fault is not None:
-            return fault
-    elif labels.dtype.kind == "O" and any(is_missing(label) for label in labels.flat):
-        return ValueError(missing_labels(owner))
-    if shape[0] != rows[0]:
-        counts = [rows[0], shape[0]]
-        return ValueError(f"Found input variables with inconsistent numbers of samples: {counts}")
-    return None
-
-
-def shape_of(data: Any) -> tuple[int, ...] | None:
-    """Return the shape of data, or None if it has none."""
-    if issparse(data) or is_partitioned(data):
-        return tuple(data.shape)
-    try:
-        return np.asarray(data).shape
-    except (TypeError, ValueError):
-        return None
-
-
-def _fault(name: str, data: Any, owner: str) -> Exception | None:
-    """Return why data are not finite numbers, or None if they are."""
-    numbers = f"The {name} given to {owner} must be numbers"
-    remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
-    plain = np.asarray(data.data if issparse(data) else data)
-    if plain.dtype.kind == "c":
-        return ValueError(
-            f"Complex data not supported: the X and y given to {owner} must be real numbers."
-        )
-    infinite = ValueError(
-        f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}"
-    )
-    try:
-        with np.errstate(all="ignore"):
-            return None if np.isfinite(plain.astype(np.float64)).all() else infinite
-    except OverflowError:
-        return ValueError(
-            f"{numbers} that float64 can hold. Got a larger one instead. Change the units."
-        )
-    except ValueError:
-        return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
-    except TypeError:
-        if any(is_missing(value) for value in plain.flat):
-            return infinite
-        return TypeError(
-            f"{numbers}: each argument must be a string or a real number. Got other objects instead. {remedy}"
-        )
-
-
-def _unreadable(owner: str) -> Exception:
-    return ValueError(
-        f"The X and y given to {owner} must be a table and a column of numbers with as many rows. Got something else "
-        "instead. Pass a two-dimensional array or dataframe, and a one-dimensional target."
-    )
+        problem = table_problem(estimator, X, 1, reset)
+    raise problem or unreadable(owner)

@@ -11,23 +11,17 @@ from dpconvex.engine.blocks import moved_gram, takes_sparse
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
-from dpconvex.objectives.adversary_sets import (
-    Shape,
-    Support,
-    check_support,
-    exact_support,
-    set_reach,
-    smoothed_support,
-)
+from dpconvex.objectives.adversary_sets import Shape, Support, exact_support
 from dpconvex.objectives.empirical import slopes_with_error
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
+from dpconvex.objectives.moved_rows import OverMovedRows
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT
 
 __all__ = ["AdversarialObjective"]
 
 Array = npt.NDArray[np.float64]
 
 
-class AdversarialObjective(OverRows):
+class AdversarialObjective(OverMovedRows):
     r"""Mean of worst-case margin losses with a ridge.
 
     ``F(theta) = (1/N) sum_i w_i c(y_i x~_i . theta - radius M(theta)) + (alpha/2) ||theta||^2`` with M the smoothed
@@ -43,21 +37,13 @@ class AdversarialObjective(OverRows):
         Smooth margin loss that never increases in ``y z``.
     alpha : float
         Ridge; it covers the intercept too.
-    radius : float
-        How far the adversary moves a row, in mapped units.
-    norm : {"l2", "linf", "l1", "box", "hull", "own"}
-        Norm in which the radius is meant, or the set that it multiplies
-        (:mod:`~dpconvex.objectives.adversary_sets`).
-    width : float
-        Width of the smoothing of M.
+    radius, norm, width, shape, support
+        The adversary, as in :class:`~dpconvex.objectives.moved_rows.OverMovedRows`.
     divisor : float, optional
         The public N; the number of rows by default.
-    shape : tuple, optional
-        Half-widths of a box, vectors of a hull, or ``(reach, bend)`` of a set of one's own.
-    support : callable, optional
-        Smooth support function of a set of one's own, tried by
-        :func:`~dpconvex.objectives.adversary_sets.check_support`. The guarantee rests on its two constants.
     """
+
+    kind = "mean of losses of moved rows"
 
     def __init__(
         self,
@@ -81,33 +67,7 @@ class AdversarialObjective(OverRows):
                 "The 'norm' parameter of AdversarialObjective must be 'l2', 'linf', 'l1', 'box', 'hull' or 'own'. "
                 f"Got {norm!r} instead."
             )
-        super().__init__(rows, loss, alpha, divisor)
-        self.radius = float(radius)
-        self.norm = norm
-        self.shape = shape
-        self.width = float(width)
-        self._lead = int(rows.row_map.fit_intercept)
-        self.support = support
-        if support is not None:
-            reach, bend = shape or (0.0, 0.0)
-            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
-
-    @property
-    def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
-        own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
-        return {**self._facts("mean of losses of moved rows"), **own}
-
-    @property
-    def adversary_reach(self) -> float:
-        """``radius sup ||gradient of M||``."""
-        return self.radius * set_reach(self.norm, self.dim - self._lead, self.shape)
-
-    @property
-    def gradient_bound(self) -> float:
-        """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz (w||x~|| + reach)``."""
-        reach = self.rows.row_map.weighted_norm + self.adversary_reach
-        return float(self._share * self.loss.lipschitz * reach)
+        super().__init__(rows, loss, alpha, radius, norm, width, divisor, shape, support)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient ``(1/N) sum_i w_i c'_i (x~_i - y_i radius grad M) + alpha theta``, in one pass.
@@ -175,7 +135,7 @@ class AdversarialObjective(OverRows):
             bend = float(self.shape[1])  # type: ignore[index, arg-type]
             pull = self._share * float(self.loss.lipschitz) * self.radius
             return 1.01 * UNIT * (self.dim + 20) * pull * (bend * size + self.adversary_reach)
-        reach = set_reach(self.norm, self.dim - self._lead, self.shape)
+        reach = self._unit_reach
         pull = self._share * float(self.loss.lipschitz) * self.radius
         return 1.01 * UNIT * (self.dim + 20) * pull * reach**2 / self.width * size
 
@@ -234,13 +194,3 @@ class AdversarialObjective(OverRows):
             exact = Decimal(self.radius) * norm
             high = float(exact)
             return high, float(exact - Decimal(high))
-
-    def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
-        """Return what the adversary takes from every margin, with gradient and Hessian in theta."""
-        taken, slope, bend = smoothed_support(
-            theta[self._lead :], self.norm, self.width, self.shape, self.support
-        )
-        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
-        gradient[self._lead :] = slope
-        hessian[self._lead :, self._lead :] = bend
-        return self.radius * taken, self.radius * gradient, self.radius * hessian

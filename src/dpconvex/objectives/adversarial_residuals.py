@@ -9,14 +9,9 @@ from scipy.special import expit
 from dpconvex.engine.blocks import moved_gram, takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses import PointwiseLoss
-from dpconvex.objectives.adversary_sets import (
-    Shape,
-    Support,
-    check_support,
-    set_reach,
-    smoothed_support,
-)
-from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
+from dpconvex.objectives.adversary_sets import Shape, Support
+from dpconvex.objectives.moved_rows import OverMovedRows
+from dpconvex.objectives.objective import LOSS_ULPS, UNIT
 
 __all__ = ["AdversarialResidualObjective"]
 
@@ -25,7 +20,7 @@ Array = npt.NDArray[np.float64]
 _FAR = 1e3  # where a loss that falls or rises forever is taken to be least
 
 
-class AdversarialResidualObjective(OverRows):
+class AdversarialResidualObjective(OverMovedRows):
     r"""Mean of worst-case residual losses with a ridge.
 
     An adversary who adds v of ``radius S`` to a row changes its residual ``r = y - x~ . theta`` by anything up to ``h =
@@ -51,7 +46,7 @@ class AdversarialResidualObjective(OverRows):
     alpha : float
         Ridge; it covers the intercept too.
     radius, norm, width, shape, support
-        The adversary, as in :class:`AdversarialObjective`.
+        The adversary, as in :class:`~dpconvex.objectives.moved_rows.OverMovedRows`.
     divisor : float, optional
         The public N; the number of records by default.
 
@@ -66,6 +61,8 @@ class AdversarialResidualObjective(OverRows):
     >>> round(F.value([2.0]), 4)
     0.02
     """
+
+    kind = "mean of residual losses of moved rows"
 
     def __init__(
         self,
@@ -84,32 +81,9 @@ class AdversarialResidualObjective(OverRows):
                 "The 'loss' parameter of AdversarialResidualObjective must be a residual loss, such as Huber(0.2). "
                 f"Got {type(loss).__name__} instead."
             )
-        super().__init__(rows, loss, alpha, divisor)
+        super().__init__(rows, loss, alpha, radius, norm, width, divisor, shape, support)
         self._loss = loss
-        self.radius, self.width = float(radius), float(width)
-        self.norm, self.shape, self.support = norm, shape, support
-        self._lead = int(rows.row_map.fit_intercept)
         self._least = least_at(loss)
-        if support is not None:
-            reach, bend = shape or (0.0, 0.0)
-            check_support(support, self.dim - self._lead, reach, bend)  # type: ignore[arg-type]
-
-    @property
-    def public_facts(self) -> dict[str, object]:
-        """What the certificate of a release must say about this objective, too."""
-        own = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
-        return {**self._facts("mean of residual losses of moved rows"), **own}
-
-    @property
-    def adversary_reach(self) -> float:
-        """``radius sup ||gradient of M||``."""
-        return self.radius * set_reach(self.norm, self.dim - self._lead, self.shape)
-
-    @property
-    def gradient_bound(self) -> float:
-        """Upper bound of the gradient norm of the mean of losses, ``(n/N) lipschitz (w||x~|| + reach)``."""
-        reach = self.rows.row_map.weighted_norm + self.adversary_reach
-        return float(self._share * self.loss.lipschitz * reach)
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
         """F and its gradient, in one pass."""
@@ -170,7 +144,7 @@ class AdversarialResidualObjective(OverRows):
         values = LOSS_ULPS * loss.lipschitz / self.width * (1 + abs(self._least) + longest * size)
         slopes = self._share * turned * margins + (LOSS_ULPS + values) * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
-        unit = set_reach(self.norm, self.dim - self._lead, self.shape)
+        unit = self._unit_reach
         bend = float(self.shape[1]) if self.norm == "own" else unit**2 / self.width  # type: ignore[index, arg-type]
         turning = (
             (self.dim + 20) * self._share * loss.lipschitz * self.radius * (bend * size + unit)
@@ -193,16 +167,6 @@ class AdversarialResidualObjective(OverRows):
         bent_up = np.where(residual + wide > self._least, np.maximum(loss.curvature_at(high), 0.0), 0.0)  # fmt: skip
         bent_down = np.where(residual - wide < self._least, np.maximum(loss.curvature_at(low), 0.0), 0.0)  # fmt: skip
         return up, down, p * rise, -(1 - p) * fall, p, (rise, fall, bent_up, bent_down)
-
-    def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
-        """Return what the adversary adds to a residual at most, with gradient and Hessian in theta."""
-        taken, slope, bend = smoothed_support(
-            theta[self._lead :], self.norm, self.width, self.shape, self.support
-        )
-        gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
-        gradient[self._lead :] = slope
-        hessian[self._lead :, self._lead :] = bend
-        return self.radius * taken, self.radius * gradient, self.radius * hessian
 
 
 def least_at(loss: PointwiseLoss) -> float:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_positive
-from dpconvex.losses.structured import Bowl, VectorLoss
+from dpconvex.losses.structured import Bowl
+from dpconvex.smoothing.energy_envelope import EnergyEnvelope
 
 __all__ = ["BowlMoreau"]
 
@@ -22,41 +22,16 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class BowlMoreau(VectorLoss):
+class BowlMoreau(EnergyEnvelope):
     """Envelope of a bowl with curvature c; build it with :func:`~dpconvex.smoothing.moreau_vector`."""
 
     loss: Bowl
-    modulus: float
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.loss, Bowl):
-            raise TypeError(
-                f"The 'loss' parameter of BowlMoreau must be Bowl. Got {type(self.loss).__name__} instead."
-            )
-        number = check_positive(
-            "modulus", "BowlMoreau", self.modulus, "A larger one is closer to the loss."
-        )
-        object.__setattr__(self, "modulus", number)
-
-    @property
-    def outputs(self) -> int:
-        """That of the loss."""
-        return self.loss.outputs
+    kind = Bowl
 
     @property
     def uses_level(self) -> bool:
         """True."""
         return True
-
-    @property
-    def lipschitz(self) -> float:
-        """``sqrt(m)``."""
-        return self.loss.lipschitz
-
-    @property
-    def smoothness(self) -> float:
-        """``c``."""
-        return self.modulus
 
     @property
     def approximation_gap(self) -> float:

@@ -19,8 +19,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_positive
-from dpconvex.losses.structured import PiecewiseLinear, VectorLoss
+from dpconvex.losses.structured import PiecewiseLinear
+from dpconvex.smoothing.energy_envelope import EnergyEnvelope
 
 __all__ = ["PiecesMoreau"]
 
@@ -31,21 +31,14 @@ _SLACK = 1e-9  # of weights, and of pieces above, in units of the loss
 
 
 @dataclass(frozen=True)
-class PiecesMoreau(VectorLoss):
+class PiecesMoreau(EnergyEnvelope):
     """Envelope of a maximum of affine pieces with curvature c; build it with :func:`moreau_vector`."""
 
     loss: PiecewiseLinear
-    modulus: float
+    kind = PiecewiseLinear
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, PiecewiseLinear):
-            raise TypeError(
-                f"The 'loss' parameter of PiecesMoreau must be PiecewiseLinear. Got {type(self.loss).__name__} instead."
-            )
-        number = check_positive(
-            "modulus", "PiecesMoreau", self.modulus, "A larger one is closer to the loss."
-        )
-        object.__setattr__(self, "modulus", number)
+        super().__post_init__()
         pieces, count = len(self.loss.slopes), 0
         for size in range(1, self._most + 1):
             step = 1
@@ -61,26 +54,6 @@ class PiecesMoreau(VectorLoss):
     @property
     def _most(self) -> int:
         return min(self.outputs + 1, len(self.loss.slopes))
-
-    @property
-    def outputs(self) -> int:
-        """That of the loss."""
-        return self.loss.outputs
-
-    @property
-    def lipschitz(self) -> float:
-        """That of the loss."""
-        return self.loss.lipschitz
-
-    @property
-    def smoothness(self) -> float:
-        """``c``."""
-        return self.modulus
-
-    @property
-    def approximation_gap(self) -> float:
-        """``L^2 / (2 c) >= sup (g - e)``."""
-        return self.lipschitz**2 / (2 * self.modulus)
 
     @cached_property
     def _systems(self) -> list[tuple[list[int], Array]]:

@@ -14,19 +14,16 @@ of candidates: the accountant of dp-accounting bounds it by the Rényi theorems 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.model_selection import ParameterGrid
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
-from dpconvex.engine.votes import Tags
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.inputs.labels import declared_classes, label_set
@@ -37,43 +34,21 @@ from dpconvex.inputs.settings import (
     resolve_guarantee,
     resolve_samples,
 )
-from dpconvex.inputs.tables import is_partitioned, read_training, takes_columns_in_order
+from dpconvex.inputs.tables import is_partitioned, read_training
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose, geometric
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee
+from dpconvex.privacy.guarantees import ApproxDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore, Targets, silent
+from dpconvex.scores import AUCScore, RowScore, Targets, silent
+from dpconvex.selection.candidates import Grid, budgeted, checked_candidates, compared_by
+from dpconvex.selection.search import Search, held_out
 
-__all__ = ["AUCScore", "DPSelect", "RowScore", "SelectionCertificate"]
+__all__ = ["DPSelect"]
 
 Array = NDArray[np.float64]
-Candidate = dict[str, Any]  # parameters by name
-Grid = Mapping[str, Sequence[Any]]
-Score = RowScore | AUCScore | RightOrWrong | ResidualScore
 
-# DPSelect spends the budget, and only it.
-_BUDGET = {"epsilon", "delta", "mu", "ledger", "random_state"}
-# What all candidates share: the relation, what is public, and what is said during a fit.
-_SHARED = {
-    "neighbors", "nominal_samples", "classes", "invalid_rows", "verbose", "rows_per_person", "person_weight",
-}  # fmt: skip
 _STRATEGIES = ("auto", "exponential", "repeat")
-
-
-@dataclass(frozen=True)
-class _Search:
-    """One search: what it promised, what candidates are compared by, and the rows of both parts."""
-
-    certificate: SelectionCertificate
-    score: Score
-    training: tuple[Array, Targets]
-    validation: tuple[Array, Targets]
-    labels: Targets | None
-    noise: NoiseSource
-    training_people: Tags | None = None
-    validation_people: Tags | None = None
 
 
 def _delegates(name: str) -> Callable[[DPSelect], bool]:
@@ -170,39 +145,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         self.ledger = ledger
         self.random_state = random_state
 
-    def _candidates(self) -> list[Candidate]:
-        """Return the candidates, checked."""
-        owner = type(self.estimator).__name__
-        if not hasattr(self.estimator, "certify") or not (
-            is_classifier(self.estimator) or is_regressor(self.estimator)
-        ):
-            raise TypeError(
-                "The 'estimator' parameter of DPSelect must be a classifier or regressor of dpconvex, which states "
-                f"what a fit promises before data. Got {owner} instead. Put preprocessing in front of DPSelect."
-            )
-        own = self.estimator.get_params(deep=False)
-        for name in sorted(_BUDGET & set(own)):
-            if own[name] is not None:
-                raise ValueError(
-                    f"The '{name}' parameter of the estimator of DPSelect must be left at None: DPSelect sets "
-                    "the budget of every fit. Got another value instead. Give it to DPSelect where it applies."
-                )
-        if own.get("invalid_rows", "error") != "error":
-            raise ValueError(
-                "The 'invalid_rows' parameter of the estimator of DPSelect must be left at 'error': all rows are "
-                "checked before they are split. Got another value instead."
-            )
-        candidates = list(ParameterGrid(self.param_grid))
-        for candidate in candidates:
-            foreign = sorted(set(candidate) & (_BUDGET | _SHARED) | set(candidate) - set(own))
-            if foreign:
-                raise ValueError(
-                    f"The 'param_grid' parameter of DPSelect must hold parameters of {owner} other than its budget "
-                    f"and what all candidates share, {sorted(_SHARED)}. Got {foreign[0]!r} instead. Set what they "
-                    "share on the estimator."
-                )
-        return candidates
-
     def certify(
         self,
         n_samples: int,
@@ -223,10 +165,10 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         groups : bool, default=False
             Whether the fit will be given identifiers of people.
         """
-        candidates = self._candidates()
+        candidates = checked_candidates(self.estimator, self.param_grid)
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, "DPSelect")
         training, held = self._parts(n_samples)
-        score = self._score()
+        score = compared_by(self.estimator, self.scoring, self.score_bound)
         strategy, per_fit, repeats = share_budget(
             guarantee, self._strategy(), len(candidates), self._repeats()
         )
@@ -243,7 +185,9 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             more |= {} if n_classes is None else {"n_classes": n_classes}
 
         def certified(each: Guarantee) -> list[Certificate]:
-            models = [self._candidate(candidate, each, training) for candidate in candidates]
+            models = [
+                budgeted(self.estimator, candidate, each, training) for candidate in candidates
+            ]
             return [model.certify(training, n_features, **more) for model in models]
 
         try:
@@ -313,56 +257,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             )
         return total - held, held
 
-    def _candidate(
-        self, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
-    ) -> Classifier:
-        """Return an unfitted candidate with its share of the budget."""
-        if isinstance(per_fit, GaussianDP):
-            settings: Candidate = {"mu": per_fit.mu}
-        else:
-            settings = {
-                "epsilon": per_fit.epsilon_bound,
-                "delta": getattr(per_fit, "delta_bound", 0.0),
-            }
-        model = clone(self.estimator).set_params(**parameters, **settings, random_state=seed)
-        if getattr(model, "neighbors", None) == "add_or_remove_one":
-            model.set_params(nominal_samples=training)
-        if hasattr(model, "verbose"):
-            model.set_params(verbose=0)  # what is said in each run would tell how many there were
-        return takes_columns_in_order(model)
-
-    def _score(self) -> Score:
-        """Return what candidates are compared by."""
-        bound = optional_positive("score_bound", self.score_bound, "DPSelect")
-        if isinstance(self.scoring, (RowScore, AUCScore)):
-            score = self.scoring
-            needed = "decision_function" if isinstance(score, AUCScore) else score.response
-            if not hasattr(self.estimator, needed):
-                raise TypeError(
-                    f"The 'scoring' parameter of DPSelect needs '{needed}', which "
-                    f"{type(self.estimator).__name__} does not have."
-                )
-            return score
-        if callable(self.scoring):
-            return RowScore(self.scoring)
-        if self.scoring is not None:
-            raise TypeError(
-                "The 'scoring' parameter of DPSelect must be None, a function scoring(target, prediction) of one row, "
-                f"a RowScore or an AUCScore. Got {self.scoring!r} instead. For 'roc_auc' use "
-                "AUCScore(min_positive, min_negative) with public lower bounds of the class counts."
-            )
-        if is_classifier(self.estimator):
-            return RightOrWrong()
-        if bound is not None:
-            return ResidualScore(bound)
-        target = getattr(self.estimator, "target_bounds", None)
-        if target is None:
-            raise ValueError(
-                "The 'score_bound' parameter of DPSelect must be given where the estimator has no 'target_bounds': "
-                "scores must be bounded by public facts."
-            )
-        return ResidualScore((float(target[1]) - float(target[0])) / 8)
-
     def fit(self, X: object, y: object, groups: object = None) -> DPSelect:
         """Choose a candidate privately, and keep its fit.
 
@@ -388,7 +282,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """Read, certify, charge, split, search: nothing is charged before all checks of the input."""
         probe = clone(self.estimator)
         rows, target, labels = self._read(probe, X, y)
-        score = self._score()
+        score = compared_by(self.estimator, self.scoring, self.score_bound)
         n_samples, n_features = rows.shape
         people = None
         if groups is not None:
@@ -414,16 +308,26 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
                 unit=certificate.unit,
             )
         if people is None:
-            held = self._held_out(certificate, len(target), noise)
+            held = held_out(certificate, self.validation_share, len(target), noise)
         else:
             found, places = np.unique(people, return_inverse=True)
-            held = self._held_out(certificate, found.size, noise)[places]
+            held = held_out(certificate, self.validation_share, found.size, noise)[places]
         training, validation = ((rows[part], target[part]) for part in (~held, held))
         tags = (None, None) if people is None else (people[~held], people[held])
-        search = _Search(certificate, score, training, validation, labels, noise, *tags)
+        candidates = checked_candidates(self.estimator, self.param_grid)
+        search = Search(
+            self.estimator,
+            candidates,
+            certificate,
+            score,
+            training,
+            validation,
+            labels,
+            noise,
+            *tags,
+        )
         with silent():
-            run = self._repeat if certificate.strategy == "repeat" else self._exponential
-            self._chosen, self.best_params_ = run(search)
+            self._chosen, self.best_params_ = search.run()
         self.certificate_ = certificate
         self.n_features_in_ = probe.n_features_in_
         if hasattr(probe, "feature_names_in_"):
@@ -431,7 +335,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     def _read(self, probe: Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return checked rows, targets and label set, or raise what a fit would raise; nothing is charged yet."""
-        self._candidates()
+        checked_candidates(self.estimator, self.param_grid)
         owner = type(probe).__name__
         if is_partitioned(X) or is_partitioned(y):
             raise TypeError(
@@ -448,52 +352,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             target,
             label_set(target, declared_classes(cast(Classifier, probe).classes, owner), owner),
         )
-
-    def _held_out(
-        self, certificate: SelectionCertificate, count: int, noise: NoiseSource
-    ) -> NDArray[np.bool_]:
-        """Return which rows are held out for validation, drawn independently of what they hold."""
-        if certificate.neighbors == "add_or_remove_one":
-            # A coin for each row: one row more or less leaves the law of all others' parts as it is.
-            return np.asarray(noise.generator.random(count) < self.validation_share)
-        held = np.zeros(count, dtype=bool)
-        held[noise.generator.permutation(count)[: certificate.validation_rows]] = True
-        return held
-
-    def _fit_one(self, parameters: Candidate, search: _Search) -> tuple[Classifier, int]:
-        """Return a fitted candidate and its exact score on the validation rows, in steps of the grid: private."""
-        certificate, noise = search.certificate, search.noise
-        seed = int(noise.generator.integers(2**31 - 1)) if noise.seeded else None
-        model = self._candidate(parameters, certificate.per_fit, certificate.training_rows, seed)
-        if search.labels is not None and model.classes is None:
-            model.classes = search.labels.tolist()
-        if search.training_people is None:
-            model.fit(*search.training)
-        else:
-            cast(Any, model).fit(*search.training, groups=search.training_people)
-        people = search.validation_people
-        return model, search.score.steps(model, *search.validation, certificate.neighbors, people)
-
-    def _exponential(self, search: _Search) -> tuple[Classifier, Candidate]:
-        certificate, candidates = search.certificate, self._candidates()
-        fits = [self._fit_one(candidate, search) for candidate in candidates]
-        spread = certificate.score.directions(certificate.neighbors) * SCORE_GRID
-        steps = np.array([reached for _, reached in fits], dtype=np.int64)
-        winner = choose(steps, certificate.noise["epsilon"], search.noise, spread)
-        return fits[winner][0], candidates[winner]
-
-    def _repeat(self, search: _Search) -> tuple[Classifier, Candidate]:
-        certificate, candidates, noise = search.certificate, self._candidates(), search.noise
-        best: tuple[float, Classifier, Candidate] | None = None
-        for _ in range(geometric(noise, certificate.mean_repeats)):
-            candidate = candidates[noise.words.below(len(candidates))]
-            model, steps = self._fit_one(candidate, search)
-            exact = np.array([steps / SCORE_GRID])
-            shown = float(noise.add_gaussian(exact, certificate.noise["std"])[0])
-            if best is None or shown > best[0]:
-                best = (shown, model, candidate)
-        assert best is not None
-        return best[1], best[2]
 
     def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""
