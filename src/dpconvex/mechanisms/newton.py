@@ -70,7 +70,7 @@ _ROUGH_WIDTH = 0.4  # over which a rough quantile is smoothed, in units of the t
 _ROUGH_RATE, _EARLY_RATE = 1.2, 0.8  # of steps, in units of the inverse curvature that is expected
 _KEPT = 4  # iterates of a descent that are averaged
 _HALF_WIDTH = 0.4  # of the residuals whose share tells a density, in units of their scale
-_FLATTEST, _STEEPEST = 0.125, 0.25  # curvatures that steps of a rough logistic descent are for
+_CURVED, _DOUBT = 2.5, 0.7
 _FARTHEST = (
     1.0  # that one Newton step moves, in typical margins or in units of the residuals' scale
 )
@@ -278,10 +278,11 @@ class _Run:
 
         slope, term = WeightedSlope(self.loss), self.terms["curvature"]
         farthest = _FARTHEST if self.loss.kind == "margin" else _FARTHEST * width / _HALF_WIDTH
-        units, ahead = steepest * self.length**2, 0.0
+        units, ahead, found = steepest * self.length**2, 0.0, []
         for name in ("middle gradients", "gradients"):
-            found = self._products(rows, phi, bent, "curvature")
-            inverse, widest = curvature_inverses(found, term.scale, self.frame.moments)
+            found.append(self._products(rows, phi, bent, "curvature"))
+            std = term.scale / math.sqrt(len(found))
+            inverse, widest = curvature_inverses(np.mean(found, axis=0), std, self.frame.moments)
             kept, steps = np.zeros_like(phi), self.terms[name].releases
             for step in range(steps):
                 way = inverse @ self._gradient(rows, phi, slope, name) / units
@@ -322,10 +323,13 @@ class _Run:
 
         (count,) = self.rows.sum_targets(part)
         found = float(self.noise.add(np.asarray(count), self.terms["labels"])[0]) / self.n
-        share = min(max(found, 0.01), 0.99)
+        least = min(2 * self.terms["labels"].scale / self.n, 0.5)
+        share = min(max(found, least), 1 - least)
         start = np.zeros(self.frame.matrix.shape[0])
         start[: self.frame.lead] = float(logit(share))
-        rate = 1 / max(_FLATTEST, math.sqrt(_STEEPEST * share * (1 - share)))
+        curved = min(float(self.loss.smoothness), _CURVED * share * (1 - share))
+        doubt = self.terms["early gradients"].scale * self.frame.typical / (self.n * curved)
+        rate = 1 / (curved * (1 + (doubt / _DOUBT) ** 2))
         return self._descend(rows, start, WeightedSlope(self.loss), rate, "early gradients")
 
     def _rough_quantile(self, rows: Rows) -> tuple[Array, float]:

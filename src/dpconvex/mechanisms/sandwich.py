@@ -81,7 +81,8 @@ def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, 
     kept = max(0.0, 1 - noise / max(float(np.square(apart).sum()), 1e-300))
     values, vectors = np.linalg.eigh(height * np.diag(shape) + kept * apart)
     raised = np.maximum(values, max(_LEAST * height, _LEAST_NOISE * std))
-    lowered = values - (_DOUBTED * std) ** 2 / np.maximum(values, _DOUBTED * std)
+    doubted = _DOUBTED * std * math.sqrt(kept + 1 / size)
+    lowered = values - doubted**2 / np.maximum(values, doubted)
     lowered = np.maximum(lowered, _FLAT * height)
     return np.asarray((vectors / raised) @ vectors.T), np.asarray((vectors / lowered) @ vectors.T)
 
