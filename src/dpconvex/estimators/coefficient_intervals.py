@@ -54,10 +54,10 @@ class WithIntervals(PrivateLinearModel):
                 f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
                 f"of its own. Got {self.mechanism!r} instead."
             )
-        row_map = facts.row_map.weighted()
+        mechanism, seeded = NewtonSteps(), self.random_state is not None
+        row_map = mechanism.mapped(facts.row_map)
         bounds = facts.linear_bounds(loss, 0.0, self.neighbors)
         bounds = replace(bounds, max_norm=row_map.max_norm)
-        mechanism, seeded = NewtonSteps(), self.random_state is not None
         parameters = {**facts.parameters, **own, "inference": True}
         certificate = mechanism.certify(bounds, facts.guarantee, parameters, seeded=seeded)
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)

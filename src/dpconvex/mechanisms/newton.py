@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import RowFunction, Rows
+from dpconvex.engine.rows import RAW_FARTHEST, RowFunction, RowMap, Rows
 from dpconvex.losses import Logistic, Pinball, PointwiseLoss
-from dpconvex.mechanisms.column_ranges import octaves
+from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, NORMAL_SCALE, Phase
 from dpconvex.mechanisms.gradient_run import gradient_sum
@@ -52,7 +52,10 @@ __all__ = ["NewtonSteps"]
 
 Array = NDArray[np.float64]
 
-ROUGH_STEPS, EARLY_STEPS, MIDDLE_STEPS, NEWTON_STEPS, RESIDUAL_STEPS = 10, 8, 4, 8, 14
+ROUGH_STEPS, EARLY_STEPS, RESIDUAL_STEPS = 10, 8, 14
+# Newton steps from one release of the curvature to the next.
+_ROUNDS = (("middle gradients", 2), ("middle gradients", 2), ("gradients", 8))
+_TRUSTED = 2  # releases of the curvature that count: before, it is that of another place
 # Shares of mu^2; the Newton steps take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -61,16 +64,18 @@ _SHARES = {
     "finer moments": 0.06,
     "early gradients": 0.10,
     "middle gradients": 0.10,
-    "curvature": 0.14,
+    "curvature": 0.17,
     "scores": 0.05,
 }
 _LABELS = {"labels": 0.01}
+_PLACES, _RAW_OCTAVES = 0.02, 0.03  # where no bounds of columns, or of the target, are public
 _TARGETS = {"octaves": 0.01, "targets": 0.03, "rough gradients": 0.09, "residuals": 0.03}
 _ROUGH_WIDTH = 0.4  # over which a rough quantile is smoothed, in units of the target's scale
 _ROUGH_RATE, _EARLY_RATE = 1.2, 0.8  # of steps, in units of the inverse curvature that is expected
 _KEPT = 4  # iterates of a descent that are averaged
 _HALF_WIDTH = 0.4  # of the residuals whose share tells a density, in units of their scale
-_CURVED, _DOUBT = 2.5, 0.7
+_CURVED = 2.5  # times the variance of labels: the curvature that steps of a rough logistic descent are for
+_DOUBT = 0.7  # noise of such a step, in typical margins, with which half of it is taken
 _FARTHEST = (
     1.0  # that one Newton step moves, in typical margins or in units of the residuals' scale
 )
@@ -86,20 +91,34 @@ class Limits:
         Length in units of a typical row from which on rows count less.
     floor, trust, reach : float
         Of the coordinates, see :class:`~dpconvex.mechanisms.gradient_geometry.Look`.
+    above : int
+        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    raw_target : bool
+        Whether no bounds of the target are public, so that its unit must be found.
     """
 
     clip: float
     floor: float
     trust: float
     reach: float
+    above: int = 0
+    raw_target: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            allowed = "a finite number above 0"
+        for name in ("clip", "floor", "trust", "reach"):
+            value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Limits", value, allowed, 0, math.inf, low_open=True)
+        if type(self.above) is not int or self.above < 0:
+            raise ValueError("A number of octaves must be an integer of at least 0.")
+        if type(self.raw_target) is not bool:
+            raise ValueError("The limits' 'raw_target' must be True or False.")
+
+    def stated(self) -> Facts:
+        """Return the limits as a certificate states them: of raw columns and targets only where there are some."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
-def _limits(bounds: LinearBounds, mu: float) -> Limits:
+def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
     """Return limits that open with the number of records per coefficient that noise leaves."""
     records = max(bounds.n_samples * mu, 1e-6) / bounds.dimension
     return Limits(
@@ -107,6 +126,8 @@ def _limits(bounds: LinearBounds, mu: float) -> Limits:
         floor=0.5 * math.sqrt(1 + 5 / records),
         trust=1 / (1 + 300 / records),
         reach=1.1 * math.sqrt(1 + records / 2000),
+        above=octaves_above(bounds),
+        raw_target=parameters.get("target_bounds", ()) is None,
     )
 
 
@@ -132,18 +153,25 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
             "rough gradients": (rough, size, ROUGH_STEPS),
             "residuals": (count, 1, RESIDUAL_STEPS),
         }
+    histograms = bounds.histogram_sensitivity(columns)
+    if limits.above and bounds.fit_intercept:
+        start["places"] = (histograms, PLACES * columns, 1)
     return {
-        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
+        "scales": (histograms, octaves(limits.above) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
         **start,
         "early gradients": (gradient, size, EARLY_STEPS),
-        "middle gradients": (gradient, size, MIDDLE_STEPS),
-        "curvature": (*moments[:2], 2),
-        "gradients": (gradient, size, NEWTON_STEPS),
+        "middle gradients": (gradient, size, _steps("middle gradients")),
+        "curvature": (*moments[:2], len(_ROUNDS)),
+        "gradients": (gradient, size, _steps("gradients")),
         "scores": moments,
     }
+
+
+def _steps(name: str) -> int:
+    return sum(steps for gradients, steps in _ROUNDS if gradients == name)
 
 
 def _offered(loss: object) -> bool:
@@ -161,14 +189,19 @@ def calibrate_newton(
             "Use another mechanism."
         )
     mu = total_mu(guarantee, "NewtonSteps") / math.sqrt(parameters.get("problems", 1))
-    limits = _limits(bounds, mu)
+    limits = _limits(bounds, mu, parameters)
+    facts = release_facts(bounds, limits)
     shares = _SHARES | (_LABELS if bounds.loss.kind == "margin" else _TARGETS)
+    if "places" in facts:
+        shares["places"] = _PLACES
+    if limits.raw_target:
+        shares["octaves"] += _RAW_OCTAVES
     shares["gradients"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in release_facts(bounds, limits).items()
+        for name, (moved, size, releases) in facts.items()
     }
-    return Calibration(terms, stated={"limits": asdict(limits)})
+    return Calibration(terms, stated={"limits": limits.stated()})
 
 
 @proves("newton")
@@ -208,6 +241,10 @@ class NewtonSteps(PrivateMechanism):
 
     name: ClassVar[str] = "newton"
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, and clipped far away without feature bounds."""
+        return row_map.weighted(RAW_FARTHEST)
+
     def _run(
         self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
@@ -233,7 +270,7 @@ class _Run:
         bounds, limits = self.bounds, self.limits
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(),
+            limits.trust, bounds.most_cancellation(), above=limits.above,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.length = length = limits.clip * self.frame.typical
@@ -253,7 +290,7 @@ class _Run:
             return np.asarray(slope(y, z, w)[0] / most)
 
         scores = self._products(weighted, phi, limited, "scores")
-        std = self.terms["gradients"].scale * self.frame.typical / math.sqrt(NEWTON_STEPS)
+        std = self.terms["gradients"].scale * self.frame.typical / math.sqrt(self.terms["gradients"].releases)
         covariance = sandwich(inverse, scores * (most * self.length) ** 2, std)
         self.released["covariance"] = self.frame.matrix.T @ covariance @ self.frame.matrix
         return self.frame.to_rows(phi)
@@ -262,8 +299,9 @@ class _Run:
         """Return the mean of where full Newton steps lead, and the inverse of the curvature, of sums.
 
         Where full steps lead is the minimiser up to noise and the square of how far away they start. So curvature is
-        released again after a few of them, and later steps start from the mean of all before, weighted by what they
-        know: noise of where they start is a bias of where they lead.
+        released again after two of them, and after two more, and later steps start from the mean of those before,
+        weighted by what they know: noise of where they start is a bias of where they lead. The last two releases of the
+        curvature are of almost the same place, and their mean has less noise.
         """
         if self.loss.kind == "margin":
             steepest = float(self.loss.smoothness)
@@ -278,12 +316,13 @@ class _Run:
 
         slope, term = WeightedSlope(self.loss), self.terms["curvature"]
         farthest = _FARTHEST if self.loss.kind == "margin" else _FARTHEST * width / _HALF_WIDTH
-        units, ahead, found = steepest * self.length**2, 0.0, []
-        for name in ("middle gradients", "gradients"):
-            found.append(self._products(rows, phi, bent, "curvature"))
-            std = term.scale / math.sqrt(len(found))
-            inverse, widest = curvature_inverses(np.mean(found, axis=0), std, self.frame.moments)
-            kept, steps = np.zeros_like(phi), self.terms[name].releases
+        units, ahead = steepest * self.length**2, 0.0
+        found: list[Array] = []
+        for name, steps in _ROUNDS:
+            found = [*found, self._products(rows, phi, bent, "curvature")][-_TRUSTED:]
+            bend, std = np.mean(found, axis=0), term.scale / math.sqrt(len(found))
+            inverse, widest = curvature_inverses(bend, std, self.frame.moments)
+            kept = np.zeros_like(phi)
             for step in range(steps):
                 way = inverse @ self._gradient(rows, phi, slope, name) / units
                 short = way * min(1.0, farthest / max(float(np.linalg.norm(way)), 1e-300))
@@ -316,7 +355,10 @@ class _Run:
         return kept
 
     def _rough_margins(self, rows: Rows) -> Array:
-        """Descend from the released share of positive labels."""
+        """Descend from the released share of positive labels.
+
+        The rarer one of them is, the flatter the loss: steps are as long as that share says, but for noise.
+        """
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             return (np.array([v @ (y > 0)], dtype=np.float64),)
@@ -337,7 +379,9 @@ class _Run:
         level, lead = float(cast(Pinball, self.loss).quantile), self.frame.lead
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
-        middle, scale = private_target(self.rows, self.n, self.terms, self.noise)
+        middle, scale = private_target(
+            self.rows, self.n, self.terms, self.noise, not self.limits.raw_target
+        )
         start[:lead] = middle
         smooth = convolve(self.loss, LogisticKernel(), _ROUGH_WIDTH * scale)
         rate = _ROUGH_RATE * scale / ((high - low) * MIDDLE_HEIGHT)

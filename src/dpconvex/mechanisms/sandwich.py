@@ -71,8 +71,8 @@ def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, 
     variance ``std^2`` on the diagonal and half of it beside it, together ``std^2 k (k + 1) / 2``. For steps,
     eigenvalues v are raised to ``3 std``, and to a tenth of that multiple, which is at least what noise makes of a
     trace of 0: no step is long because noise made a direction flat. For the covariance they are lowered to
-    ``v - (2 std)^2 / v``, and to a hundredth of the multiple where noise may have made all of v: what is not known to
-    be curved has a wide interval.
+    ``v / (1 + (2 e / v)^2)``, with ``e`` the noise that is left in v, but not below a hundredth of the multiple: what is
+    not known to be curved has a wide interval.
     """
     size = len(matrix)
     height = max(float(np.trace(matrix)) / float(shape.sum()), std / math.sqrt(size))
@@ -81,8 +81,9 @@ def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, 
     kept = max(0.0, 1 - noise / max(float(np.square(apart).sum()), 1e-300))
     values, vectors = np.linalg.eigh(height * np.diag(shape) + kept * apart)
     raised = np.maximum(values, max(_LEAST * height, _LEAST_NOISE * std))
+    # What is left of noise's variance after the matrix was drawn to a multiple, which has its own.
     doubted = _DOUBTED * std * math.sqrt(kept + 1 / size)
-    lowered = values - doubted**2 / np.maximum(values, doubted)
+    lowered = values / (1 + np.square(doubted / np.maximum(values, 1e-9 * doubted)))
     lowered = np.maximum(lowered, _FLAT * height)
     return np.asarray((vectors / raised) @ vectors.T), np.asarray((vectors / lowered) @ vectors.T)
 
