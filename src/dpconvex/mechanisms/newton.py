@@ -55,7 +55,6 @@ Array = NDArray[np.float64]
 ROUGH_STEPS, EARLY_STEPS, RESIDUAL_STEPS = 10, 8, 14
 # Newton steps from one release of the curvature to the next.
 _ROUNDS = (("middle gradients", 2), ("middle gradients", 2), ("gradients", 8))
-_TRUSTED = 2  # releases of the curvature that count: before, it is that of another place
 # Shares of mu^2; the Newton steps take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -64,7 +63,7 @@ _SHARES = {
     "finer moments": 0.06,
     "early gradients": 0.10,
     "middle gradients": 0.10,
-    "curvature": 0.17,
+    "curvature": 0.20,
     "scores": 0.05,
 }
 _LABELS = {"labels": 0.01}
@@ -164,7 +163,7 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
         **start,
         "early gradients": (gradient, size, EARLY_STEPS),
         "middle gradients": (gradient, size, _steps("middle gradients")),
-        "curvature": (*moments[:2], len(_ROUNDS)),
+        "curvature": (*moments[:2], len(_ROUNDS) + 1),
         "gradients": (gradient, size, _steps("gradients")),
         "scores": moments,
     }
@@ -299,9 +298,10 @@ class _Run:
         """Return the mean of where full Newton steps lead, and the inverse of the curvature, of sums.
 
         Where full steps lead is the minimiser up to noise and the square of how far away they start. So curvature is
-        released again after two of them, and after two more, and later steps start from the mean of those before,
-        weighted by what they know: noise of where they start is a bias of where they lead. The last two releases of the
-        curvature are of almost the same place, and their mean has less noise.
+        released again after two of them, and after two more, and steps start from the mean of where those before led,
+        weighted by what they know: noise of where they start is a bias of where they lead. The covariance is that of the
+        last point, where curvature is released once more. Two releases in a row are of almost the same place, and their
+        mean has less noise.
         """
         if self.loss.kind == "margin":
             steepest = float(self.loss.smoothness)
@@ -316,23 +316,30 @@ class _Run:
 
         slope, term = WeightedSlope(self.loss), self.terms["curvature"]
         farthest = _FARTHEST if self.loss.kind == "margin" else _FARTHEST * width / _HALF_WIDTH
-        units, ahead = steepest * self.length**2, 0.0
+        units = steepest * self.length**2
         found: list[Array] = []
+
+        def inverses() -> tuple[Array, Array]:
+            """Release the curvature at phi, and invert its mean with the one before."""
+            found[:] = [*found[-1:], self._products(rows, phi, bent, "curvature")]
+            std = term.scale / math.sqrt(len(found))
+            return curvature_inverses(np.mean(found, axis=0), std, self.frame.moments)
+
+        ahead, kept = 0.0, np.zeros_like(phi)
         for name, steps in _ROUNDS:
-            found = [*found, self._products(rows, phi, bent, "curvature")][-_TRUSTED:]
-            bend, std = np.mean(found, axis=0), term.scale / math.sqrt(len(found))
-            inverse, widest = curvature_inverses(bend, std, self.frame.moments)
-            kept = np.zeros_like(phi)
+            inverse, _ = inverses()
+            if name == "gradients":  # as many of these know as much as all before
+                ahead *= (self.terms[name].scale / self.terms["middle gradients"].scale) ** 2
             for step in range(steps):
                 way = inverse @ self._gradient(rows, phi, slope, name) / units
+                if name == "gradients":
+                    kept += (phi - way) / steps
+                # Where the way is long, curvature is that of another place.
                 short = way * min(1.0, farthest / max(float(np.linalg.norm(way)), 1e-300))
-                # Where the way was long, curvature is that of another place; the last steps are meant to be near.
-                kept += (phi - (way if ahead else short)) / steps
                 phi = phi - short / (ahead + step + 1)
-            phi = kept
-            # The middle steps know as much as this number of last ones.
-            ahead = steps * (self.terms["gradients"].scale / self.terms[name].scale) ** 2
-        return phi, widest / units
+            ahead += steps
+        phi = kept
+        return phi, inverses()[1] / units
 
     def _products(self, rows: Rows, phi: Array, factor: Factor, name: str) -> Array:
         return release_products(
