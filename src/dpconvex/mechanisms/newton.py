@@ -27,7 +27,13 @@ from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location, residual_of
-from dpconvex.mechanisms.sandwich import Factor, curvature_inverses, release_products, sandwich
+from dpconvex.mechanisms.sandwich import (
+    Factor,
+    check_whole_rows,
+    curvature_inverses,
+    release_products,
+    sandwich,
+)
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
@@ -187,6 +193,7 @@ def calibrate_newton(
             f"NewtonSteps minimises Logistic() or Pinball(quantile), but the loss is {type(bounds.loss).__name__}. "
             "Use another mechanism."
         )
+    check_whole_rows(bounds)
     mu = total_mu(guarantee, "NewtonSteps") / math.sqrt(parameters.get("problems", 1))
     limits = _limits(bounds, mu, parameters)
     facts = release_facts(bounds, limits)
@@ -212,6 +219,7 @@ def prove_newton(certificate: Certificate) -> Proof:
         raise CertificateError(
             "The certificate's loss is not one that Newton steps are offered for."
         )
+    check_whole_rows(bounds)
     facts = release_facts(bounds, Limits(**certificate.parameters["limits"]))
     certificate.check_terms(*facts)
     terms = [
@@ -289,7 +297,11 @@ class _Run:
             return np.asarray(slope(y, z, w)[0] / most)
 
         scores = self._products(weighted, phi, limited, "scores")
-        std = self.terms["gradients"].scale * self.frame.typical / math.sqrt(self.terms["gradients"].releases)
+        std = (
+            self.terms["gradients"].scale
+            * self.frame.typical
+            / math.sqrt(self.terms["gradients"].releases)
+        )
         covariance = sandwich(inverse, scores * (most * self.length) ** 2, std)
         self.released["covariance"] = self.frame.matrix.T @ covariance @ self.frame.matrix
         return self.frame.to_rows(phi)

@@ -18,10 +18,18 @@ from dpconvex.engine.rows import Rows
 from dpconvex.mechanisms.gradient_geometry import Coordinates
 from dpconvex.mechanisms.moments import row_lengths
 from dpconvex.mechanisms.symmetric_release import release_symmetric
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-__all__ = ["Factor", "curvature_inverses", "product_sums", "release_products", "sandwich"]
+__all__ = [
+    "Factor",
+    "check_whole_rows",
+    "curvature_inverses",
+    "product_sums",
+    "release_products",
+    "sandwich",
+]
 
 Array = NDArray[np.float64]
 #: Of targets, margins and weights: a factor for every row.
@@ -30,6 +38,14 @@ Factor = Callable[[Array, Array, Array], Array]
 # What eigenvalues of a curvature are at least taken for, of their mean: by steps, and by covariances.
 _LEAST, _FLAT = 0.1, 0.01
 _LEAST_NOISE, _DOUBTED = 3.0, 2.0  # the same of the noise's std; what noise may have made of one
+
+
+def check_whole_rows(bounds: LinearBounds) -> None:
+    """Raise where rows are no records of their own: sums of products carry no votes."""
+    if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
+        raise ValueError(
+            "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
+        )
 
 
 def product_sums(
