@@ -1,9 +1,9 @@
 r"""Newton steps along noisy gradients: an estimate whose error is known, for confidence intervals.
 
 In private coordinates rows are weighted by ``w = min(1, clip / ||u||)^2``, so that neither their gradients nor their
-curvature need any other limit. A rough descent finds the neighbourhood of the minimiser, one release the curvature
-there, and a few Newton steps a point so near that from another release of the curvature more steps lead to the
-minimiser up to the mean of their noise; one more release says how gradients of records vary. Nothing is shrunk,
+curvature need any other limit. A rough descent finds the neighbourhood of the minimiser, releases of the curvature
+and a few Newton steps after each a point so near that more steps lead to the minimiser up to the mean of their noise;
+two more releases say how curved the loss is there and how gradients of records vary. Nothing is shrunk,
 calibrated or given up: the estimate is about the minimiser of the weighted loss.
 """
 
@@ -132,7 +132,7 @@ def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
         trust=1 / (1 + 300 / records),
         reach=1.1 * math.sqrt(1 + records / 2000),
         above=octaves_above(bounds),
-        raw_target=parameters.get("target_bounds", ()) is None,
+        raw_target=bounds.loss.kind != "margin" and parameters.get("target_bounds", ()) is None,
     )
 
 
@@ -311,9 +311,9 @@ class _Run:
 
         Where full steps lead is the minimiser up to noise and the square of how far away they start. So curvature is
         released again after two of them, and after two more, and steps start from the mean of where those before led,
-        weighted by what they know: noise of where they start is a bias of where they lead. The covariance is that of the
-        last point, where curvature is released once more. Two releases in a row are of almost the same place, and their
-        mean has less noise.
+        weighted by what they know: noise of where they start is a bias of where they lead. The covariance is that of
+        the last point, where curvature is released once more. Two releases in a row are of almost the same place, and
+        their mean has less noise.
         """
         if self.loss.kind == "margin":
             steepest = float(self.loss.smoothness)

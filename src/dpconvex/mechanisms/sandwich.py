@@ -87,8 +87,8 @@ def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, 
     variance ``std^2`` on the diagonal and half of it beside it, together ``std^2 k (k + 1) / 2``. For steps,
     eigenvalues v are raised to ``3 std``, and to a tenth of that multiple, which is at least what noise makes of a
     trace of 0: no step is long because noise made a direction flat. For the covariance they are lowered to
-    ``v / (1 + (2 e / v)^2)``, with ``e`` the noise that is left in v, but not below a hundredth of the multiple: what is
-    not known to be curved has a wide interval.
+    ``v / (1 + (2 e / v)^2)``, with ``e`` the noise that is left in v, but not below a hundredth of the multiple: what
+    is not known to be curved has a wide interval.
     """
     size = len(matrix)
     height = max(float(np.trace(matrix)) / float(shape.sum()), std / math.sqrt(size))
