@@ -31,7 +31,8 @@ __all__ = ["WithIntervals"]
 # Records per coefficient that noise must leave: n mu / (columns and intercept). Newton steps need more of them than
 # least squares, whose curvature is known up to the limits of residuals.
 ENOUGH = {"least-squares": 50.0, "newton": 100.0}
-_COMMON = 0.175  # q (1 - q) from which on a level q needs more: the farther out, the fewer residuals tell a density
+_FARTHEST = 0.05  # level of a quantile; beyond, intervals held 90 % in place of 95 %
+_COMMON = 0.09  # q (1 - q) below which a level q needs more: the farther out, the fewer residuals tell a density
 
 
 @estimator
@@ -50,7 +51,13 @@ class WithIntervals(PrivateLinearModel):
     def _interval_plan(self, facts: PublicFacts, loss: Logistic | Pinball, own: Facts) -> Plan:
         """Return the plan of a fit with intervals, by Newton steps."""
         level = loss.quantile if isinstance(loss, Pinball) else 0.5
-        rare = max(1.0, _COMMON / (level * (1 - level)))
+        if not _FARTHEST <= level <= 1 - _FARTHEST:
+            raise ValueError(
+                f"The 'quantile' parameter of {type(self).__name__} must lie between {_FARTHEST:g} and "
+                f"{1 - _FARTHEST:g} with inference=True: farther out too few residuals tell how precise it is. Got "
+                f"{level:g} instead."
+            )
+        rare = max(1.0, _COMMON / (level * (1 - level))) ** 2
         self._check_inference(facts, "newton", own.get("problems", 1), rare)
         if self.mechanism != "auto":
             raise ValueError(
