@@ -292,7 +292,7 @@ def model_of(loss, **more):
 def test_intervals_cover_the_coefficients(loss):
     """200 intervals of 95 % from 40 fits: fewer than 168 have a probability below 1e-8 (binomial).
 
-    Few residuals lie near a high quantile. Where its curvature was doubted beyond its noise, intervals were 18 times
+    Few residuals lie near a high quantile. Where its curvature was doubted beyond its noise, intervals were 19 times
     too long in the mean.
     """
     rng, truth = np.random.default_rng(0), np.linspace(-1, 1, 5)
