@@ -428,6 +428,96 @@ class Judge:
             *(self.term(name, *facts, "gaussian") for name, facts in released.items())
         )
 
+    # Released sums: least squares, and Newton steps for intervals.
+
+    def _looks(self, limits: dict[str, Any]) -> dict[str, tuple[float, int, int]]:
+        """What finds coordinates: histograms of columns, lengths, two second moments, and where columns lie."""
+        above, k = limits.get("above", 0), self.together
+        require(type(above) is int and above >= 0, "octaves above")
+        # A record is in one bin per column: with another one in its place, two bins of each change by 1.
+        columns = k * math.sqrt(self.records * self.d)
+        looks = {
+            "scales": (columns, (above + max(16, above) + 1) * self.d, 1),
+            "lengths": (k, 1, 30),
+            "moments": self.products,
+            "finer moments": self.products,
+        }
+        if above and self.c:
+            looks["places"] = (columns, 64 * self.d, 1)
+        return looks
+
+    def _summed(self, looks: dict[str, tuple[float, int, int]]) -> bool:
+        self.only(*looks)
+        require(all(term["added_to"] == "sum" for term in self.noise.values()), "sums")
+        return self.composed(
+            *(self.term(name, *facts, "gaussian") for name, facts in looks.items())
+        )
+
+    def _read_sums(self, *losses: str) -> dict[str, Any]:
+        require(self.kind == "LinearBounds", "a linear model")
+        require(self.facts["loss"]["class"] in losses, "a loss that sums are offered for")
+        self.together = float(count(self.facts.get("rows_per_person", 1)))
+        self.whole = self.together == 1 and not (
+            self.facts.get("people") or self.facts.get("weighted_rows")
+        )
+        # ||v v^T - u u^T||_F of vectors of length 1 is largest where they are orthogonal.
+        numbers = self.size * (self.size + 1) // 2
+        self.products = (self.together * math.sqrt(self.records), numbers, 1)
+        limits = self.parameters["limits"]
+        known = {"clip", "width", "floor", "trust", "reach", "above", "raw_target"}
+        require(set(limits) <= known, "limits")
+        require(type(limits.get("raw_target", False)) is bool, "raw target")
+        return dict(limits)
+
+    def _judge_newton(self) -> bool:
+        limits = self._read_sums("Logistic", "Pinball")
+        require(self.whole, "products of rows that are no records of their own")
+        low, high, size = self.loss.low, self.loss.high, self.size
+        steep = self.records * max(-low, high) * number(limits["clip"])
+        released = {
+            **self._looks(limits),
+            "early gradients": (steep, size, 8),
+            "middle gradients": (steep, size, 4),
+            "gradients": (steep, size, 8),
+            "curvature": (*self.products[:2], 4),
+            "scores": self.products,
+        }
+        if self.loss.kind == "margin":
+            released["labels"] = (1.0, 1, 1)
+        else:
+            middle = self.records * (high - low) / 2 * number(limits["clip"])
+            released |= {
+                "octaves": (math.sqrt(self.records), 64, 1),
+                "targets": (1.0, 1, 16),
+                "rough gradients": (middle, size, 10),
+                "residuals": (1.0, 1, 14),
+            }
+        return self._summed(released)
+
+    def _judge_least_squares(self) -> bool:
+        limits, inference = self._read_sums("Squared"), self.parameters.get("inference", False)
+        require(self.problems == 1 and type(inference) is bool, "one problem")
+        require(self.whole or not inference, "products of rows that are no records of their own")
+        k, size, bin_ = self.together, self.size, self.together * math.sqrt(self.records)
+        # A row of length clip, times a residual of at most width, either way.
+        moved = self.records * number(limits["clip"]) * number(limits["width"]) * k
+        released = {
+            **self._looks(limits),
+            "octaves": (bin_, 64, 1),
+            "targets": (k, 1, 16),
+            "rough products": (moved, size, 1),
+            "residuals": (k, 1, 14),
+            "tails": (bin_, 49, 2),
+            "products": (moved, size, 2),
+        }
+        if inference:
+            released |= {"curvature": self.products, "scores": self.products}
+        elif self.c:
+            released["mean"] = (self.records * k, 1, 1)
+        if self.facts.get("weighted_rows"):
+            released["mass"] = (k, 1, 1)
+        return self._summed(released)
+
     def _phases(self, name: str) -> list[tuple[int, float]]:
         settings = self.parameters[name]
         fixed = self.neighbors == "replace_one"

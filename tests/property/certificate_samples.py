@@ -27,9 +27,12 @@ from dpconvex.losses import (
     ReLU,
     Scaled,
     SoftThreshold,
+    Squared,
 )
 from dpconvex.mechanisms import (
+    LeastSquares,
     Moments,
+    NewtonSteps,
     NoisyGradientDescent,
     NoisySGD,
     ObjectivePerturbation,
@@ -336,6 +339,26 @@ def structured_gradient(draw: Draw) -> Certificate:
     return mechanism.certify(bounds, guarantee(draw, "approx", "gaussian"))
 
 
+def newton(draw: Draw) -> Certificate:
+    bounds = linear(draw, [Logistic(), Pinball(0.2), Pinball(0.9)], [0.0])
+    margin = bounds.loss.kind == "margin"
+    parameters = classes(draw) if margin else draw(st.sampled_from([{}, {"target_bounds": None}]))
+    claim = guarantee(draw, "approx", "gaussian")
+    return NewtonSteps().certify(bounds, claim, {**parameters, "inference": True})
+
+
+def least_squares(draw: Draw) -> Certificate:
+    bounds = linear(draw, [Squared()], [0.0, 0.1])
+    parameters = draw(st.sampled_from([{}, {"target_bounds": None}]))
+    records = draw(
+        st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}])
+    )
+    if not records and draw(st.booleans()):
+        parameters = {**parameters, "inference": True}
+    claim = guarantee(draw, "approx", "gaussian")
+    return LeastSquares().certify(replace(bounds, **records), claim, parameters)
+
+
 HONEST: dict[str, Callable[[Draw], Certificate]] = {
     "objective": objective,
     "output": output,
@@ -347,6 +370,8 @@ HONEST: dict[str, Callable[[Draw], Certificate]] = {
     "auc-objective": auc_objective,
     "auc-gradient": auc_gradient,
     "structured-gradient": structured_gradient,
+    "newton": newton,
+    "least-squares": least_squares,
 }
 
 

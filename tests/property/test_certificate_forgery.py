@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from certificate_samples import HONEST, certificates
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dpconvex.losses import Logistic, PairLogistic, PairSquared, Pinball
+from dpconvex.losses import Logistic, PairLogistic, PairSquared, Pinball, Squared
 from dpconvex.mechanisms import (
+    LeastSquares,
+    NewtonSteps,
     NoisyGradientDescent,
     ObjectivePerturbation,
     OutputPerturbation,
@@ -237,7 +240,10 @@ def first_of(mechanism: str) -> Certificate:
     return found[0]
 
 
-@pytest.mark.parametrize("mechanism", ["objective", "output", "gradient", "moments", "phased-sgd"])
+@pytest.mark.parametrize(
+    "mechanism",
+    ["objective", "output", "gradient", "moments", "phased-sgd", "newton", "least-squares"],
+)
 @pytest.mark.parametrize("weakness", ["follows", "term"])
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     """The judge is worth its name: without one check of the library, forgeries that verify are found."""
@@ -252,6 +258,76 @@ def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     certificate = first_of(mechanism)
     with pytest.raises(AssertionError, match="verified"):
         attack(certificate, random.Random(0), 800)
+
+
+def refused(tree: Any) -> bool:
+    """Whether the judge finds too little noise, or facts that exclude each other."""
+    try:
+        return not suffices(tree)
+    except Contradiction:
+        return True
+
+
+SUMS = {
+    "logistic": (NewtonSteps(), Logistic(), 1.0, {"inference": True}),
+    "logistic, raw": (NewtonSteps(), Logistic(), 1e4, {"inference": True}),
+    "quantile": (NewtonSteps(), Pinball(0.9), 1.0, {"inference": True}),
+    "quantile, raw": (NewtonSteps(), Pinball(0.9), 1e4, {"inference": True, "target_bounds": None}),
+    "least squares": (LeastSquares(), Squared(), 1.0, {}),
+    "least squares, raw": (LeastSquares(), Squared(), 1e4, {"target_bounds": None}),
+    "least squares, intervals": (LeastSquares(), Squared(), 1.0, {"inference": True}),
+}
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("name", SUMS)
+def test_the_judge_knows_every_released_sum(name, neighbors):
+    """By itself, without the library's check: no phase with half its noise, a smaller sensitivity, or left out."""
+    mechanism, loss, longest, parameters = SUMS[name]
+    bounds = LinearBounds(20_000, 3, loss, 1.0, longest, neighbors=neighbors)
+    tree = issued(mechanism, bounds, GaussianDP(1.0), parameters)
+    assert suffices(tree)
+    wanted = {"places"} if longest > 1 else set()
+    assert wanted | {"scales", "lengths", "moments", "finer moments"} <= set(tree["noise"])
+    for phase, term in tree["noise"].items():
+        for field, value in (
+            ("scale", term["scale"] / 2),
+            ("sensitivity", 0.99 * term["sensitivity"]),
+            ("releases", term["releases"] + 1),
+            ("releases", term["releases"] - 1),
+            ("dimension", term["dimension"] + 1),
+            ("added_to", "mean"),
+        ):
+            forged = copy.deepcopy(tree)
+            forged["noise"][phase][field] = value
+            assert refused(forged), (phase, field)
+        missing = copy.deepcopy(tree)
+        del missing["noise"][phase]
+        assert refused(missing), phase
+        extra = copy.deepcopy(tree)
+        extra["noise"]["more"] = term
+        assert refused(extra)
+    for limit in ("clip", *(["width"] if isinstance(mechanism, LeastSquares) else [])):
+        wider = copy.deepcopy(tree)
+        wider["parameters"]["limits"][limit] *= 1.01
+        assert refused(wider), limit
+
+
+@pytest.mark.parametrize(
+    "record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}]
+)
+@pytest.mark.parametrize("name", [name for name in SUMS if "inference" in SUMS[name][3]])
+def test_products_of_rows_that_share_a_vote_have_no_proof(name, record):
+    """Sums for intervals count every row: a person of many rows would move them without limit."""
+    mechanism, loss, longest, parameters = SUMS[name]
+    bounds = LinearBounds(20_000, 3, loss, 1.0, longest)
+    tree = issued(mechanism, bounds, GaussianDP(1.0), parameters)
+    tree["bounds"].update(record)
+    tree["unit"] = "row" if "weighted_rows" in record else "person"
+    assert refused(tree)
+    assert verified(tree) is None
+    with pytest.raises(ValueError, match="records of their own"):
+        mechanism.certify(replace(bounds, **record), GaussianDP(1.0), parameters)
 
 
 # Forgeries that verified once, or that only one check stands against.

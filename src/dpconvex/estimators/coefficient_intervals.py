@@ -31,6 +31,8 @@ __all__ = ["WithIntervals"]
 # Records per coefficient that noise must leave: n mu / (columns and intercept). Newton steps need more of them than
 # least squares, whose curvature is known up to the limits of residuals.
 ENOUGH = {"least-squares": 50.0, "newton": 100.0}
+_FARTHEST = 0.05  # level of a quantile; beyond, intervals held 90 % in place of 95 %
+_COMMON = 0.09  # q (1 - q) below which a level q needs more: the farther out, the fewer residuals tell a density
 
 
 @estimator
@@ -48,21 +50,31 @@ class WithIntervals(PrivateLinearModel):
 
     def _interval_plan(self, facts: PublicFacts, loss: Logistic | Pinball, own: Facts) -> Plan:
         """Return the plan of a fit with intervals, by Newton steps."""
-        self._check_inference(facts, "newton", own.get("problems", 1))
+        level = loss.quantile if isinstance(loss, Pinball) else 0.5
+        if not _FARTHEST <= level <= 1 - _FARTHEST:
+            raise ValueError(
+                f"The 'quantile' parameter of {type(self).__name__} must lie between {_FARTHEST:g} and "
+                f"{1 - _FARTHEST:g} with inference=True: farther out too few residuals tell how precise it is. Got "
+                f"{level:g} instead."
+            )
+        rare = max(1.0, _COMMON / (level * (1 - level))) ** 2
+        self._check_inference(facts, "newton", own.get("problems", 1), rare)
         if self.mechanism != "auto":
             raise ValueError(
                 f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
                 f"of its own. Got {self.mechanism!r} instead."
             )
-        row_map = facts.row_map.weighted()
+        mechanism, seeded = NewtonSteps(), self.random_state is not None
+        row_map = mechanism.mapped(facts.row_map)
         bounds = facts.linear_bounds(loss, 0.0, self.neighbors)
         bounds = replace(bounds, max_norm=row_map.max_norm)
-        mechanism, seeded = NewtonSteps(), self.random_state is not None
         parameters = {**facts.parameters, **own, "inference": True}
         certificate = mechanism.certify(bounds, facts.guarantee, parameters, seeded=seeded)
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
-    def _check_inference(self, facts: PublicFacts, mechanism: str, problems: int = 1) -> None:
+    def _check_inference(
+        self, facts: PublicFacts, mechanism: str, problems: int = 1, rare: float = 1.0
+    ) -> None:
         """Raise where intervals are not offered: by public facts alone, before anything is charged."""
         owner = type(self).__name__
         if self.inference is not True:
@@ -84,8 +96,7 @@ class WithIntervals(PrivateLinearModel):
                 "with. Give delta or mu, or leave it at False."
             )
         size = facts.row_map.dim
-        mu = facts.guarantee.as_gaussian().mu / math.sqrt(problems)
-        _check_enough(facts.n_samples, size, mu, mechanism, facts.guarantee, problems)
+        _check_enough(facts.n_samples, size, ENOUGH[mechanism] * rare, facts.guarantee, problems)
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
         super()._store(coefficients, plan)
@@ -143,9 +154,9 @@ class WithIntervals(PrivateLinearModel):
 
 
 def _check_enough(
-    n_samples: int, size: int, mu: float, mechanism: str, guarantee: Guarantee, problems: int
+    n_samples: int, size: int, each: float, guarantee: Guarantee, problems: int
 ) -> None:
-    needed = ENOUGH[mechanism] * size
+    mu, needed = guarantee.as_gaussian().mu / math.sqrt(problems), each * size
     if n_samples * mu >= needed:
         return
     rows, wanted = math.ceil(needed / mu), GaussianDP(needed / n_samples * math.sqrt(problems))

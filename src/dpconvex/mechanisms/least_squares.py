@@ -36,7 +36,12 @@ from dpconvex.mechanisms.quantile_location import (
     residual_of,
 )
 from dpconvex.mechanisms.residual_tails import TAIL_BINS, Tails, residual_tails
-from dpconvex.mechanisms.sandwich import curvature_inverses, release_products, sandwich
+from dpconvex.mechanisms.sandwich import (
+    check_whole_rows,
+    curvature_inverses,
+    release_products,
+    sandwich,
+)
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
@@ -178,14 +183,6 @@ def release_facts(
     }
 
 
-def _check_whole_rows(bounds: LinearBounds) -> None:
-    """Raise where rows are no records of their own: sums of products for intervals carry no votes."""
-    if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
-        raise ValueError(
-            "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
-        )
-
-
 @calibrates("least-squares")
 def calibrate_least_squares(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
@@ -213,7 +210,7 @@ def calibrate_least_squares(
     if bounds.weighted_rows:
         shares["mass"] = _MASS
     if inference:
-        _check_whole_rows(bounds)
+        check_whole_rows(bounds)
         shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
         shares |= _INFERENCE
     shares["products"] = 1 - sum(shares.values())
@@ -234,7 +231,7 @@ def prove_least_squares(certificate: Certificate) -> Proof:
     if type(inference) is not bool:
         raise CertificateError("The certificate's 'inference' must be True or False.")
     if inference:
-        _check_whole_rows(certificate.bounds)
+        check_whole_rows(certificate.bounds)
     limits = Limits(**certificate.parameters["limits"])
     facts = release_facts(certificate.bounds, limits, inference)
     certificate.check_terms(*facts)

@@ -1,9 +1,9 @@
 r"""Newton steps along noisy gradients: an estimate whose error is known, for confidence intervals.
 
 In private coordinates rows are weighted by ``w = min(1, clip / ||u||)^2``, so that neither their gradients nor their
-curvature need any other limit. A rough descent finds the neighbourhood of the minimiser, one release the curvature
-there, and a few Newton steps a point so near that from another release of the curvature more steps lead to the
-minimiser up to the mean of their noise; one more release says how gradients of records vary. Nothing is shrunk,
+curvature need any other limit. A rough descent finds the neighbourhood of the minimiser, releases of the curvature
+and a few Newton steps after each a point so near that more steps lead to the minimiser up to the mean of their noise;
+two more releases say how curved the loss is there and how gradients of records vary. Nothing is shrunk,
 calibrated or given up: the estimate is about the minimiser of the weighted loss.
 """
 
@@ -18,16 +18,22 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import RowFunction, Rows
+from dpconvex.engine.rows import RAW_FARTHEST, RowFunction, RowMap, Rows
 from dpconvex.losses import Logistic, Pinball, PointwiseLoss
-from dpconvex.mechanisms.column_ranges import octaves
+from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, NORMAL_SCALE, Phase
 from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location, residual_of
-from dpconvex.mechanisms.sandwich import Factor, curvature_inverses, release_products, sandwich
+from dpconvex.mechanisms.sandwich import (
+    Factor,
+    check_whole_rows,
+    curvature_inverses,
+    release_products,
+    sandwich,
+)
 from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
@@ -52,7 +58,9 @@ __all__ = ["NewtonSteps"]
 
 Array = NDArray[np.float64]
 
-ROUGH_STEPS, EARLY_STEPS, MIDDLE_STEPS, NEWTON_STEPS, RESIDUAL_STEPS = 10, 8, 4, 8, 14
+ROUGH_STEPS, EARLY_STEPS, RESIDUAL_STEPS = 10, 8, 14
+# Newton steps from one release of the curvature to the next.
+_ROUNDS = (("middle gradients", 2), ("middle gradients", 2), ("gradients", 8))
 # Shares of mu^2; the Newton steps take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -61,16 +69,18 @@ _SHARES = {
     "finer moments": 0.06,
     "early gradients": 0.10,
     "middle gradients": 0.10,
-    "curvature": 0.14,
+    "curvature": 0.20,
     "scores": 0.05,
 }
 _LABELS = {"labels": 0.01}
+_PLACES, _RAW_OCTAVES = 0.02, 0.03  # where no bounds of columns, or of the target, are public
 _TARGETS = {"octaves": 0.01, "targets": 0.03, "rough gradients": 0.09, "residuals": 0.03}
 _ROUGH_WIDTH = 0.4  # over which a rough quantile is smoothed, in units of the target's scale
 _ROUGH_RATE, _EARLY_RATE = 1.2, 0.8  # of steps, in units of the inverse curvature that is expected
 _KEPT = 4  # iterates of a descent that are averaged
 _HALF_WIDTH = 0.4  # of the residuals whose share tells a density, in units of their scale
-_FLATTEST, _STEEPEST = 0.125, 0.25  # curvatures that steps of a rough logistic descent are for
+_CURVED = 2.5  # times the variance of labels: the curvature that steps of a rough logistic descent are for
+_DOUBT = 0.7  # noise of such a step, in typical margins, with which half of it is taken
 _FARTHEST = (
     1.0  # that one Newton step moves, in typical margins or in units of the residuals' scale
 )
@@ -86,20 +96,34 @@ class Limits:
         Length in units of a typical row from which on rows count less.
     floor, trust, reach : float
         Of the coordinates, see :class:`~dpconvex.mechanisms.gradient_geometry.Look`.
+    above : int
+        Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    raw_target : bool
+        Whether no bounds of the target are public, so that its unit must be found.
     """
 
     clip: float
     floor: float
     trust: float
     reach: float
+    above: int = 0
+    raw_target: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            allowed = "a finite number above 0"
+        for name in ("clip", "floor", "trust", "reach"):
+            value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Limits", value, allowed, 0, math.inf, low_open=True)
+        if type(self.above) is not int or self.above < 0:
+            raise ValueError("A number of octaves must be an integer of at least 0.")
+        if type(self.raw_target) is not bool:
+            raise ValueError("The limits' 'raw_target' must be True or False.")
+
+    def stated(self) -> Facts:
+        """Return the limits as a certificate states them: of raw columns and targets only where there are some."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
-def _limits(bounds: LinearBounds, mu: float) -> Limits:
+def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
     """Return limits that open with the number of records per coefficient that noise leaves."""
     records = max(bounds.n_samples * mu, 1e-6) / bounds.dimension
     return Limits(
@@ -107,6 +131,8 @@ def _limits(bounds: LinearBounds, mu: float) -> Limits:
         floor=0.5 * math.sqrt(1 + 5 / records),
         trust=1 / (1 + 300 / records),
         reach=1.1 * math.sqrt(1 + records / 2000),
+        above=octaves_above(bounds),
+        raw_target=bounds.loss.kind != "margin" and parameters.get("target_bounds", ()) is None,
     )
 
 
@@ -132,18 +158,25 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
             "rough gradients": (rough, size, ROUGH_STEPS),
             "residuals": (count, 1, RESIDUAL_STEPS),
         }
+    histograms = bounds.histogram_sensitivity(columns)
+    if limits.above and bounds.fit_intercept:
+        start["places"] = (histograms, PLACES * columns, 1)
     return {
-        "scales": (bounds.histogram_sensitivity(columns), octaves(0) * columns, 1),
+        "scales": (histograms, octaves(limits.above) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
         **start,
         "early gradients": (gradient, size, EARLY_STEPS),
-        "middle gradients": (gradient, size, MIDDLE_STEPS),
-        "curvature": (*moments[:2], 2),
-        "gradients": (gradient, size, NEWTON_STEPS),
+        "middle gradients": (gradient, size, _steps("middle gradients")),
+        "curvature": (*moments[:2], len(_ROUNDS) + 1),
+        "gradients": (gradient, size, _steps("gradients")),
         "scores": moments,
     }
+
+
+def _steps(name: str) -> int:
+    return sum(steps for gradients, steps in _ROUNDS if gradients == name)
 
 
 def _offered(loss: object) -> bool:
@@ -160,15 +193,21 @@ def calibrate_newton(
             f"NewtonSteps minimises Logistic() or Pinball(quantile), but the loss is {type(bounds.loss).__name__}. "
             "Use another mechanism."
         )
+    check_whole_rows(bounds)
     mu = total_mu(guarantee, "NewtonSteps") / math.sqrt(parameters.get("problems", 1))
-    limits = _limits(bounds, mu)
+    limits = _limits(bounds, mu, parameters)
+    facts = release_facts(bounds, limits)
     shares = _SHARES | (_LABELS if bounds.loss.kind == "margin" else _TARGETS)
+    if "places" in facts:
+        shares["places"] = _PLACES
+    if limits.raw_target:
+        shares["octaves"] += _RAW_OCTAVES
     shares["gradients"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in release_facts(bounds, limits).items()
+        for name, (moved, size, releases) in facts.items()
     }
-    return Calibration(terms, stated={"limits": asdict(limits)})
+    return Calibration(terms, stated={"limits": limits.stated()})
 
 
 @proves("newton")
@@ -180,6 +219,7 @@ def prove_newton(certificate: Certificate) -> Proof:
         raise CertificateError(
             "The certificate's loss is not one that Newton steps are offered for."
         )
+    check_whole_rows(bounds)
     facts = release_facts(bounds, Limits(**certificate.parameters["limits"]))
     certificate.check_terms(*facts)
     terms = [
@@ -217,6 +257,10 @@ class NewtonSteps(PrivateMechanism):
 
     name: ClassVar[str] = "newton"
 
+    def mapped(self, row_map: RowMap) -> RowMap:
+        """Return how rows are bounded: weighted, and clipped far away without feature bounds."""
+        return row_map.weighted(RAW_FARTHEST)
+
     def _run(
         self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
@@ -242,7 +286,7 @@ class _Run:
         bounds, limits = self.bounds, self.limits
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(),
+            limits.trust, bounds.most_cancellation(), above=limits.above,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.length = length = limits.clip * self.frame.typical
@@ -262,7 +306,11 @@ class _Run:
             return np.asarray(slope(y, z, w)[0] / most)
 
         scores = self._products(weighted, phi, limited, "scores")
-        std = self.terms["gradients"].scale * self.frame.typical / math.sqrt(NEWTON_STEPS)
+        std = (
+            self.terms["gradients"].scale
+            * self.frame.typical
+            / math.sqrt(self.terms["gradients"].releases)
+        )
         covariance = sandwich(inverse, scores * (most * self.length) ** 2, std)
         self.released["covariance"] = self.frame.matrix.T @ covariance @ self.frame.matrix
         return self.frame.to_rows(phi)
@@ -271,8 +319,10 @@ class _Run:
         """Return the mean of where full Newton steps lead, and the inverse of the curvature, of sums.
 
         Where full steps lead is the minimiser up to noise and the square of how far away they start. So curvature is
-        released again after a few of them, and later steps start from the mean of all before, weighted by what they
-        know: noise of where they start is a bias of where they lead.
+        released again after two of them, and after two more, and steps start from the mean of where those before led,
+        weighted by what they know: noise of where they start is a bias of where they lead. The covariance is that of
+        the last point, where curvature is released once more. Two releases in a row are of almost the same place, and
+        their mean has less noise.
         """
         if self.loss.kind == "margin":
             steepest = float(self.loss.smoothness)
@@ -287,21 +337,30 @@ class _Run:
 
         slope, term = WeightedSlope(self.loss), self.terms["curvature"]
         farthest = _FARTHEST if self.loss.kind == "margin" else _FARTHEST * width / _HALF_WIDTH
-        units, ahead = steepest * self.length**2, 0.0
-        for name in ("middle gradients", "gradients"):
-            found = self._products(rows, phi, bent, "curvature")
-            inverse, widest = curvature_inverses(found, term.scale, self.frame.moments)
-            kept, steps = np.zeros_like(phi), self.terms[name].releases
+        units = steepest * self.length**2
+        found: list[Array] = []
+
+        def inverses() -> tuple[Array, Array]:
+            """Release the curvature at phi, and invert its mean with the one before."""
+            found[:] = [*found[-1:], self._products(rows, phi, bent, "curvature")]
+            std = term.scale / math.sqrt(len(found))
+            return curvature_inverses(np.mean(found, axis=0), std, self.frame.moments)
+
+        ahead, kept = 0.0, np.zeros_like(phi)
+        for name, steps in _ROUNDS:
+            inverse, _ = inverses()
+            if name == "gradients":  # as many of these know as much as all before
+                ahead *= (self.terms[name].scale / self.terms["middle gradients"].scale) ** 2
             for step in range(steps):
                 way = inverse @ self._gradient(rows, phi, slope, name) / units
+                if name == "gradients":
+                    kept += (phi - way) / steps
+                # Where the way is long, curvature is that of another place.
                 short = way * min(1.0, farthest / max(float(np.linalg.norm(way)), 1e-300))
-                # Where the way was long, curvature is that of another place; the last steps are meant to be near.
-                kept += (phi - (way if ahead else short)) / steps
                 phi = phi - short / (ahead + step + 1)
-            phi = kept
-            # The middle steps know as much as this number of last ones.
-            ahead = steps * (self.terms["gradients"].scale / self.terms[name].scale) ** 2
-        return phi, widest / units
+            ahead += steps
+        phi = kept
+        return phi, inverses()[1] / units
 
     def _products(self, rows: Rows, phi: Array, factor: Factor, name: str) -> Array:
         return release_products(
@@ -324,17 +383,23 @@ class _Run:
         return kept
 
     def _rough_margins(self, rows: Rows) -> Array:
-        """Descend from the released share of positive labels."""
+        """Descend from the released share of positive labels.
+
+        The rarer one of them is, the flatter the loss: steps are as long as that share says, but for noise.
+        """
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
             return (np.array([v @ (y > 0)], dtype=np.float64),)
 
         (count,) = self.rows.sum_targets(part)
         found = float(self.noise.add(np.asarray(count), self.terms["labels"])[0]) / self.n
-        share = min(max(found, 0.01), 0.99)
+        least = min(2 * self.terms["labels"].scale / self.n, 0.5)
+        share = min(max(found, least), 1 - least)
         start = np.zeros(self.frame.matrix.shape[0])
         start[: self.frame.lead] = float(logit(share))
-        rate = 1 / max(_FLATTEST, math.sqrt(_STEEPEST * share * (1 - share)))
+        curved = min(float(self.loss.smoothness), _CURVED * share * (1 - share))
+        doubt = self.terms["early gradients"].scale * self.frame.typical / (self.n * curved)
+        rate = 1 / (curved * (1 + (doubt / _DOUBT) ** 2))
         return self._descend(rows, start, WeightedSlope(self.loss), rate, "early gradients")
 
     def _rough_quantile(self, rows: Rows) -> tuple[Array, float]:
@@ -342,7 +407,9 @@ class _Run:
         level, lead = float(cast(Pinball, self.loss).quantile), self.frame.lead
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
-        middle, scale = private_target(self.rows, self.n, self.terms, self.noise)
+        middle, scale = private_target(
+            self.rows, self.n, self.terms, self.noise, not self.limits.raw_target
+        )
         start[:lead] = middle
         smooth = convolve(self.loss, LogisticKernel(), _ROUGH_WIDTH * scale)
         rate = _ROUGH_RATE * scale / ((high - low) * MIDDLE_HEIGHT)

@@ -18,10 +18,18 @@ from dpconvex.engine.rows import Rows
 from dpconvex.mechanisms.gradient_geometry import Coordinates
 from dpconvex.mechanisms.moments import row_lengths
 from dpconvex.mechanisms.symmetric_release import release_symmetric
+from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-__all__ = ["Factor", "curvature_inverses", "product_sums", "release_products", "sandwich"]
+__all__ = [
+    "Factor",
+    "check_whole_rows",
+    "curvature_inverses",
+    "product_sums",
+    "release_products",
+    "sandwich",
+]
 
 Array = NDArray[np.float64]
 #: Of targets, margins and weights: a factor for every row.
@@ -30,6 +38,14 @@ Factor = Callable[[Array, Array, Array], Array]
 # What eigenvalues of a curvature are at least taken for, of their mean: by steps, and by covariances.
 _LEAST, _FLAT = 0.1, 0.01
 _LEAST_NOISE, _DOUBTED = 3.0, 2.0  # the same of the noise's std; what noise may have made of one
+
+
+def check_whole_rows(bounds: LinearBounds) -> None:
+    """Raise where rows are no records of their own: sums of products carry no votes."""
+    if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
+        raise ValueError(
+            "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
+        )
 
 
 def product_sums(
@@ -71,8 +87,8 @@ def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, 
     variance ``std^2`` on the diagonal and half of it beside it, together ``std^2 k (k + 1) / 2``. For steps,
     eigenvalues v are raised to ``3 std``, and to a tenth of that multiple, which is at least what noise makes of a
     trace of 0: no step is long because noise made a direction flat. For the covariance they are lowered to
-    ``v - (2 std)^2 / v``, and to a hundredth of the multiple where noise may have made all of v: what is not known to
-    be curved has a wide interval.
+    ``v / (1 + (2 e / v)^2)``, with ``e`` the noise that is left in v, but not below a hundredth of the multiple: what
+    is not known to be curved has a wide interval.
     """
     size = len(matrix)
     height = max(float(np.trace(matrix)) / float(shape.sum()), std / math.sqrt(size))
@@ -81,7 +97,9 @@ def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, 
     kept = max(0.0, 1 - noise / max(float(np.square(apart).sum()), 1e-300))
     values, vectors = np.linalg.eigh(height * np.diag(shape) + kept * apart)
     raised = np.maximum(values, max(_LEAST * height, _LEAST_NOISE * std))
-    lowered = values - (_DOUBTED * std) ** 2 / np.maximum(values, _DOUBTED * std)
+    # What is left of noise's variance after the matrix was drawn to a multiple, which has its own.
+    doubted = _DOUBTED * std * math.sqrt(kept + 1 / size)
+    lowered = values / (1 + np.square(doubted / np.maximum(values, 1e-9 * doubted)))
     lowered = np.maximum(lowered, _FLAT * height)
     return np.asarray((vectors / raised) @ vectors.T), np.asarray((vectors / lowered) @ vectors.T)
 
