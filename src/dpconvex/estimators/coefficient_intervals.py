@@ -15,13 +15,11 @@ from dpconvex.estimators.base import Stated
 from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.mechanisms import NewtonSteps
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Array
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
-from dpconvex.words.coefficient_plot import plot_coefficients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +55,8 @@ class WithIntervals(PrivateLinearModel):
         row_map = facts.row_map.weighted()
         bounds = facts.linear_bounds(loss, 0.0, self.neighbors)
         bounds = replace(bounds, max_norm=row_map.max_norm)
+        from dpconvex.mechanisms import NewtonSteps  # few fits pay for intervals
+
         mechanism, seeded = NewtonSteps(), self.random_state is not None
         parameters = {**facts.parameters, **own, "inference": True}
         certificate = mechanism.certify(bounds, facts.guarantee, parameters, seeded=seeded)
@@ -139,6 +139,8 @@ class WithIntervals(PrivateLinearModel):
         ax : matplotlib axes, optional
             Where to draw.
         """
+        from dpconvex.words.coefficient_plot import plot_coefficients
+
         return plot_coefficients(self, level, ax)
 
 

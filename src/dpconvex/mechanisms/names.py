@@ -9,15 +9,17 @@ from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
-from dpconvex.mechanisms.phased_erm import PhasedERM
-from dpconvex.mechanisms.phased_sgd import PhasedSGD
-from dpconvex.mechanisms.stochastic import NoisySGD
 
 __all__ = ["resolve_mechanism"]
 
 
 def resolve_mechanism(mechanism: object, owner: str) -> Mechanism:
     """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
+    # Nobody's default: loaded when somebody names a mechanism.
+    from dpconvex.mechanisms.phased_erm import PhasedERM
+    from dpconvex.mechanisms.phased_sgd import PhasedSGD
+    from dpconvex.mechanisms.stochastic import NoisySGD
+
     names: dict[str, Callable[[], Mechanism]] = {
         "objective": ObjectivePerturbation,
         "output": OutputPerturbation,

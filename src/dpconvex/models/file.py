@@ -24,6 +24,7 @@ from dpconvex.models.parsing import (
     NOT_SAVED,
     ModelFile,
     ModelFileError,
+    estimator_named,
     known_estimators,
     parse_certificate,
     parse_model,
@@ -78,9 +79,9 @@ def save_model(
     """
     estimator, schema = _taken_apart(estimator, schema)
     name = type(estimator).__name__
-    if known_estimators().get(name) is not type(estimator):
+    if name not in known_estimators() or estimator_named(name) is not type(estimator):
         raise ModelFileError(
-            f"The 'estimator' parameter of save_model must be one of {sorted(known_estimators())}. "
+            f"The 'estimator' parameter of save_model must be one of {known_estimators()}. "
             f"Got {name} instead."
         )
     if not hasattr(estimator, "certificate_"):
