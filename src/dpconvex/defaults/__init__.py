@@ -9,10 +9,8 @@ instead, and ``rates`` are theorems to plan with.
 
 from typing import TYPE_CHECKING
 
-from dpconvex.defaults.linear_preset import (
-    OutputPreset,
-    linear_preset,
-)  # at once: named like its module
+# At once: it is named like its module.
+from dpconvex.defaults.linear_preset import OutputPreset, linear_preset
 from dpconvex.on_demand import on_demand
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from dpconvex.on_demand import on_demand
-from dpconvex.smoothing.moreau import MoreauLoss, moreau  # at once: named like its module
+# At once: it is named like its module.
+from dpconvex.smoothing.moreau import MoreauLoss, moreau
 
 if TYPE_CHECKING:
     from dpconvex.smoothing.bowl_moreau import BowlMoreau
