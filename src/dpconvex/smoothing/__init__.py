@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dpconvex.on_demand import on_demand
+
 # At once: it is named like its module.
 from dpconvex.smoothing.moreau import MoreauLoss, moreau
 
