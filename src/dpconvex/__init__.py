@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from dpconvex.on_demand import on_demand
 from dpconvex.version import __version__
 
 if TYPE_CHECKING:
@@ -27,6 +28,44 @@ if TYPE_CHECKING:
     )
     from dpconvex.pipelines import check_pipeline
     from dpconvex.privacy import PrivacyWarning
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "DPAUCClassifier": "estimators",
+            "DPBowl": "estimators",
+            "DPL1Link": "estimators",
+            "DPLinearRegression": "estimators",
+            "DPLinearSVC": "estimators",
+            "DPLogisticRegression": "estimators",
+            "DPMedian": "estimators",
+            "DPNewsvendor": "estimators",
+            "DPPiecewiseLinear": "estimators",
+            "DPQuantileRegressor": "estimators",
+            "DPRobustClassifier": "estimators",
+            "DPRobustRegressor": "estimators",
+            "DPTiltedClassifier": "estimators",
+            "DPTiltedRegressor": "estimators",
+            "DPTopRankClassifier": "estimators",
+            "ModelFileError": "estimators",
+            "PrivacyWarning": "privacy",
+            "check_pipeline": "pipelines",
+            "load_model": "estimators",
+            "save_model": "estimators",
+            # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
+            "defaults": "defaults",
+            "engine": "engine",
+            "estimators": "estimators",
+            "inputs": "inputs",
+            "losses": "losses",
+            "mechanisms": "mechanisms",
+            "models": "models",
+            "objectives": "objectives",
+            "privacy": "privacy",
+            "smoothing": "smoothing",
+            "words": "words",
+        },
+    )
 
 __all__ = [
     "DPAUCClassifier",
@@ -51,25 +90,3 @@ __all__ = [
     "load_model",
     "save_model",
 ]
-# Names that are no estimator's.
-_ROOMS = {"PrivacyWarning": "dpconvex.privacy", "check_pipeline": "dpconvex.pipelines"}
-
-
-def __getattr__(name: str) -> object:
-    """Load the estimators, and scikit-learn with them, when one of their names is asked for."""
-    if name.startswith("__"):
-        raise AttributeError(f"module 'dpconvex' has no attribute {name!r}")
-    from importlib import import_module
-
-    estimators = import_module("dpconvex.estimators")
-    if name in __all__:
-        home = import_module(_ROOMS[name]) if name in _ROOMS else estimators
-        globals()[name] = getattr(home, name)
-    if name not in globals():  # among them the rooms that the estimators use
-        raise AttributeError(f"module 'dpconvex' has no attribute {name!r}")
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    """Return all names, those that are not loaded yet too."""
-    return sorted({*globals(), *__all__})

@@ -12,7 +12,7 @@ import dpconvex
 SOURCE = Path(dpconvex.__file__).parent
 # Every room may use itself and the rooms of earlier lines.
 ORDER = (
-    ("checks", "version"),
+    ("checks", "on_demand", "version"),
     ("losses", "engine"),
     ("smoothing",),
     ("objectives", "privacy"),
@@ -36,11 +36,14 @@ def name_of(path: Path, root: Path) -> str:
 
 
 def imports_of(text: str, module: str, package: str, modules: set[str]) -> set[str]:
-    """Return the modules of ours that a file imports, at its top or inside a function, but for types alone."""
+    """Return the modules of ours that a file imports, at its top or inside a function, but for types alone.
+
+    What a room's own file imports for types is what it loads on demand.
+    """
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
+            node.body = node.body if module == package else []
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

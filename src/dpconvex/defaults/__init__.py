@@ -7,23 +7,58 @@ data, ``cost_warning`` says before a fit that noise will win, ``linear_preset`` 
 instead, and ``rates`` are theorems to plan with.
 """
 
-from dpconvex.defaults.forecast_classification import penalty_for, predicted_gradient_risk
-from dpconvex.defaults.forecast_quantile import Prescription, objective_prescription
-from dpconvex.defaults.forecast_quantile_descent import predicted_gradient_excess
-from dpconvex.defaults.forecast_quantile_output import output_prescription, predicted_output_excess
+from typing import TYPE_CHECKING
+
+# At once: it is named like its module.
 from dpconvex.defaults.linear_preset import OutputPreset, linear_preset
-from dpconvex.defaults.planner import Forecast, RiskPlan, plan
-from dpconvex.defaults.quantile import contractive_bandwidth
-from dpconvex.defaults.rates import (
-    EstimationError,
-    convolution_objective_risk,
-    newsvendor_estimation_error,
-    newsvendor_regret,
-    quantile_estimation_error,
-    quantile_risk_floor,
-    strongly_convex_risk_floor,
-)
-from dpconvex.defaults.tilted_and_robust import robust_penalty, tilted_penalty
+from dpconvex.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from dpconvex.defaults.forecast_classification import penalty_for, predicted_gradient_risk
+    from dpconvex.defaults.forecast_quantile import Prescription, objective_prescription
+    from dpconvex.defaults.forecast_quantile_descent import predicted_gradient_excess
+    from dpconvex.defaults.forecast_quantile_output import (
+        output_prescription,
+        predicted_output_excess,
+    )
+    from dpconvex.defaults.planner import Forecast, RiskPlan, plan
+    from dpconvex.defaults.quantile import contractive_bandwidth
+    from dpconvex.defaults.rates import (
+        EstimationError,
+        convolution_objective_risk,
+        newsvendor_estimation_error,
+        newsvendor_regret,
+        quantile_estimation_error,
+        quantile_risk_floor,
+        strongly_convex_risk_floor,
+    )
+    from dpconvex.defaults.tilted_and_robust import robust_penalty, tilted_penalty
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "EstimationError": "rates",
+            "Forecast": "planner",
+            "Prescription": "forecast_quantile",
+            "RiskPlan": "planner",
+            "contractive_bandwidth": "quantile",
+            "convolution_objective_risk": "rates",
+            "newsvendor_estimation_error": "rates",
+            "newsvendor_regret": "rates",
+            "objective_prescription": "forecast_quantile",
+            "output_prescription": "forecast_quantile_output",
+            "penalty_for": "forecast_classification",
+            "plan": "planner",
+            "predicted_gradient_excess": "forecast_quantile_descent",
+            "predicted_gradient_risk": "forecast_classification",
+            "predicted_output_excess": "forecast_quantile_output",
+            "quantile_estimation_error": "rates",
+            "quantile_risk_floor": "rates",
+            "robust_penalty": "tilted_and_robust",
+            "strongly_convex_risk_floor": "rates",
+            "tilted_penalty": "tilted_and_robust",
+        },
+    )
 
 __all__ = [
     "EstimationError",

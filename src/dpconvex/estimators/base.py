@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -30,8 +30,9 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise.gate import Seed
-from dpconvex.words.card import model_card
-from dpconvex.words.summary import Summary, summary_text
+
+if TYPE_CHECKING:
+    from dpconvex.words.summary import Summary
 
 __all__ = ["CommonFacts", "PrivateModel"]
 
@@ -146,6 +147,8 @@ class PrivateModel(BaseEstimator):
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
+        from dpconvex.words.summary import Summary, summary_text  # words are loaded when asked for
+
         check_is_fitted(self)
         return Summary(summary_text(self))
 
@@ -153,6 +156,8 @@ class PrivateModel(BaseEstimator):
         """Return what a notebook shows: a card once there is something to show."""
         if not hasattr(self, "certificate_"):
             return str(super()._html_repr())
+        from dpconvex.words.card import model_card
+
         return model_card(self)
 
     def __sklearn_tags__(self) -> Tags:

@@ -15,13 +15,11 @@ from dpconvex.estimators.base import Stated
 from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.mechanisms import NewtonSteps
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Array
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
-from dpconvex.words.coefficient_plot import plot_coefficients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +62,8 @@ class WithIntervals(PrivateLinearModel):
                 f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
                 f"of its own. Got {self.mechanism!r} instead."
             )
+        from dpconvex.mechanisms import NewtonSteps  # few fits pay for intervals
+
         mechanism, seeded = NewtonSteps(), self.random_state is not None
         row_map = mechanism.mapped(facts.row_map)
         bounds = facts.linear_bounds(loss, 0.0, self.neighbors)
@@ -150,6 +150,8 @@ class WithIntervals(PrivateLinearModel):
         ax : matplotlib axes, optional
             Where to draw.
         """
+        from dpconvex.words.coefficient_plot import plot_coefficients
+
         return plot_coefficients(self, level, ax)
 
 

@@ -1,20 +1,44 @@
 """Mechanisms: noise before, during or after solving."""
 
-from dpconvex.mechanisms.exponential import ExponentialMechanism
-from dpconvex.mechanisms.gradient import NoisyGradientDescent
-from dpconvex.mechanisms.least_squares import LeastSquares
-from dpconvex.mechanisms.mechanism import Mechanism
-from dpconvex.mechanisms.moments import Moments
-from dpconvex.mechanisms.names import resolve_mechanism
-from dpconvex.mechanisms.newton import NewtonSteps
-from dpconvex.mechanisms.objective import ObjectivePerturbation
-from dpconvex.mechanisms.output import OutputPerturbation
-from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
-from dpconvex.mechanisms.pairwise_gradient import prove_pairwise_gradient  # noqa: F401 (old certificates)
-from dpconvex.mechanisms.phased_erm import PhasedERM
-from dpconvex.mechanisms.phased_sgd import PhasedSGD
-from dpconvex.mechanisms.stochastic import NoisySGD
-from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
+from typing import TYPE_CHECKING
+
+from dpconvex.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from dpconvex.mechanisms.exponential import ExponentialMechanism
+    from dpconvex.mechanisms.gradient import NoisyGradientDescent
+    from dpconvex.mechanisms.least_squares import LeastSquares
+    from dpconvex.mechanisms.mechanism import Mechanism
+    from dpconvex.mechanisms.moments import Moments
+    from dpconvex.mechanisms.names import resolve_mechanism
+    from dpconvex.mechanisms.newton import NewtonSteps
+    from dpconvex.mechanisms.objective import ObjectivePerturbation
+    from dpconvex.mechanisms.output import OutputPerturbation
+    from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
+    from dpconvex.mechanisms.phased_erm import PhasedERM
+    from dpconvex.mechanisms.phased_sgd import PhasedSGD
+    from dpconvex.mechanisms.stochastic import NoisySGD
+    from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "ExponentialMechanism": "exponential",
+            "LeastSquares": "least_squares",
+            "Mechanism": "mechanism",
+            "Moments": "moments",
+            "NewtonSteps": "newton",
+            "NoisyGradientDescent": "gradient",
+            "NoisySGD": "stochastic",
+            "ObjectivePerturbation": "objective",
+            "OutputPerturbation": "output",
+            "PairwiseObjectivePerturbation": "pairwise",
+            "PhasedERM": "phased_erm",
+            "PhasedSGD": "phased_sgd",
+            "StructuredGradientDescent": "structured_gradient",
+            "resolve_mechanism": "names",
+        },
+    )
 
 __all__ = [
     "ExponentialMechanism",
@@ -32,3 +56,22 @@ __all__ = [
     "StructuredGradientDescent",
     "resolve_mechanism",
 ]
+
+# By a mechanism's name in certificates, the module that knows its rules (see privacy.certificates.rules): it is loaded
+# when a certificate asks. Names of earlier versions stay, so that their certificates can be verified.
+RULES = {
+    "auc-gradient": "pairwise_gradient",
+    "auc-objective": "pairwise",
+    "exponential": "exponential",
+    "gradient": "gradient",
+    "least-squares": "least_squares",
+    "moments": "moments",
+    "newton": "newton",
+    "objective": "objective",
+    "output": "output",
+    "phased-erm": "phased_erm",
+    "phased-sgd": "phased_sgd",
+    "plain-gradient": "plain_descent",
+    "sgd": "stochastic",
+    "structured-gradient": "structured_gradient",
+}

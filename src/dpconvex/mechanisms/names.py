@@ -9,9 +9,6 @@ from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.objective import ObjectivePerturbation
 from dpconvex.mechanisms.output import OutputPerturbation
-from dpconvex.mechanisms.phased_erm import PhasedERM
-from dpconvex.mechanisms.phased_sgd import PhasedSGD
-from dpconvex.mechanisms.stochastic import NoisySGD
 
 __all__ = ["resolve_mechanism"]
 
@@ -24,6 +21,11 @@ def resolve_mechanism(mechanism: object, owner: str) -> Mechanism:
     >>> resolve_mechanism("output", "a model")
     OutputPerturbation(solver=None, gap=None, radius=None)
     """
+    # Nobody's default: loaded when somebody names a mechanism.
+    from dpconvex.mechanisms.phased_erm import PhasedERM
+    from dpconvex.mechanisms.phased_sgd import PhasedSGD
+    from dpconvex.mechanisms.stochastic import NoisySGD
+
     names: dict[str, Callable[[], Mechanism]] = {
         "objective": ObjectivePerturbation,
         "output": OutputPerturbation,

@@ -25,6 +25,7 @@ from dpconvex.models.parsing import (
     NOT_SAVED,
     ModelFile,
     ModelFileError,
+    estimator_named,
     interval_files,
     known_estimators,
     parse_certificate,
@@ -82,7 +83,7 @@ def save_model(
     estimator, schema = _taken_apart(estimator, schema)
     name = type(estimator).__name__
     if not hasattr(estimator, "certificate_") and (
-        name == "DPConformal" or known_estimators().get(name) is type(estimator)
+        name == "DPConformal" or _may_be_saved(estimator)
     ):
         raise ModelFileError(
             f"This {name} is not fitted: there is nothing to save. Call fit first."
@@ -116,6 +117,12 @@ def save_model(
             os.unlink(draft)
 
 
+def _may_be_saved(estimator: Any) -> bool:
+    """Whether an estimator is one of ours, not of a class derived from one."""
+    name = type(estimator).__name__
+    return name in known_estimators() and estimator_named(name) is type(estimator)
+
+
 def _taken_apart(model: Any, table: PublicTable | Schema | None) -> tuple[Any, Schema | None]:
     """Return the estimator and how it reads tables."""
     steps = [step for _, step in getattr(model, "steps", [])]
@@ -133,7 +140,7 @@ def _content_with_intervals(estimator: Any, schema: Schema | None) -> dict[str, 
         more = _plain(interval_files().content_of(estimator))
         model = _content(estimator.estimator_, schema)
         return {"format": INTERVALS, "version": __version__, **more, "model": model}  # type: ignore[dict-item]
-    if known_estimators().get(name) is not type(estimator):
+    if not _may_be_saved(estimator):
         raise ModelFileError(
             f"The 'estimator' parameter of save_model must be one of {sorted([*known_estimators(), 'DPConformal'])}. "
             f"Got {name} instead."

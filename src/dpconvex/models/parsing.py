@@ -79,22 +79,20 @@ class ModelFileError(ValueError):
     """A model cannot be saved, or a file is not a consistent model."""
 
 
-_ESTIMATORS: dict[str, type[Fitted]] = {}
-# The room whose classes register. By name, like a plug-in: this room is below it and knows nothing of it.
-_REGISTERED_BY = "dpconvex.estimators"
+# The room of the estimators. By name, like a plug-in: this room is below it and knows nothing of it.
+_ESTIMATORS = "dpconvex.estimators"
 # The room of intervals around a model, likewise.
 _INTERVALS_BY = "dpconvex.intervals.file"
 
 
-def register(*kinds: type) -> None:
-    """Let files name these estimators."""
-    _ESTIMATORS.update({kind.__name__: kind for kind in kinds})
+def known_estimators() -> list[str]:
+    """Return the names of the classes that a file may name; nothing is loaded for it."""
+    return sorted(name for name in import_module(_ESTIMATORS).__all__ if name.startswith("DP"))
 
 
-def known_estimators() -> dict[str, type[Fitted]]:
-    """Return the classes that a file may name."""
-    import_module(_REGISTERED_BY)
-    return _ESTIMATORS
+def estimator_named(name: str) -> type[Fitted]:
+    """Return the class of this name, one of :func:`known_estimators`."""
+    return cast(type[Fitted], getattr(import_module(_ESTIMATORS), name))
 
 
 @dataclass(frozen=True)
@@ -166,9 +164,7 @@ def _check_fields(data: Content) -> None:
         if not isinstance(data[name], kind) or isinstance(data[name], bool):
             raise ModelFileError(f"The model file's '{name}' has the wrong type.")
     if data["estimator"] not in known_estimators():
-        raise ModelFileError(
-            f"The model file's 'estimator' must be one of {sorted(known_estimators())}."
-        )
+        raise ModelFileError(f"The model file's 'estimator' must be one of {known_estimators()}.")
     if data["n_features"] < 1:
         raise ModelFileError("The model file's 'n_features' must be positive.")
     names = data["feature_names"]
@@ -188,7 +184,7 @@ def _check_names(name: str, values: object) -> None:
 
 def _rebuild_estimator(data: Content) -> Fitted:
     """Return an unfitted estimator with the file's parameters."""
-    kind = known_estimators()[data["estimator"]]
+    kind = estimator_named(data["estimator"])
     allowed = set(kind().get_params(deep=False)) - set(NOT_SAVED)
     parameters, omitted = data["parameters"], data["omitted"]
     _check_names("omitted", omitted)

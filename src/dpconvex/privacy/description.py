@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
 from typing import Any, Protocol
 
 Facts = dict[str, Any]  # public facts by name, as a certificate or an objective states them
@@ -67,26 +66,34 @@ class DeclaredLoss:
         return -self.lipschitz, self.lipschitz
 
 
-@cache
-def _known() -> dict[str, type]:
-    """Return the loss and kernel classes that may be named in a description."""
+def _class_named(name: str) -> type | None:
+    """Return the loss or kernel class that a description may name so, if there is one; loads no other."""
     import dpconvex.losses as losses
     import dpconvex.smoothing as smoothing
 
-    classes: dict[str, type] = {"DeclaredLoss": DeclaredLoss}
+    if name == DeclaredLoss.__name__:
+        return DeclaredLoss
     for module in (losses, smoothing):
-        for name in module.__all__:
+        if name in module.__all__:
             value = getattr(module, name)
-            if isinstance(value, type) and is_dataclass(value):
-                classes[name] = value
-    return classes
+            return value if isinstance(value, type) and is_dataclass(value) else None
+    return None
+
+
+def _known() -> list[str]:
+    """Return all names that :func:`_class_named` knows."""
+    import dpconvex.losses as losses
+    import dpconvex.smoothing as smoothing
+
+    names = ["DeclaredLoss", *losses.__all__, *smoothing.__all__]
+    return sorted(name for name in names if _class_named(name) is not None)
 
 
 def describe(value: Any) -> Any:
     """Return a loss, kernel or plain value as JSON-ready data; a class of the user's keeps only its constants."""
     if is_dataclass(value) and not isinstance(value, type):
         name = type(value).__name__
-        if _known().get(name) is type(value):
+        if _class_named(name) is type(value):
             inner = {
                 field.name: describe(getattr(value, field.name))
                 for field in fields(value)
@@ -109,12 +116,10 @@ def rebuild(data: Any) -> Any:
     if isinstance(data, dict):
         arguments = dict(data)
         name = arguments.pop("class", None)
-        known = _known()
-        if not isinstance(name, str) or name not in known:
-            raise ValueError(
-                f"A description must name one of {sorted(known)}. Got {name!r} instead."
-            )
-        return known[name](**{key: rebuild(item) for key, item in arguments.items()})
+        kind = _class_named(name) if isinstance(name, str) else None
+        if kind is None:
+            raise ValueError(f"A description must name one of {_known()}. Got {name!r} instead.")
+        return kind(**{key: rebuild(item) for key, item in arguments.items()})
     if isinstance(data, list):
         return tuple(rebuild(item) for item in data)
     if data in ("inf", "-inf"):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.privacy.bounds.base import KINDS, Bounds
+from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.description import Facts
 
 __all__ = ["DeclaredBounds"]
@@ -122,6 +122,3 @@ class DeclaredBounds(Bounds):
         raise ValueError(
             "Objective perturbation needs a mean over records. Use OutputPerturbation with DeclaredBounds."
         )
-
-
-KINDS["DeclaredBounds"] = DeclaredBounds

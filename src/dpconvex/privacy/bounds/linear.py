@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpconvex.privacy.bounds.base import EPS, KINDS, LINEAR_BEYOND, ROUNDINGS
+from dpconvex.privacy.bounds.base import EPS, LINEAR_BEYOND, ROUNDINGS
 from dpconvex.privacy.bounds.sums import LinearSums
 from dpconvex.privacy.description import Facts
 
@@ -105,6 +105,3 @@ class LinearBounds(LinearSums):
         if math.isfinite(self.loss.smoothness) and self.loss.smoothness > 0:
             reach = LINEAR_BEYOND * self.loss.lipschitz / self.loss.smoothness
         return float(2 * margin + 2 * reach + 1)
-
-
-KINDS["LinearBounds"] = LinearBounds

@@ -27,7 +27,7 @@ from functools import lru_cache
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
-from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, ROUNDINGS, Bounds
+from dpconvex.privacy.bounds.base import EPS, FINEST, ROUNDINGS, Bounds
 from dpconvex.privacy.calibration import smallest_safe
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.profiles import trace_delta
@@ -249,9 +249,6 @@ class PairwiseBounds(Bounds):
         )
         size = self.lipschitz + tilt
         return self._reserve * max(self.lipschitz * own + rounding * size, EPS * _CANCELLED * size)
-
-
-KINDS["PairwiseBounds"] = PairwiseBounds
 
 
 def pairwise_delta(epsilon: float, ratio: float, kappa: float) -> float:

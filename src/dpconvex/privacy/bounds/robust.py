@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import KINDS, check_loss_never_negative
+from dpconvex.privacy.bounds.base import check_loss_never_negative
 from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
@@ -269,6 +269,3 @@ class RobustBounds(LinearRecord):
     def rank(self) -> int:
         """All coefficients: the adversary's part of a gradient turns with theta."""
         return self.dimension if self.radius > 0 or self.cost is not None else 1
-
-
-KINDS["RobustBounds"] = RobustBounds

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.losses import VectorLoss
-from dpconvex.privacy.bounds.base import EPS, FINEST, KINDS, LINEAR_BEYOND, ROUNDINGS, Bounds
+from dpconvex.privacy.bounds.base import EPS, FINEST, LINEAR_BEYOND, ROUNDINGS, Bounds
 from dpconvex.privacy.description import Facts
 
 __all__ = ["StructuredBounds"]
@@ -218,6 +218,3 @@ class StructuredBounds(Bounds):
         bend = float(self.loss.smoothness)
         width = float(self.loss.lipschitz) / bend if 0 < bend < math.inf else 0.0
         return 2 * margin + LINEAR_BEYOND * width + 1
-
-
-KINDS["StructuredBounds"] = StructuredBounds

@@ -27,7 +27,7 @@ import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import EPS, KINDS, check_loss_never_negative
+from dpconvex.privacy.bounds.base import EPS, check_loss_never_negative
 from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
@@ -205,6 +205,3 @@ class TiltedBounds(LinearRecord):
 
 def _only_output(reason: str) -> str:
     return f"A tilted objective is released by output perturbation only. {reason}. Use OutputPerturbation()."
-
-
-KINDS["TiltedBounds"] = TiltedBounds

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from dpconvex.checks import check_count
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import EPS, KINDS, Bounds, check_loss_never_negative
+from dpconvex.privacy.bounds.base import EPS, Bounds, check_loss_never_negative
 from dpconvex.privacy.description import Facts
 
 __all__ = ["TopRankBounds"]
@@ -177,6 +177,3 @@ class TopRankBounds(Bounds):
         raise ValueError(
             "Objective perturbation needs a mean over records. Use OutputPerturbation with TopRankBounds."
         )
-
-
-KINDS["TopRankBounds"] = TopRankBounds

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpconvex.checks import check_number
 from dpconvex.losses import PointwiseLoss
-from dpconvex.privacy.bounds.base import EPS, KINDS, check_loss_never_negative
+from dpconvex.privacy.bounds.base import EPS, check_loss_never_negative
 from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
@@ -165,6 +165,3 @@ def _only_output(reason: str) -> str:
         f"A mean of the worst losses is released by output perturbation only. {reason}. "
         "Use OutputPerturbation()."
     )
-
-
-KINDS["WorstShareBounds"] = WorstShareBounds

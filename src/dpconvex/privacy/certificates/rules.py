@@ -96,7 +96,8 @@ class Proof:
     sampler: str = EXACT
 
 
-# The room whose modules register rules. By name, like a plug-in: this room is below it and knows nothing of it.
+# The room whose `RULES` say which module registers a mechanism's. By name, like a plug-in: this room is below it and
+# knows nothing of it.
 _TEACHERS = "dpconvex.mechanisms"
 Calibrator = Callable[[Any, Guarantee, Parameters], Calibration]
 Prover = Callable[["Certificate"], Proof]
@@ -159,9 +160,12 @@ def prover_of(mechanism: str) -> Prover:
 
 
 def _registered(registry: dict[str, Rule], mechanism: object) -> Rule:
-    import_module(_TEACHERS)
+    homes = import_module(_TEACHERS).RULES
+    if isinstance(mechanism, str) and mechanism in homes:
+        import_module(f"{_TEACHERS}.{homes[mechanism]}")
     if not isinstance(mechanism, str) or mechanism not in registry:
+        known = sorted({*homes, *registry})
         raise CertificateError(
-            f"A certificate's mechanism must be one of {sorted(registry)}. Got {mechanism!r} instead."
+            f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead."
         )
     return registry[mechanism]
