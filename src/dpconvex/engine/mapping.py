@@ -13,6 +13,7 @@ import numpy as np
 from dpconvex.engine.rows import Array, Places, Raw
 
 __all__ = [
+    "APART",
     "combine_with_error",
     "count_octaves",
     "map_stretches",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 _PANEL = 32  # rows, an even number
+#: Numbers before `out` in which nothing may lie that `map_block` reads.
+APART = 64
 
 
 # Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
@@ -44,6 +47,8 @@ def map_block(
 ) -> None:
     """Map rows ``start, start + 1, ...`` of `raw`, transposed if `by_columns`, into `out` and `weights`.
 
+    Nothing that is read may lie in the `APART` numbers before `out`: compiled code would leave its vector lanes there,
+    add squares in another order, and a row would not have the same bits wherever arrays lie in memory.
     ``out[i, lead:] = (clip(raw[start + i], low, high) - shift) * scale``; with ``lead = 1`` the
     first column is the constant 1. ``weights[i] = min(1, row_norm / ||x_i||)`` with the norm
     rounded up, so that the bound holds in exact arithmetic as well.

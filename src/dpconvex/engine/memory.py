@@ -330,11 +330,11 @@ class MemoryRows:
         """
 
         def part(block: Array, y: Array, w: Array) -> Sums:
-            multiples, *extra = function(y, block @ theta, w)
+            multiples, *extra = function(y, row_margins(block, theta), w)
             return multiples @ block, *extra
 
         def voted(block: Array, y: Array, w: Array, v: Array) -> Sums:
-            multiples, *extra = function(y, block @ theta, w)
+            multiples, *extra = function(y, row_margins(block, theta), w)
             return (multiples * v) @ block, *extra
 
         beside = self._votes is not None and self._weights is not None
@@ -644,21 +644,23 @@ class MemoryRows:
         if self._small:
             yield from self._kept_blocks()[first:last]
             return
-        with borrowed(self.block_rows * (self.dim + 1)) as buffer:
+        from dpconvex.engine.mapping import APART
+
+        with borrowed(self.block_rows * (self.dim + 1) + APART) as buffer:
             yield from self._fresh(first, last, buffer)
 
     def _fresh(
         self, first: int, last: int, buffer: Array | None = None
     ) -> Iterator[tuple[Array, Array, Array]]:
         """Yield blocks of mapped rows, one after the other in this buffer, or each in an array of its own."""
-        from dpconvex.engine.mapping import map_stretches
+        from dpconvex.engine.mapping import APART, map_stretches
 
         low, high, shift, scale = self.columns
         for index in range(first, last):
             start = index * self.block_rows
             stop = min(start + self.block_rows, self.n_rows)
             count, size = stop - start, (stop - start) * self.dim
-            place_for = np.empty(size + count) if buffer is None else buffer
+            place_for = (np.empty(APART + size + count) if buffer is None else buffer)[APART:]
             part, influence = place_for[:size].reshape(count, self.dim), place_for[size : size + count]
             place = (
                 np.array([start])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.accurate_products import MomentSums
-from dpconvex.engine.blocks import by_nonzeros
+from dpconvex.engine.blocks import by_nonzeros, placed_rows
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
@@ -88,10 +88,7 @@ class Coordinates:
         placed = scratch(*block.shape)
         if self.stretches is not None:
             return np.multiply(block, self.stretches, out=placed)
-        from dpconvex.engine.mapping import place_rows
-
-        place_rows(block, self._columns, placed)
-        return placed
+        return placed_rows(block, self._columns, placed)
 
     def lengths(self, block: Array) -> Array:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""

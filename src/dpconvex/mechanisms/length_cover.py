@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.blocks import row_margins
+from dpconvex.engine.blocks import placed_rows, row_margins
 
 __all__ = ["LengthCover", "length_cover"]
 
@@ -56,16 +56,13 @@ class LengthCover:
 
     def lengths(self, block: Array, lead: int) -> Array:
         """Return bounds on the lengths of mapped rows."""
-        from dpconvex.engine.mapping import place_rows, stretched_squares
+        from dpconvex.engine.mapping import stretched_squares
 
         squares = np.empty(len(block))
         stretched_squares(block, lead, self.centre, self.stretch, squares)
         if self.factors.size:
             # Row by row: what one gives must not depend on how many there are, which is private where people vote.
-            moved = np.empty((len(block), self.factors.size))
-            place_rows(
-                block[:, lead:], np.ascontiguousarray((self.directions * self.stretch).T), moved
-            )
+            moved = placed_rows(block[:, lead:], (self.directions * self.stretch).T)
             moved -= self.directions @ (self.stretch * self.centre)
             # A difference of rounded numbers: what it may lose is within what lengths are raised by.
             squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)
