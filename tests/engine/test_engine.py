@@ -346,7 +346,7 @@ def test_worker_pool_is_shared():
 def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path):
     """Every new type of an array would be compiled for seconds."""
     from dpconvex.engine.fused import combine_rows, row_margins, survey_rows
-    from dpconvex.engine.mapping import APART, map_stretches
+    from dpconvex.engine.mapping import map_stretches
 
     theta, row_map = np.ones(4), RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
     given = np.random.default_rng(0).normal(size=(40_000, 3))

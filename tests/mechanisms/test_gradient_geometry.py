@@ -231,7 +231,9 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
     frame = frame_of(matrix)
     if kind == "cover":
         outside = rng.normal(size=(size // 2, size - 1))
-        cover = LengthCover(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
+        cover = LengthCover(
+            1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2)
+        )
         frame = replace(frame, cover=cover)
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]
     placed, lengths = frame.place(block).copy(), frame.lengths(block)
