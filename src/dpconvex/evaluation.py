@@ -41,6 +41,7 @@ _GRID = 2**20  # steps of the range of a row's number: sums are whole numbers, e
 _LOG_LOSS = (
     5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 )
+_VOTES = 2**30  # steps of a person's vote, which its rows share
 _LEVEL = 0.95
 
 
@@ -175,7 +176,9 @@ def private_score(
         Charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
     groups : array of shape (n_samples,), optional
         Identifiers of people. The promise is then made to a person with all its rows: a person's number is the mean of
-        those of its rows, and the score the mean over people. Not for AUC. A row that names nobody counts for nobody.
+        those of its rows, and the score the mean over people. For AUC a row has the share ``1 / m`` of its person's m
+        rows, and a pair the product of both; pairs of one person's rows count as ties. A row that names nobody counts
+        for nobody.
     residual_bound : float, optional
         Residuals beyond it, in the target's units, count as that far; by default the width of the target's range.
         Noise grows with it.
@@ -225,11 +228,6 @@ def private_score(
         )
     guarantee = resolve_guarantee(epsilon, delta, mu, owner)
     low, high = _range(model, metric, residual_bound)
-    if groups is not None and metric == "auc":
-        raise ValueError(
-            "The metric 'auc' takes no groups: pairs of rows of two people have no bound here. Use 'log_loss' or "
-            "'accuracy', or one row for each person."
-        )
     rows = _read(model, X, y, groups, least_rows(neighbors))
     n = rows.count
     statistic, dimension = _statistic(metric, bins, neighbors)
@@ -415,13 +413,48 @@ def _pairs(rows: _Rows) -> Array:
     margins = rows.answers("decision_function")
     lost = np.isnan(rows.target) | np.isnan(margins)
     # A row that cannot be ranked counts as a negative one above all others.
-    positive = margins[(rows.target == 1) & ~lost]
-    negative = np.sort(np.where(lost, np.inf, margins)[(rows.target == 0) | lost])
+    is_positive, ranked = (rows.target == 1) & ~lost, np.where(lost, np.inf, margins)
+    if rows.people is not None:
+        return _pairs_of_people(ranked, is_positive, rows.people)
+    positive, negative = ranked[is_positive], np.sort(ranked[~is_positive])
     below = int(np.searchsorted(negative, positive, side="left").sum())
     not_above = int(np.searchsorted(negative, positive, side="right").sum())
     twice = below + not_above - len(positive) * len(negative)
     n = len(margins)
     return np.array([twice / (2 * max(1, n - 1)), POSITIVE_WEIGHT * len(positive)])
+
+
+def _pairs_of_people(ranked: Array, is_positive: NDArray[np.bool_], people: People) -> Array:
+    """Return the same of people, whose rows share a vote: whole numbers of steps of a public grid."""
+    shares = np.floor(people.shares * _VOTES).astype(np.int64)
+    alike = np.zeros(len(shares), dtype=np.int64)
+    every = _order_sums(ranked, is_positive, shares, alike)
+    own = _order_sums(ranked, is_positive, shares, people.places)
+    twice, votes = every - own, int(shares[is_positive].sum())
+    steps = 2 * max(1, people.count - 1) * _VOTES**2
+    return np.array([twice / steps, POSITIVE_WEIGHT * (votes / _VOTES)])
+
+
+def _order_sums(
+    ranked: Array, is_positive: NDArray[np.bool_], shares: NDArray[np.int64], places: NDArray[Any]
+) -> int:
+    """Return the votes of pairs in the right order less those in the wrong one, of rows of the same place."""
+    order = np.lexsort((ranked, places))
+    ranked, is_positive = ranked[order], is_positive[order]
+    shares, places = shares[order], places[order]
+    before = np.concatenate([[0], np.cumsum(np.where(is_positive, 0, shares))])
+    new_place = np.concatenate([[True], places[1:] != places[:-1]])
+    new_tie = new_place | np.concatenate([[True], ranked[1:] != ranked[:-1]])
+    ends = np.concatenate([np.flatnonzero(new_tie)[1:], [len(ranked)]])
+    place_ends = np.concatenate([np.flatnonzero(new_place)[1:], [len(ranked)]])
+    tie, place = np.cumsum(new_tie) - 1, np.cumsum(new_place) - 1
+    below = before[np.flatnonzero(new_tie)[tie]] - before[np.flatnonzero(new_place)[place]]
+    above = before[place_ends[place]] - before[ends[tie]]
+    weights = (below - above)[is_positive]
+    # Python's whole numbers: products of two sums of votes exceed 64 bits.
+    return sum(
+        int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True)
+    )
 
 
 def _add(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit, ndtri
 from typer.testing import CliRunner
 
-from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.cli import app
 from dpconvex.defaults import plan
 from dpconvex.defaults.forecast_logistic import logistic_excess
@@ -22,16 +22,19 @@ def forecast(outlook, mechanism):
     return next(item for item in outlook.forecasts if item.mechanism == mechanism)
 
 
-@pytest.mark.parametrize("task", ["quantile", "logistic"])
+MECHANISMS = {"linear": ("least-squares", "output")}
+
+
+@pytest.mark.parametrize("task", ["quantile", "linear", "logistic"])
 def test_more_rows_budget_or_fewer_columns_never_hurt(task):
-    for mechanism in ("objective", "output", "gradient"):
+    for mechanism in MECHANISMS.get(task, ("objective", "output", "gradient")):
         base = forecast(plan(task, 5000, 5, BUDGET), mechanism).excess_risk
         assert forecast(plan(task, 50_000, 5, BUDGET), mechanism).excess_risk < base
         assert forecast(plan(task, 5000, 5, ApproxDP(4.0, 1e-6)), mechanism).excess_risk < base
         assert forecast(plan(task, 5000, 20, BUDGET), mechanism).excess_risk > base
 
 
-@pytest.mark.parametrize("task", ["quantile", "logistic"])
+@pytest.mark.parametrize("task", ["quantile", "linear", "logistic"])
 @pytest.mark.parametrize("budget", [BUDGET, GaussianDP(0.5), PureDP(1.0)])
 def test_mechanisms_that_offer_the_guarantee_are_listed_best_first(task, budget):
     outlook = plan(task, 20_000, 5, budget, wanted=0.02)
@@ -39,12 +42,14 @@ def test_mechanisms_that_offer_the_guarantee_are_listed_best_first(task, budget)
     assert risks == sorted(risks)
     assert outlook.best == outlook.forecasts[0]
     names = {item.mechanism for item in outlook.forecasts}
-    refused = {GaussianDP: {"objective"}, PureDP: {"gradient"}}.get(type(budget), set())
-    assert names == {"objective", "output", "gradient"} - refused
+    refused = {GaussianDP: {"objective"}, PureDP: {"gradient", "least-squares"}}.get(
+        type(budget), set()
+    )
+    assert names == set(MECHANISMS.get(task, ("objective", "output", "gradient"))) - refused
     assert outlook.without_privacy.excess_risk <= 1.01 * risks[0]
 
 
-@pytest.mark.parametrize("task", ["quantile", "logistic"])
+@pytest.mark.parametrize("task", ["quantile", "linear", "logistic"])
 def test_rows_needed_meet_the_wanted_risk(task):
     outlook = plan(task, 3000, 4, BUDGET, wanted=0.02)
     for item in outlook.forecasts:
@@ -110,6 +115,52 @@ def quantile_run(rng, n, d, spread, mechanism, epsilon, level, scale):
     mean, variance = theta[0] - model.intercept_, scale**2 + spread**2 * off @ off
     best = scale * math.exp(-(ndtri(level) ** 2) / 2) / math.sqrt(2 * math.pi)
     return float(pinball_risk(level, np.array(mean), np.array(variance))) / best - 1
+
+
+def linear_run(rng, n, d, spread, mechanism, epsilon, delta, scale):
+    """Relative excess squared error of one fit to a fresh sample of the reference population, exactly."""
+    theta = rng.choice([-1, 1], size=d + 1) / math.sqrt(d + 1)
+    X = np.clip(spread * rng.normal(size=(n, d)), -1, 1)
+    y = theta[0] + X @ theta[1:] + scale * rng.normal(size=n)
+    limits = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1)}
+    model = DPLinearRegression(
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        random_state=rng.integers(10**6),
+        **limits,
+    ).fit(X, y)
+    off = model.coef_ - theta[1:]
+    return ((model.intercept_ - theta[0]) ** 2 + spread**2 * off @ off) / scale**2
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "epsilon", "delta", "mechanism"),
+    [
+        (4000, 3, 1.0, 1e-6, "least-squares"),
+        (20_000, 10, 0.5, 1e-6, "least-squares"),
+        (8000, 5, 1.0, 0.0, "output"),
+        (20_000, 2, 1.0, 1e-6, "output"),
+    ],
+)
+def test_linear_forecasts_agree_with_simulations(n, d, epsilon, delta, mechanism):
+    """Seeded, so the same on every run; medians of nine fits within a factor of 2.5."""
+    budget = PureDP(epsilon) if delta == 0 else ApproxDP(epsilon, delta)
+    outlook = plan("linear", n, d, budget, residual_scale=0.1, feature_spread=0.3)
+    rng = np.random.default_rng(5)
+    runs = [linear_run(rng, n, d, 0.3, mechanism, epsilon, delta, 0.1) for _ in range(9)]
+    ratio = np.median(runs) / forecast(outlook, mechanism).excess_risk
+    assert 1 / 2.5 < ratio < 2.5
+
+
+def test_a_plan_for_people_counts_people(tmp_path):
+    schema = tmp_path / "s.toml"
+    schema.write_text('[features]\na = [0, 1]\n[person]\ncolumn = "who"\n[target]\nt = [0, 1]\n')
+    found = CliRunner().invoke(
+        app, ["plan", "--rows", "900", "--schema", str(schema), "--task", "linear"]
+    )
+    assert found.exit_code == 0, found.output
+    assert "900 people" in found.stdout
 
 
 def logistic_run(rng, n, d, spread, mechanism, epsilon):

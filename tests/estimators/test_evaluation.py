@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,17 @@ from dpconvex import (
 )
 from dpconvex.audit import audit
 from dpconvex.estimators.linear import finite_predictions
-from dpconvex.evaluation import METRICS, _add, _exact, _range, _read, _statistic, private_score
+from dpconvex.evaluation import (
+    METRICS,
+    _add,
+    _exact,
+    _pairs_of_people,
+    _range,
+    _read,
+    _statistic,
+    private_score,
+)
+from dpconvex.inputs.people import People
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 from dpconvex.privacy.certificates.evaluation import EvaluationCertificate, statistic_sensitivity
@@ -100,7 +112,7 @@ def test_no_neighbour_moves_a_statistic_further(model, metric):
     assert largest > 0.9  # the bound is attained, so a smaller one would have been noticed
 
 
-@pytest.mark.parametrize(("model", "metric"), [case for case in CASES if case[1] != "auc"])
+@pytest.mark.parametrize(("model", "metric"), CASES)
 def test_no_person_moves_a_statistic_further(model, metric):
     """All rows of a person at once, how many there are, and the name; rows that name nobody count for nobody."""
     largest = 0.0
@@ -110,6 +122,8 @@ def test_no_person_moves_a_statistic_further(model, metric):
     def run(seed, neighbors):
         nonlocal largest
         rng = np.random.default_rng(seed)
+        if metric == "auc":  # needs a public number of people
+            neighbors = "replace_one"
 
         def person(name):
             rows = int(rng.choice([1, 2, 7, 30]))
@@ -143,8 +157,60 @@ def test_scores_of_people_are_means_of_means():
     assert (found.certificate.unit, found.certificate.n_samples) == ("one person", 1001)
     with pytest.raises(CertificateError, match="unit"):
         replace(found.certificate, unit="everybody").verify()
-    with pytest.raises(ValueError, match="takes no groups"):
-        private_score(MODELS["logistic"], ROWS, LABELS, "auc", groups=np.arange(3000))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_person_of_all_small_ones_moves_an_area_further(whole):
+    """Everybody has up to two rows of either class at three margins; rows of a whole vote each would move it more."""
+    kinds = list(product((-1.0, 0.0, 1.0), (False, True)))
+    people = [rows for size in (1, 2) for rows in combinations_with_replacement(kinds, size)]
+
+    def area(table):
+        rows = [(name, *row) for name, each in enumerate(table) for row in each]
+        names, ranked, positive = (np.array(column) for column in zip(*rows, strict=True))
+        shares = np.ones(len(names)) if whole else 1 / np.bincount(names)[names]
+        return _pairs_of_people(ranked, positive, People(names, shares, len(table), names))
+
+    largest = 0.0
+    for others in combinations_with_replacement(people[::3], 2):
+        found = np.array([area((*others, person)) for person in people])
+        moved = np.linalg.norm(found[:, None] - found[None], axis=-1)
+        largest = max(largest, float(moved.max()))
+    if whole:
+        assert largest > 1.5
+    else:
+        assert 0.99 < largest <= statistic_sensitivity("auc", 3, "replace_one")
+
+
+def test_areas_of_people_weigh_pairs_by_both_votes():
+    """As the definition says it, pair by pair; pairs of one person's rows count as ties."""
+    rng = np.random.default_rng(3)
+    names = rng.integers(0, 9, 40)
+    X, y = np.round(ROWS[:40], 1), LABELS[:40]  # rounded, so that there are ties
+    margins = MODELS["logistic"].decision_function(X)
+    votes = 1 / np.bincount(names)[names]
+    pairs = sum(
+        votes[i] * votes[j] * np.sign(margins[i] - margins[j]) / 2
+        for i in np.flatnonzero(y == 1)
+        for j in np.flatnonzero(y == 0)
+        if names[i] != names[j]
+    )
+    people = len(set(names))
+    found = statistic("logistic", "auc", X, y, "replace_one", names)
+    expected = [pairs / (people - 1), math.sqrt(3) / 2 * votes[y == 1].sum()]
+    assert found == pytest.approx(expected, abs=1e-6)
+    alone = statistic("logistic", "auc", X, y, "replace_one", np.arange(40))
+    assert alone == pytest.approx(statistic("logistic", "auc", X, y), abs=1e-12)
+    # Somebody who has most of the rows has one vote of 1,001.
+    names = np.r_[np.zeros(1000), np.arange(1, 1001)].astype(int)
+    X, y = ROWS[:2000], LABELS[:2000].copy()
+    y[:1000] = MODELS["logistic"].predict(X[:1000]) == MODELS["logistic"].classes_[0]
+    score = private_score(MODELS["logistic"], X, y, "auc", epsilon=50.0, groups=names)
+    assert score.value == pytest.approx(
+        roc_auc_score(y[1000:], MODELS["logistic"].decision_function(X[1000:])), abs=0.02
+    )
+    assert (score.certificate.unit, score.certificate.n_samples) == ("one person", 1001)
+    score.certificate.verify()
 
 
 def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():

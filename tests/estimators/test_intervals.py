@@ -12,7 +12,8 @@ from sklearn.base import clone
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.evaluation import private_score
-from dpconvex.intervals import DPConformal, _grid, _mean_largest
+from dpconvex.intervals import DPConformal
+from dpconvex.intervals.conformal import _mean_largest, thresholds
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource
 
 
@@ -74,7 +75,7 @@ def test_quantiles_on_both_sides_are_moved_together():
     scores = DPConformal._scores(Pair(), np.zeros((3, 1)), np.array([0.0, 3.0, -1.5]))
     assert scores == pytest.approx([-1.0, 2.0, 0.5])
     assert DPConformal._scores(Pair(), np.array([[np.nan]]), np.zeros(1))[0] == np.inf
-    grid = _grid(10.0)
+    grid = thresholds(10.0)
     assert len(grid) == 1023
     assert np.all(np.diff(grid) > 0)
 

@@ -84,7 +84,9 @@ def audit_command(
 
     rng = np.random.default_rng(seed)
     if sampler is None:
-        certificate, attacks = attacks_on_task(task, settings, n_samples, n_features, rng)
+        certificate, attacks = attacks_on_task(
+            task or "quantile", settings, n_samples, n_features, rng
+        )
         guarantee = certificate.guarantee
         # Where the certificate covers floating point, bits are no excuse.
         bits = certificate.failure_probability is not None

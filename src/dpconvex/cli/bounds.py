@@ -1,23 +1,32 @@
-"""``dpconvex bounds init``."""
+"""``dpconvex bounds init`` and ``dpconvex bounds check``."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption
-from dpconvex.cli.screen import print_json, progress
+from dpconvex.cli.fit import (
+    SCHEMA,
+    SCHEMA_HELP,
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    with_file_options,
+)
+from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import FileFormat
-from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding
+from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding, read_schema
 
 if TYPE_CHECKING:
     from dpconvex.inputs.column_kinds import Seen
+    from dpconvex.inputs.schema_check import SchemaCheck
 
 _HEAD = """\
 # Schema for private fits: what is public about the table. Write what you know before you see the
@@ -28,6 +37,7 @@ _HEAD = """\
 # place, missing = "row" makes the row invalid (see --invalid-rows).
 # To sort the columns, every value of the file was looked at: a single record can move a column to
 # another table, and no budget covers that. No value is shown. Do not publish this template.
+# Filled in, `dpconvex bounds check` counts what it cannot read, before a fit is paid for.
 """
 
 _TABLES = {
@@ -36,6 +46,7 @@ _TABLES = {
     "categories": ("text", '{values = ["a", "b"], other = true}'),
     "dates": ("date", '{parts = ["weekday", "month"], missing = "indicator"}'),
 }
+_NAMES = "# Nearly as many words as rows, identifiers or remarks: for [person], or not used."
 _CODES = (
     "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
 )
@@ -45,6 +56,7 @@ def register_commands(app: typer.Typer) -> None:
     """Add the commands of this file."""
     group = typer.Typer(help="Work with schemas: bounds, categories, dates.", no_args_is_help=True)
     group.command("init")(init)
+    group.command("check")(check)
     app.add_typer(group, name="bounds")
 
 
@@ -86,6 +98,74 @@ def init(
         typer.echo(f"Written to {out}")
 
 
+@reports_errors
+def check(
+    data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")],
+    schema: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
+    target: Annotated[
+        str | None, typer.Option(help="Column to learn; by default that of [target].")
+    ] = None,
+    person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
+    delimiter: DelimiterOption = None,
+    encoding: EncodingOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Count the cells that a schema cannot read, before a fit is paid for. Not private: for your eyes only.
+
+    The counts have no noise and no budget covers them, so keep them to yourself. Mend slips with them (a decimal comma,
+    a format, the spelling of a word); bounds and categories that are chosen by them are taken from the data.
+    """
+    known = with_file_options(read_schema(schema), delimiter, encoding)
+    known = known if target is None else known.for_target(target)
+    from dpconvex.inputs.schema_check import check_schema
+
+    with progress(f"Reading {data.name}"):
+        found = check_schema(data, known, person or known.person)
+    if json_:
+        plain = [asdict(column) for column in found.columns]
+        print_json({"private": True, "rows": found.rows, "invalid": found.invalid, "columns": plain})  # fmt: skip
+        return
+    _show(found)
+
+
+def _show(found: SchemaCheck) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    screen = console()
+    screen.print(
+        "For your eyes only: counts without noise, which no budget covers.", style="bold yellow"
+    )
+    heads = ("empty", "not as the schema says", "clipped", "listed, never seen")
+    table = Table()
+    for head in ("column", "holds"):
+        table.add_column(head)
+    for head in heads:
+        table.add_column(head, justify="right")
+    for column in found.columns:
+        counts = (column.empty, column.unread, column.outside, column.absent)
+        table.add_row(
+            escape(column.name), column.kind, *(f"{count:,}" if count else "" for count in counts)
+        )
+    screen.print(table)
+    for column in found.columns:
+        if column.hint:
+            screen.print(f"{column.name}: {column.hint}", markup=False)
+    if found.rows and found.invalid == found.rows:
+        screen.print(
+            "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing.",
+            style="bold red",
+        )
+        return
+    screen.print(
+        f"{found.invalid:,} of {found.rows:,} rows are invalid: a fit is refused, or with --invalid-rows ignore "
+        "they count for nothing."
+        if found.invalid
+        else f"All of {found.rows:,} rows are valid.",
+        markup=False,
+    )
+
+
 def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str:
     """Return a schema whose columns are commented out, for people to fill in."""
     parts = [_HEAD]
@@ -101,6 +181,9 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
             for name, column in seen.items()
             if column.kind == kind and name != target
         ]
+        names = [name for name, found in kinds.items() if found == "name" and name != target]
+        if table == "categories" and names:
+            lines += [_NAMES, *(f"# {_key(name)}" for name in names)]
         codes = [name for name, found in kinds.items() if found == "code" and name != target]
         if table == "categories" and codes:
             values = '{values = ["1", "2"], other = true}'
@@ -119,6 +202,7 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
         parts.append(f"# {_key(target)}: dates cannot be learned; make a number of them.")
     else:
         parts.append(f'# {_key(target)} = {{classes = ["no", "yes"]}}')
+        parts.append('# with the words of the file, in quotes: ["0", "1"] where it holds 0 and 1')
         if kinds[target] == "code":
             parts.append(f"# or, if it is an amount, {_key(target)} = [low, high]")
     return "\n".join(parts) + "\n"

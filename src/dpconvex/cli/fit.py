@@ -18,6 +18,7 @@ from dpconvex.cli.options import (
     build,
     find_task,
     label_kind,
+    parse_classes,
     with_model_options,
 )
 from dpconvex.cli.screen import console, print_json, progress
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
     from dpconvex.inputs.estimator_protocols import Fitted, Model
     from dpconvex.privacy.ledger.ledger import Ledger
 
-TaskOption = Annotated[str, typer.Option(help=f"What to fit: {', '.join(TASKS)}.")]
+TaskOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ENGINE = "Engine"
 # Other commands' names for the same facts are taken too.
@@ -74,7 +80,7 @@ def fit(
     ],
     feature_bounds: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
-    task: TaskOption = "quantile",
+    task: TaskOption = None,
     target: Annotated[
         str | None, typer.Option(help="Column to learn; by default that of [target].")
     ] = None,
@@ -125,7 +131,8 @@ def fit(
     Everything that is checked is checked before the budget is charged. What is printed and written
     may be published: it is public or covered by the guarantee.
     """
-    find_task(task)
+    if task is not None:
+        find_task(task)
     table_format(data)
     if engine not in ("memory", "dask"):
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
@@ -140,6 +147,7 @@ def fit(
         check_output(registry, "registry entry", {**inputs, "report": report})
     schema = with_file_options(read_schema(feature_bounds).for_target(target), delimiter, encoding)
     assert schema.target is not None
+    task = task or default_task(schema)
     person = person or schema.person
     if person is not None and engine != "memory":
         raise InputError(
@@ -159,6 +167,13 @@ def fit(
     model = _build(task, settings, schema, ledger=account)
     labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
     ignored, least = ignores_invalid(model), least_rows(model.neighbors)
+    if ignored:
+        # Whatever the rows hold: how many are invalid is private.
+        typer.echo(
+            "note: nothing here tells how many rows are ignored, or whether all are. `dpconvex bounds check` counts "
+            "them for your eyes only, before a fit is paid for.",
+            err=True,
+        )
     if engine == "dask":
         fitted = _fit_pieces(model, data, schema, labels, kind, ignored, scheduler, memory_limit)
     else:
@@ -206,7 +221,7 @@ def fit(
 def certify(
     settings: Settings,
     n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows.")],
-    task: TaskOption = "quantile",
+    task: TaskOption = None,
     n_features: Annotated[
         int | None, typer.Option(*COLUMNS, help="Number of columns, without a schema.")
     ] = None,
@@ -223,10 +238,13 @@ def certify(
     if (n_features is None) == (feature_bounds is None):
         raise InputError("Give either --n-features or --feature-bounds.")
     if n_features is not None:
+        task = task or "quantile"
         model, width = build(task, settings), n_features
     elif feature_bounds is not None:
         schema = read_schema(feature_bounds)
+        task = task or default_task(schema)
         model, width = _build(task, settings, schema), len(schema.names)
+    assert task is not None
     if n_classes is not None and not TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
@@ -239,6 +257,12 @@ def certify(
         from dpconvex.words.terminal import certificate_table
 
         console().print(certificate_table(certificate))
+
+
+def default_task(schema: Schema) -> str:
+    """Return the task that a schema's target is for."""
+    classes = schema.target is not None and schema.target.classes is not None
+    return "logistic" if classes else "quantile"
 
 
 def _fit_pieces(
@@ -304,17 +328,27 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
 def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
     """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
     labels = find_task(task).labels
+    declared = schema.target.classes if schema.target is not None else None
+    if declared is not None and not labels:
+        of_labels = [name for name, known in TASKS.items() if known.labels]
+        raise InputError(
+            f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
+            "[target] a range: column = [low, high]."
+        )
     if not labels and schema.target_bounds is None:
         typer.echo(
             "warning: the schema has no [target] range, so targets are taken to be of order 1.",
             err=True,
         )
-    declared = schema.target.classes if schema.target is not None else None
-    if declared is not None and not labels:
-        raise InputError(f"The task {task} learns numbers, but the schema's [target] has classes.")
     settings = dict(settings)
-    if declared is not None and settings.get("classes") is None:
+    given = settings.get("classes")
+    if declared is not None and given is None:
         settings["classes"] = list(declared)
+    elif declared is not None and set(map(str, parse_classes(list(given or [])))) != set(declared):
+        raise InputError(
+            f"The option --classes must be the classes of the schema's [target], {list(declared)}. Got others instead. "
+            "Leave it out."
+        )
     if settings.get("row_norm") is None:
         settings["row_norm"] = schema.row_norm
     return build(

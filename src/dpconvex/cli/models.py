@@ -240,7 +240,13 @@ def _read(path: Path) -> ModelFile:
     _check_there(path)
     from dpconvex.models.file import read_model
 
-    return read_model(path)
+    content = read_model(path)
+    if hasattr(content.estimator, "predict_interval"):
+        raise InputError(
+            "This command takes model files of `dpconvex fit`. Got one of prediction intervals instead. Use "
+            "dpconvex.load_model in Python."
+        )
+    return content
 
 
 def _verified(path: Path) -> tuple[str, Certificate]:
@@ -249,7 +255,10 @@ def _verified(path: Path) -> tuple[str, Certificate]:
 
     content = read_json(path)
     if content.get("format") != FORMAT:
-        return "model", parse_model(content).estimator.certificate_
+        model = parse_model(content).estimator
+        # What promises are made of is the fit's: the calibration, on rows of its own, promises the same.
+        inner = getattr(model, "estimator_", model)
+        return ("model" if inner is model else "model with intervals"), inner.certificate_
     return "certificate", parse_certificate(content)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import SCHEMA, JsonOption
+from dpconvex.cli.fit import SCHEMA, JsonOption, default_task
 from dpconvex.cli.options import BUDGET, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dpconvex.defaults import Forecast, RiskPlan
 
+PLANNED = ("quantile", "newsvendor", "linear", "logistic")
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -35,7 +36,11 @@ def _option(text: str, group: str | None = None, names: tuple[str, ...] = ()) ->
 @reports_errors
 def plan(
     rows: Annotated[
-        int, _option("Number of rows you have, or expect.", names=("--rows", "--n-samples"))
+        int,
+        _option(
+            "Number of rows, or with [person] in the schema of people, that you have or expect.",
+            names=("--rows", "--n-samples"),
+        ),
     ],
     features: Annotated[
         int | None,
@@ -50,7 +55,9 @@ def plan(
     ] = None,
     task: Annotated[
         str | None,
-        _option("quantile (default), newsvendor, or logistic (default for a target of classes)."),
+        _option(
+            "quantile (default), newsvendor, linear, or logistic (default for a target of classes)."
+        ),
     ] = None,
     epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
     delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
@@ -91,13 +98,15 @@ def plan(
     """
     if (features is None) == (schema is None):
         raise InputError("Give either --features or --feature-bounds.")
-    classes = False
+    classes, unit = False, "rows"
     if schema is not None:
         known = read_schema(schema)
+        # A promise to people counts them, as `certify` does.
+        unit = "rows" if known.person is None else "people"
         classes = known.target is not None and known.target.classes is not None
         features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
     assert features is not None
-    task = task or ("logistic" if classes else "quantile")
+    task = task or (default_task(known) if schema is not None else "quantile")
     if classes and task != "logistic":
         raise InputError(
             f"The task {task} needs a target of numbers, and the schema's is one of classes. Use --task logistic."
@@ -130,7 +139,7 @@ def plan(
         print_json(_as_data(outlook, plot))
         return
     screen = console()
-    screen.print(_table(outlook))
+    screen.print(_table(outlook, unit))
     screen.print(f"Excess risk: {outlook.quantity}.", markup=False)
     if plot is not None:
         screen.print(f"Picture: {plot}", markup=False)
@@ -144,10 +153,8 @@ def _level(
     class_rate: float | None = None,
 ) -> float | list[float]:
     """Return the quantile level; a newsvendor's follows from its costs."""
-    if task not in ("quantile", "newsvendor", "logistic"):
-        raise InputError(
-            f"The task of plan must be one of ['quantile', 'newsvendor', 'logistic']. Got {task!r} instead."
-        )
+    if task not in PLANNED:
+        raise InputError(f"The task of plan must be one of {list(PLANNED)}. Got {task!r} instead.")
     foreign = [
         flag
         for flag, value, owner in (
@@ -183,17 +190,17 @@ def _check_picture(path: Path) -> None:
         ) from None
 
 
-def _table(outlook: RiskPlan) -> Table:
+def _table(outlook: RiskPlan, unit: str) -> Table:
     from rich.table import Table
 
     from dpconvex.words.terminal import guarantee_in_words
 
     promise = guarantee_in_words(outlook.guarantee)
-    title = f"{outlook.n_samples:,} rows, {outlook.n_features} columns, {promise}"
+    title = f"{outlook.n_samples:,} {unit}, {outlook.n_features} columns, {promise}"
     table = Table(title=title)
     table.add_column("mechanism")
     table.add_column("excess risk", justify="right")
-    table.add_column(f"rows for {outlook.wanted:g}", justify="right")
+    table.add_column(f"{unit} for {outlook.wanted:g}", justify="right")
     for forecast in (*outlook.forecasts, outlook.without_privacy):
         name = "without privacy" if forecast.mechanism == "none" else forecast.mechanism
         needed = forecast.samples_needed

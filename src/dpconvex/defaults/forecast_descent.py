@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.defaults.forecast_logistic import CONSTANT_EXCESS
 
-__all__ = ["constant_excess", "logistic_descent_excess", "quantile_descent_excess"]
+__all__ = ["constant_excess", "kept_below", "logistic_descent_excess", "quantile_descent_excess"]
 
 Array = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def quantile_descent_excess(
     """
     constant = constant_excess(dimension, feature_moment, scales)
     half = _HALF_LOST * dimension**_GROWTH
-    return _kept_below(noise_excess, constant, 1 / (1 + (size / half) ** _STEEPNESS))
+    return kept_below(noise_excess, constant, 1 / (1 + (size / half) ** _STEEPNESS))
 
 
 def constant_excess(dimension: int, feature_moment: float, scales: ArrayLike) -> Array:
@@ -55,10 +55,10 @@ def constant_excess(dimension: int, feature_moment: float, scales: ArrayLike) ->
 def logistic_descent_excess(noise_excess: float, size: float) -> float:
     """Return the excess logistic loss of a descent along margins, given what noise and sampling alone would cost."""
     lost = 1 / (1 + size / _SLOW + (size / _FAST) ** 2)
-    return float(_kept_below(noise_excess, CONSTANT_EXCESS, lost))
+    return float(kept_below(noise_excess, CONSTANT_EXCESS, lost))
 
 
-def _kept_below(noise_excess: ArrayLike, constant: ArrayLike, lost: float) -> Array:
+def kept_below(noise_excess: ArrayLike, constant: ArrayLike, lost: float) -> Array:
     """Return noise and the lost share of the constant's excess together, bent so as to stay below the latter."""
     total = np.asarray(noise_excess) + lost * np.asarray(constant)
     return np.asarray(constant / np.hypot(1.0, constant / np.maximum(total, 1e-300)))

@@ -45,9 +45,8 @@ def draw_plan(outlook: RiskPlan, axes: Axes) -> None:
 
     own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]
     budgets = np.geomspace(own / 20, own * 20, 21)
-    colours = dict(
-        zip(("gradient", "objective", "output"), ("#1b6ca8", "#c8553d", "#588157"), strict=True)
-    )
+    colours = {"objective": "#c8553d", "output": "#588157"}
+    colours |= dict.fromkeys(("gradient", "least-squares"), "#1b6ca8")
     curves = outlook.curve(budgets)
     for name, risks in curves.items():
         shown = np.isfinite(risks)

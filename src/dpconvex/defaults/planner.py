@@ -5,6 +5,7 @@ reference population in mapped units: columns fill [-1, 1] with normal values of
 
 - quantiles: targets fill [-1, 1], residuals are normal with standard deviation ``residual_scale``, and the
   ``d + 1`` coefficients have equal squares that sum to 1, their signs at random;
+- linear: the same, with the squared error;
 - logistic: labels follow a logistic model whose margins have mean 1 or -1 and variance 2.
 
 Both numbers are public guesses. Left out, the geometric mean over plausible ones is predicted.
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
 from dpconvex.defaults.forecast_descent import logistic_descent_excess, quantile_descent_excess
+from dpconvex.defaults.forecast_linear import linear_excess
 from dpconvex.defaults.forecast_logistic import intercept_for, logistic_excess
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
@@ -52,10 +54,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Forecast", "RiskPlan", "plan"]
 
-TASKS = ("quantile", "logistic")
-MECHANISMS = ("gradient", "objective", "output")
+MECHANISMS = {
+    "quantile": ("gradient", "objective", "output"),
+    "linear": ("least-squares", "output"),
+    "logistic": ("gradient", "objective", "output"),
+}
+TASKS = tuple(MECHANISMS)
 UNITS = {
     "quantile": "extra pinball loss, as a share of the best linear model's",
+    "linear": "extra squared error, as a share of the best linear model's",
     "logistic": "extra logistic loss over the best linear model's, in nats",
 }
 _KERNEL = LogisticKernel()
@@ -179,7 +186,7 @@ def plan(
 
     Parameters
     ----------
-    task : {"quantile", "logistic"}
+    task : {"quantile", "linear", "logistic"}
         What will be fitted; a newsvendor is the quantile ``underage / (underage + overage)``.
     n_samples, n_features : int
         Public shape of the data; a nominal number of rows under add-or-remove-one.
@@ -256,7 +263,7 @@ def plan(
         task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread,
         class_rate, levels if len(levels) > 1 else (),
     )  # fmt: skip
-    names = [name for name in MECHANISMS if problem.offers(name)]
+    names = [name for name in MECHANISMS[task] if problem.offers(name)]
     forecasts = sorted(
         (problem.forecast(name, n_samples, wanted) for name in names),
         key=lambda forecast: forecast.excess_risk,
@@ -289,7 +296,8 @@ class _Problem:
             return False
         if isinstance(self.guarantee, GaussianDP):
             return mechanism != "objective"
-        return not (isinstance(self.guarantee, PureDP) and mechanism == "gradient")
+        gaussian = mechanism in ("gradient", "least-squares")
+        return not (isinstance(self.guarantee, PureDP) and gaussian)
 
     def bounds(self, n_samples: int) -> LinearBounds:
         """Return the estimator's bounds, without a penalty."""
@@ -302,6 +310,7 @@ class _Problem:
         """Return the predicted excess risk; infinite where the mechanism cannot run."""
         predict: dict[str, Callable[[str, LinearBounds], float]] = {
             "quantile": self._quantile_risk,
+            "linear": self._linear_risk,
             "logistic": self._logistic_risk,
         }
         try:
@@ -331,15 +340,24 @@ class _Problem:
                 low = middle
         return Forecast(mechanism, risk, high)
 
+    def _linear_risk(self, mechanism: str, bounds: LinearBounds) -> float:
+        moment, scales = self._reference(bounds)
+        return float(mean_excess(linear_excess(mechanism, bounds, self.guarantee, moment, scales)))
+
+    def _reference(self, bounds: LinearBounds) -> tuple[float, NDArray[np.float64]]:
+        """Return the second moment of a column and the residual scales of the reference population, or the guesses."""
+        given = self.residual_scale
+        scales = RESIDUAL_SCALES if given is None else np.array([given])
+        moment = reference_moment(bounds) if self.feature_spread is None else self.feature_spread**2
+        return moment, scales
+
     def _quantile_risk(self, mechanism: str, bounds: LinearBounds) -> float:
         levels = self.levels or (self.quantile,)
         return float(np.mean([self._level_risk(level, mechanism, bounds) for level in levels]))
 
     def _level_risk(self, level: float, mechanism: str, bounds: LinearBounds) -> float:
         n = bounds.n_samples
-        given = self.residual_scale
-        scales = RESIDUAL_SCALES if given is None else np.array([given])
-        moment = reference_moment(bounds) if self.feature_spread is None else self.feature_spread**2
+        moment, scales = self._reference(bounds)
         sampling = level * (1 - level) / n
         population = ReferencePopulation(level, bounds.dimension, moment, scales, sampling)
         if mechanism == "none":

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Seen", "read_kinds"]
 
-KINDS = ("number", "code", "flag", "date", "text")
+KINDS = ("number", "code", "flag", "date", "text", "name")
+MOST = 0.9  # of its cells decide what a column seems to hold: a remark among numbers makes no categories of them
 MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts
 DATE_FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")  # "" is ISO 8601
 
@@ -55,32 +56,31 @@ def _seen(column: pl.Series) -> Seen:
         words = set(known.str.to_lowercase().unique().to_list())
         if 1 < len(words) <= 4 and words <= {*usual.true, *usual.false}:
             return Seen("flag")
-    numbers = known.cast(pl.Float64, strict=False)
-    if numbers.null_count() == 0:
+    numbers = known.cast(pl.Float64, strict=False).drop_nulls()
+    if len(numbers) >= MOST * len(known):
         different = numbers.unique()
-        if set(different.to_list()) == {0.0, 1.0}:
+        if set(different.to_list()) == {0.0, 1.0} and len(numbers) == len(known):
             return Seen("flag")
         whole = bool((different == different.round()).all())
         few = whole and len(different) <= MOST_CODES < len(known)
         return Seen("code" if few else "number")
-    if with_point(known).cast(pl.Float64, strict=False).null_count() == 0:
+    if with_point(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
         return Seen("number", decimal=",")
     words = known.unique().to_list()
     for form in DATE_FORMATS:
-        if _are_dates(words, form):
+        if sum(_is_date(word, form) for word in words) >= MOST * len(words):
             return Seen("date", format=form)
-    return Seen("text")
+    return Seen("name" if len(words) > max(MOST_CODES, len(known) / 4) else "text")
 
 
-def _are_dates(words: list[str], form: str) -> bool:
+def _is_date(word: str, form: str) -> bool:
     import datetime
 
     try:
-        for word in words:
-            if form:
-                datetime.datetime.strptime(word, form)
-            else:
-                datetime.datetime.fromisoformat(word)
+        if form:
+            datetime.datetime.strptime(word, form)
+        else:
+            datetime.datetime.fromisoformat(word)
     except ValueError:
         return False
     return True

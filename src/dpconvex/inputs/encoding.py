@@ -30,7 +30,15 @@ from dpconvex.inputs.schema import (
     Schema,
 )
 
-__all__ = ["Encoded", "encode", "invalid_columns", "labels_of", "to_array", "to_sparse"]
+__all__ = [
+    "Encoded",
+    "encode",
+    "invalid_columns",
+    "labels_of",
+    "read_times",
+    "to_array",
+    "to_sparse",
+]
 
 Array = NDArray[np.float64]
 _BAD = math.nan
@@ -219,7 +227,7 @@ def _flag(column: Flag, cells: Cells, file: FileFormat) -> list[Encoded]:
 
 
 def _date(column: Date, cells: Cells, file: FileFormat) -> list[Encoded]:
-    times = _read_times(column, cells, file.decimal)
+    times = read_times(column, cells, file.decimal)
     missing, rule = np.isnat(times), column.missing.rule
     value = column.missing.value if rule == "value" else datetime.date(1970, 1, 1)
     times = np.where(missing, np.datetime64(str(value), "s"), times)
@@ -259,7 +267,7 @@ def _part(column: Date, part: str, times: NDArray[np.datetime64]) -> Encoded:
     return _dense(np.sin(angle), np.cos(angle))
 
 
-def _read_times(column: Date, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
+def read_times(column: Date, cells: Cells, decimal: str) -> NDArray[np.datetime64]:
     """Return the times that cells stand for, NaT where they stand for none."""
     if cells.text is None and cells.numbers is None and cells.times is not None:
         return cells.times

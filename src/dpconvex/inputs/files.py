@@ -13,11 +13,13 @@ from dpconvex.inputs.opening import (
     table_format,
     without_values,
 )
-from dpconvex.inputs.schema import Date, FileFormat, Flag, Number, Schema
+from dpconvex.inputs.schema import Date, FileFormat, Flag, Number, Schema, shown_name
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
+
+COUNTED = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 
 
 def read_feature_file(
@@ -58,7 +60,7 @@ def read_training_file(
         with without_values(path), csv_content(path, opened) as content:
             refuse_empty_records(content, opened.delimiter)
     if labels:
-        target = label_column(table, name, kind, ignored)
+        target = label_column(table, name, kind, ignored, schema)
     else:
         target = _target_numbers(table, name, schema.file, ignored)
     rows = encode_table(table, schema, table_format(path) == "parquet", refused=not ignored)
@@ -109,7 +111,7 @@ def encode_table(
         raise InputError(
             f"The column {name!r} must hold {what.get(type(column), 'a value in every row')} only. It has missing "
             'values or others: give it a rule in the schema, like missing = "indicator", or use '
-            "--invalid-rows ignore."
+            f"--invalid-rows ignore. {COUNTED}"
         )
     return rows
 
@@ -156,7 +158,7 @@ def encode_piece(
     name = schema.target.name
     if labels is None:
         return features, _target_numbers(table, name, schema.file, ignored).to_numpy()
-    target = label_column(table, name, labels, ignored).to_numpy()
+    target = label_column(table, name, labels, ignored, schema).to_numpy()
     return features, target.astype(object) if labels == "text" or ignored else target
 
 
@@ -180,13 +182,17 @@ def _target_numbers(
     if not ignored and np.isnan(numbers).any():
         raise InputError(
             f"The column {name!r} must hold finite numbers only. It has missing values, text or "
-            "infinite numbers: use a task that fits labels, or --invalid-rows ignore."
+            f"infinite numbers: use a task that fits labels, or --invalid-rows ignore. {COUNTED}"
         )
     return pl.Series(name, numbers)
 
 
 def label_column(
-    table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False
+    table: pl.DataFrame,
+    name: str,
+    kind: str | None = None,
+    ignored: bool = False,
+    schema: Schema | None = None,
 ) -> pl.Series:
     """Return a column of labels: whole numbers where all of them are, else text.
 
@@ -201,6 +207,8 @@ def label_column(
         of a target become public and measurements are no labels.
     ignored : bool
         Whether what is no label of this kind is missing instead of refused.
+    schema : Schema, optional
+        Whose classes text is matched with, so that ``1.0`` is the class ``1``.
     """
     import polars as pl
 
@@ -222,6 +230,9 @@ def label_column(
             whole = whole if measured else numbers.cast(pl.Int64)
     if missing:
         raise InputError(f"The column {name!r} must hold a label in every row.")
+    if kind is not None and schema is not None and schema.target and schema.target.classes:
+        text = _declared_labels(text, schema.target.classes, schema.file.decimal)
+        return text if kind == "text" else text.cast(pl.Int64)
     if kind == "text":
         return text
     if kind == "whole":
@@ -234,6 +245,23 @@ def label_column(
             "fits numbers, or name the labels with --classes."
         )
     return whole if whole.null_count() == 0 else text
+
+
+def _declared_labels(text: pl.Series, classes: tuple[str, ...], decimal: str) -> pl.Series:
+    """Return the class of the schema that each label means, or raise an error that names the classes only."""
+    import polars as pl
+
+    from dpconvex.inputs.cells import cells_of
+    from dpconvex.inputs.encoding import labels_of
+
+    found = labels_of(cells_of(text), classes, decimal).tolist()
+    if None in found:
+        shown = ", ".join(map(shown_name, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise InputError(
+            f"The column {text.name!r} must hold the classes of the schema's [target] only: {shown}. It has other "
+            f"labels: write the classes as the file does, or use --invalid-rows ignore if few rows differ. {COUNTED}"
+        )
+    return pl.Series(text.name, found, dtype=pl.String)
 
 
 def _whole_or_missing(text: pl.Series) -> pl.Series:

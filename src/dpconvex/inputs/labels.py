@@ -7,6 +7,7 @@ says; what is read is refused where it looks like measurements rather than label
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -92,11 +93,12 @@ def label_set(y: Any, declared: np.ndarray | None, owner: str) -> np.ndarray:
     found = _distinct(y, owner)
     if declared is not None:
         # Numbers would be compared as text with text.
-        same_kind = (found.dtype.kind in "UO") == (declared.dtype.kind in "UO")
-        if not (same_kind and np.isin(found, declared).all()):
+        if (found.dtype.kind in "UO") != (declared.dtype.kind in "UO"):
+            raise ValueError(_other_kind(declared, owner))
+        if not np.isin(found, declared).all():
             raise ValueError(
-                f"The labels given to {owner}.fit must all be in its 'classes' parameter. Got others as well. Add them "
-                "to 'classes', or map them to labels in it by a rule that is public."
+                f"The labels given to {owner}.fit must all be in its 'classes' parameter, {_shown(declared)}. Got "
+                "others as well. Add them to 'classes', or map them to labels in it by a rule that is public."
             )
         return declared
     if len(found) > MOST_FOUND:
@@ -117,10 +119,35 @@ def check_label_type(y: object, declared: np.ndarray, owner: str) -> None:
     kind = getattr(getattr(y, "dtype", None), "kind", "O")
     empty = hasattr(y, "shape") and isinstance(y.shape[0], int) and y.shape[0] == 0
     if kind in "biufU" and (kind == "U") != (declared.dtype.kind == "U") and not empty:
-        raise TypeError(
-            f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_KINDS}. Got another kind "
-            "instead. Convert one of the two."
+        raise TypeError(_other_kind(declared, owner))
+
+
+def _other_kind(declared: np.ndarray, owner: str) -> str:
+    """Return the message about text where numbers are declared, or the other way round: both types are public."""
+    text = declared.dtype.kind in "UO"
+    kinds = ("text", "numbers or booleans") if text else ("numbers or booleans", "text")
+    plain = [label for label in declared.tolist() if text and re.fullmatch("[0-9]{1,18}", label)]
+    remedy = (
+        "Map the labels to these words by a public rule, or write the labels of y in 'classes'."
+    )
+    if len(plain) == len(declared):
+        remedy = (
+            f"Write classes={list(map(int, plain[:10]))}, without quotes, or turn the labels into text with "
+            "y.astype(str)."
         )
+    elif not text:
+        remedy = "Turn the labels into numbers with y.astype(int), or write the classes as text."
+    return (
+        f"The labels given to {owner} must be of the kind of its 'classes' parameter, {_shown(declared)}, which are "
+        f"{kinds[0]}. Got {kinds[1]} instead. {remedy}"
+    )
+
+
+def _shown(declared: np.ndarray) -> str:
+    """Return declared labels as messages show them: they are public."""
+    words = [str(label)[:80] for label in declared[:10].tolist()]
+    words = [repr(word) for word in words] if declared.dtype.kind in "UO" else words
+    return "[" + ", ".join(words) + (", ..." if len(declared) > 10 else "") + "]"
 
 
 def _distinct(y: Any, owner: str) -> np.ndarray:

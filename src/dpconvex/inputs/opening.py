@@ -69,7 +69,13 @@ class OpenTable:
         absent = [name for name in wanted if name not in self.names]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise InputError(f"The data file has no column {absent[0]!r}{more}.")
+            alike = absent[0].strip().lower() in {name.strip().lower() for name in self.names}
+            hint = (
+                " It has one that differs in capital letters or spaces: write it as the file does."
+                if alike
+                else ""
+            )
+            raise InputError(f"The data file has no column {absent[0]!r}{more}.{hint}")
         try:
             with without_values(path):
                 table = self.rows.select(wanted).collect()

@@ -350,7 +350,10 @@ def _interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Interaction
 
 def _target(table: Mapping[str, Any]) -> Target | None:
     if len(table) > 1:
-        raise InputError("The schema's [target] must name one column only.")
+        raise InputError(
+            f"The schema's [target] must name one column only. Got {len(table)} instead. Fit one product at a time, "
+            "each with its part of the budget, or several together in Python with DPNewsvendor."
+        )
     for name, value in table.items():
         if not isinstance(value, Mapping):
             return Target(name, _range("target", name, value))

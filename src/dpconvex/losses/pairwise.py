@@ -173,7 +173,13 @@ class _SquareLoss(_PieceLoss):
 
 @dataclass(frozen=True)
 class PairSquared(_SquareLoss):
-    """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments."""
+    """``(1 - t)^2``: least squares, whose minimiser has a closed form in the classes' moments.
+
+    Examples
+    --------
+    >>> float(PairSquared().value(0.0)), float(PairSquared().value(3.0))
+    (1.0, 4.0)
+    """
 
     @property
     def pieces(self) -> Pieces:
@@ -188,7 +194,13 @@ class PairSquared(_SquareLoss):
 
 @dataclass(frozen=True)
 class PairSquaredHinge(_SquareLoss):
-    """``max(0, 1 - t)^2``."""
+    """``max(0, 1 - t)^2``.
+
+    Examples
+    --------
+    >>> float(PairSquaredHinge().value(0.0)), float(PairSquaredHinge().value(3.0))
+    (1.0, 0.0)
+    """
 
     @property
     def pieces(self) -> Pieces:
@@ -211,6 +223,11 @@ class PairHinge(_PieceLoss):
     ----------
     width : float
         0 leaves the kink as it is.
+
+    Examples
+    --------
+    >>> float(PairHinge().value(0.0)), float(PairHinge(0.0).value(0.0)), PairHinge().smoothness
+    (0.75, 1.0, 2.0)
     """
 
     width: float = 0.5

@@ -106,7 +106,13 @@ class Pinball(_KinkedPart):
 
 @dataclass(frozen=True)
 class Absolute(_KinkedPart):
-    """Absolute loss ``|y - z|``, twice the pinball loss of the median."""
+    """Absolute loss ``|y - z|``, twice the pinball loss of the median.
+
+    Examples
+    --------
+    >>> float(Absolute().value(3.0, 1.0)), Absolute().lipschitz
+    (2.0, 1.0)
+    """
 
     @cached_property
     def kinks(self) -> Kinks:
@@ -116,7 +122,13 @@ class Absolute(_KinkedPart):
 
 @dataclass(frozen=True)
 class ReLU(_KinkedPart):
-    """One-sided loss ``(y - z)^+``: only predictions below the target cost."""
+    """One-sided loss ``(y - z)^+``: only predictions below the target cost.
+
+    Examples
+    --------
+    >>> float(ReLU().value(3.0, 1.0)), float(ReLU().value(2.0, 2.0))
+    (2.0, 0.0)
+    """
 
     @cached_property
     def kinks(self) -> Kinks:
@@ -132,6 +144,11 @@ class SoftThreshold(_KinkedPart):
     ----------
     width : float
         Half the length of the free interval, positive.
+
+    Examples
+    --------
+    >>> float(SoftThreshold(0.5).value(3.0, 1.0)), float(SoftThreshold(0.5).value(1.2, 1.0))
+    (1.5, 0.0)
     """
 
     width: float
@@ -148,7 +165,13 @@ class SoftThreshold(_KinkedPart):
 
 @dataclass(frozen=True)
 class Hinge(_KinkedPart):
-    """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}."""
+    """Support-vector loss ``(1 - y * z)^+`` with ``y`` in {-1, +1}.
+
+    Examples
+    --------
+    >>> float(Hinge().value(1.0, 0.25)), float(Hinge().value(-1.0, 0.25))
+    (0.75, 1.25)
+    """
 
     @property
     def kind(self) -> Kind:
@@ -242,7 +265,13 @@ class KinkedLoss(_KinkedPart):
 
 @dataclass(frozen=True)
 class Logistic(PointwiseLoss):
-    """Logistic loss ``log(1 + exp(-y * z))`` with ``y`` in {-1, +1}, stable for every margin."""
+    """Logistic loss ``log(1 + exp(-y * z))`` with ``y`` in {-1, +1}, stable for every margin.
+
+    Examples
+    --------
+    >>> round(float(Logistic().value(1.0, 0.0)), 4), Logistic().smoothness
+    (0.6931, 0.25)
+    """
 
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
@@ -279,6 +308,13 @@ class Huber(PointwiseLoss):
     ----------
     width : float
         Where the parabola turns into a line, positive; also the largest slope.
+
+    Examples
+    --------
+    >>> float(Huber(1.0).value(0.5, 0.0)), float(Huber(1.0).value(3.0, 0.0))
+    (0.125, 2.5)
+    >>> Huber(1.0).lipschitz, Huber(1.0).smoothness
+    (1.0, 1.0)
     """
 
     width: float
@@ -309,7 +345,13 @@ class Huber(PointwiseLoss):
 
 @dataclass(frozen=True)
 class Squared(PointwiseLoss):
-    """Least squares ``(y - z)**2 / 2``; its slope is unbounded, so ``lipschitz`` is ``inf``."""
+    """Least squares ``(y - z)**2 / 2``; its slope is unbounded, so ``lipschitz`` is ``inf``.
+
+    Examples
+    --------
+    >>> float(Squared().value(3.0, 1.0)), Squared().lipschitz
+    (2.0, inf)
+    """
 
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 1.0

@@ -147,6 +147,15 @@ class NoisyGradientDescent(PrivateMechanism):
     -----
     Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Step sizes,
     bandwidths and numbers of steps are public or follow from what was released and paid for.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import ApproxDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.0)
+    >>> certificate = NoisyGradientDescent().certify(bounds, ApproxDP(1.0, 1e-6))
+    >>> certificate.mechanism, certificate.guarantee
+    ('gradient', ApproxDP(epsilon=1.0, delta=1e-06))
     """
 
     steps: int | None = None

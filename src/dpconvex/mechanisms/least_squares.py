@@ -260,6 +260,15 @@ class LeastSquares(PrivateMechanism):
     -----
     Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Every limit is
     public or was released and paid for.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Squared
+    >>> from dpconvex.privacy import ApproxDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Squared(), row_norm=1.0, max_norm=1.0, alpha=0.0)
+    >>> certificate = LeastSquares().certify(bounds, ApproxDP(1.0, 1e-6))
+    >>> round(certificate.noise["products"]["std"], 1)
+    37.4
     """
 
     name: ClassVar[str] = "least-squares"

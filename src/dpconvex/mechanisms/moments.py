@@ -235,6 +235,13 @@ class Moments(PrivateMechanism):
     Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one with labels that may change. For rows
     in the unit ball the sensitivities are 1 (counts), 2 (sums), ``sqrt(2)`` (second moments, Frobenius norm). Public:
     the number of rows and columns and their bounds. Lower bounds on the class counts are not needed.
+
+    Examples
+    --------
+    >>> from dpconvex import DPAUCClassifier
+    >>> certificate = DPAUCClassifier(mechanism=Moments(), feature_bounds=(0, 1)).certify(1000, 3)
+    >>> sorted(certificate.noise)
+    ['centre', 'count', 'difference', 'lengths', 'moments']
     """
 
     name: ClassVar[str] = "moments"

@@ -17,7 +17,13 @@ __all__ = ["resolve_mechanism"]
 
 
 def resolve_mechanism(mechanism: object, owner: str) -> Mechanism:
-    """Return the mechanism that ``mechanism`` (an instance or a name) stands for."""
+    """Return the mechanism that ``mechanism`` (an instance or a name) stands for.
+
+    Examples
+    --------
+    >>> resolve_mechanism("output", "a model")
+    OutputPerturbation(solver=None, gap=None, radius=None)
+    """
     names: dict[str, Callable[[], Mechanism]] = {
         "objective": ObjectivePerturbation,
         "output": OutputPerturbation,

@@ -204,6 +204,15 @@ class NewtonSteps(PrivateMechanism):
     -----
     Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Every limit is
     public or was released and paid for.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import ApproxDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.0)
+    >>> certificate = NewtonSteps().certify(bounds, ApproxDP(1.0, 1e-6))
+    >>> certificate.mechanism, certificate.guarantee
+    ('newton', ApproxDP(epsilon=1.0, delta=1e-06))
     """
 
     name: ClassVar[str] = "newton"

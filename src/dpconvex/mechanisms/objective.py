@@ -186,6 +186,15 @@ class ObjectivePerturbation(PrivateMechanism):
     Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one or
     add-or-remove-one. Public: the number of rows (nominal under add-or-remove-one), dimensions, bounds, alpha and the
     loss. The loss must be convex with bounded slope and curvature, and every coordinate penalised.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import ApproxDP, LinearBounds
+    >>> bounds = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0, alpha=0.01)
+    >>> certificate = ObjectivePerturbation().certify(bounds, ApproxDP(1.0, 1e-6))
+    >>> round(certificate.noise["objective"]["std"], 2)
+    13.07
     """
 
     solver: Method | None = None

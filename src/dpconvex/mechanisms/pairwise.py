@@ -121,6 +121,13 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
     Privacy: (epsilon, delta)-DP with Gaussian ``b`` and pure epsilon-DP with l2-Laplace ``b``, under replace-one with
     labels that may change. Public: the number of rows, dimensions, bounds, alpha, the loss, and lower bounds on the
     class counts.
+
+    Examples
+    --------
+    >>> from dpconvex import DPAUCClassifier
+    >>> model = DPAUCClassifier(mechanism="objective", feature_bounds=(0, 1), min_positive=200, min_negative=200)
+    >>> model.certify(1000, 3).mechanism
+    'auc-objective'
     """
 
     name: ClassVar[str] = "auc-objective"

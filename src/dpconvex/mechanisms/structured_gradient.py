@@ -103,6 +103,13 @@ class StructuredGradientDescent(PrivateMechanism):
     -----
     Privacy: mu-Gaussian DP, or (epsilon, delta)-DP through it, under replace-one or add-or-remove-one. Steps and rate
     are public.
+
+    Examples
+    --------
+    >>> from dpconvex import DPMedian
+    >>> certificate = DPMedian(mechanism="gradient").certify(1000, 3)
+    >>> certificate.mechanism, certificate.guarantee
+    ('structured-gradient', ApproxDP(epsilon=1.0, delta=1e-06))
     """
 
     steps: int = STEPS

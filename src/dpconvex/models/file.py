@@ -21,9 +21,11 @@ from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import schema_to_dict
 from dpconvex.models.parsing import (
     FORMAT,
+    INTERVALS,
     NOT_SAVED,
     ModelFile,
     ModelFileError,
+    interval_files,
     known_estimators,
     parse_certificate,
     parse_model,
@@ -55,7 +57,8 @@ def save_model(
     Parameters
     ----------
     estimator : estimator
-        Fitted; its ledger and random_state are not saved. Or a pipeline of a :class:`PublicTable` and an estimator.
+        Fitted; its ledger and random_state are not saved. Or :class:`~dpconvex.intervals.DPConformal`, or a pipeline of
+        a :class:`PublicTable` and one of them.
     path : str or path-like
         Replaced at once when the file is complete, so a crash leaves no half of it.
     schema : PublicTable or Schema, optional
@@ -78,29 +81,17 @@ def save_model(
     """
     estimator, schema = _taken_apart(estimator, schema)
     name = type(estimator).__name__
-    if known_estimators().get(name) is not type(estimator):
-        raise ModelFileError(
-            f"The 'estimator' parameter of save_model must be one of {sorted(known_estimators())}. "
-            f"Got {name} instead."
-        )
-    if not hasattr(estimator, "certificate_"):
+    if not hasattr(estimator, "certificate_") and (
+        name == "DPConformal" or known_estimators().get(name) is type(estimator)
+    ):
         raise ModelFileError(
             f"This {name} is not fitted: there is nothing to save. Call fit first."
         )
-    parameters, omitted = {}, []
-    for key, value in estimator.get_params(deep=False).items():
-        if key in NOT_SAVED:
-            continue
-        try:
-            pairs = key == "class_weight" and isinstance(value, Mapping)
-            parameters[key] = _plain(list(map(list, value.items())) if pairs else value)
-            json.dumps(parameters[key], allow_nan=False)
-        except (TypeError, ValueError):
-            parameters.pop(key, None)
-            omitted.append(key)
     try:
-        content = _content(estimator, parameters, omitted, schema)
+        content = _content_with_intervals(estimator, schema)
         text = json.dumps(content, indent=1, allow_nan=False)
+    except ModelFileError:
+        raise
     except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"This {name} holds values that are not plain, finite data, so it cannot be saved."
@@ -135,10 +126,41 @@ def _taken_apart(model: Any, table: PublicTable | Schema | None) -> tuple[Any, S
     return model, getattr(model, "schema_", None) if table is None else table
 
 
-def _content(
-    estimator: Fitted, parameters: dict[str, object], omitted: list[str], schema: Schema | None
-) -> dict[str, object]:
+def _content_with_intervals(estimator: Any, schema: Schema | None) -> dict[str, object]:
+    """Return what a file holds: a model, or intervals with the model that they are around."""
+    name = type(estimator).__name__
+    if name == "DPConformal":
+        more = _plain(interval_files().content_of(estimator))
+        model = _content(estimator.estimator_, schema)
+        return {"format": INTERVALS, "version": __version__, **more, "model": model}  # type: ignore[dict-item]
+    if known_estimators().get(name) is not type(estimator):
+        raise ModelFileError(
+            f"The 'estimator' parameter of save_model must be one of {sorted([*known_estimators(), 'DPConformal'])}. "
+            f"Got {name} instead."
+        )
+    return _content(estimator, schema)
+
+
+def _parameters(estimator: Fitted) -> tuple[dict[str, object], list[str]]:
+    """Return the parameters that are plain data, and the names of the others."""
+    parameters: dict[str, object] = {}
+    omitted: list[str] = []
+    for key, value in estimator.get_params(deep=False).items():
+        if key in NOT_SAVED:
+            continue
+        try:
+            pairs = key == "class_weight" and isinstance(value, Mapping)
+            parameters[key] = _plain(list(map(list, value.items())) if pairs else value)
+            json.dumps(parameters[key], allow_nan=False)
+        except (TypeError, ValueError):
+            parameters.pop(key, None)
+            omitted.append(key)
+    return parameters, omitted
+
+
+def _content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
     """Return what a model's file holds, as plain data."""
+    parameters, omitted = _parameters(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
     return {
@@ -175,6 +197,18 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ------
     ModelFileError
         If the file is malformed or its parts do not agree.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, tempfile
+    >>> from dpconvex import DPLinearRegression, load_model, save_model
+    >>> fitted = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1)).fit(np.eye(50), np.ones(50))
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> save_model(fitted, path)
+    >>> model = load_model(path)
+    >>> model.certificate_.verify()
+    >>> bool((model.predict(np.eye(50)) == fitted.predict(np.eye(50))).all())
+    True
     """
     return read_model(path).estimator
 

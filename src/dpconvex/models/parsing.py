@@ -25,11 +25,20 @@ from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import rebuild
 from dpconvex.privacy.noise import SAMPLERS
 
-__all__ = ["FORMAT", "ModelFile", "ModelFileError", "parse_certificate", "parse_model"]
+__all__ = [
+    "FORMAT",
+    "INTERVALS",
+    "REBUILDING",
+    "ModelFile",
+    "ModelFileError",
+    "interval_files",
+    "parse_certificate",
+    "parse_model",
+]
 
 Content = Mapping[str, Any]  # of a file: JSON
 
-FORMAT = "dpconvex-model-1"
+FORMAT, INTERVALS = "dpconvex-model-1", "dpconvex-intervals-1"
 # Tools of one process, not facts about the model.
 NOT_SAVED = ("ledger", "random_state", "verbose")
 # Parameters that may be objects of classes of the user. Of a mechanism, the certificate states what matters. A kernel
@@ -55,7 +64,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "certificate": dict,
 }
 # What wrong values raise while an estimator or certificate is rebuilt from them.
-_REBUILDING = (
+REBUILDING = (
     ArithmeticError,
     AttributeError,
     LookupError,
@@ -73,6 +82,8 @@ class ModelFileError(ValueError):
 _ESTIMATORS: dict[str, type[Fitted]] = {}
 # The room whose classes register. By name, like a plug-in: this room is below it and knows nothing of it.
 _REGISTERED_BY = "dpconvex.estimators"
+# The room of intervals around a model, likewise.
+_INTERVALS_BY = "dpconvex.intervals.file"
 
 
 def register(*kinds: type) -> None:
@@ -88,7 +99,7 @@ def known_estimators() -> dict[str, type[Fitted]]:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a model file holds: the fitted estimator, and how to read tables for it (or None)."""
+    """What a model file holds: the fitted estimator or intervals, and how to read tables for it (or None)."""
 
     estimator: Fitted
     schema: Schema | None = None
@@ -98,7 +109,18 @@ def parse_model(data: Content) -> ModelFile:
     """Return what the content of a model file stands for, after all checks."""
     # Absurd numbers of a stranger overflow on the way to being refused; that is no news.
     with np.errstate(all="ignore"):
-        return _parse(data)
+        if data.get("format") != INTERVALS:
+            return _parse(data)
+        inner = data.get("model")
+        if not isinstance(inner, dict):
+            raise ModelFileError("A file of intervals must hold the 'model' that they are around.")
+        model = _parse(inner)
+        return ModelFile(interval_files().rebuild_intervals(data, model.estimator), model.schema)
+
+
+def interval_files() -> Any:
+    """Return the module that writes and reads what intervals add to a model's file."""
+    return import_module(_INTERVALS_BY)
 
 
 def parse_certificate(data: Content) -> Certificate:
@@ -109,7 +131,7 @@ def parse_certificate(data: Content) -> Certificate:
             certificate.verify()
     except CertificateError:
         raise
-    except _REBUILDING as error:
+    except REBUILDING as error:
         raise CertificateError("The certificate is malformed.") from error
     return certificate
 
@@ -185,7 +207,7 @@ def _rebuild_estimator(data: Content) -> Fitted:
     try:
         values = {name: _rebuilt(name, value) for name, value in parameters.items()}
         return kind(**values)
-    except _REBUILDING as error:
+    except REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' are malformed.") from error
 
 
@@ -207,7 +229,7 @@ def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -
     try:
         pairs = _stated_facts(model, certificate, data)
         wrong = sorted(name for name, (found, value) in pairs.items() if not _same(found, value))
-    except _REBUILDING as error:
+    except REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' do not allow a private fit.") from error
     if wrong:
         raise ModelFileError(
@@ -398,7 +420,7 @@ def _schema_from_dict(data: Content) -> Schema | None:
         return None
     try:
         schema = parse_schema(_with_bounds(plain, data["parameters"].get("feature_bounds")))
-    except (InputError, *_REBUILDING) as error:
+    except (InputError, *REBUILDING) as error:
         raise ModelFileError("The model file's 'columns' are malformed.") from error
     if schema.names != data["feature_names"]:
         raise ModelFileError("The model file's 'columns' do not lead to its 'feature_names'.")

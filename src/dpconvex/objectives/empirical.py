@@ -50,6 +50,17 @@ class EmpiricalObjective(WithLinear, OverRows):
     ----------
     dim : int
         Number of coefficients, intercept included.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> round(objective.value(np.zeros(objective.dim)), 4), objective.strong_convexity
+    (0.6931, 0.1)
     """
 
     def __init__(

@@ -57,6 +57,15 @@ class PairwiseObjective(WithLinear):
     Notes
     -----
     Privacy: the divisor is at least ``m+ m-`` whatever the data, so no assumption can be violated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.losses import PairLogistic
+    >>> rows, positive = np.array([[0.9, 0.1], [0.2, 0.4], [0.5, 0.5]]), np.array([True, False, False])
+    >>> objective = PairwiseObjective(rows, positive, PairLogistic(), alpha=0.1)
+    >>> round(float(objective.value(np.zeros(2))), 4)
+    1.0
     """
 
     def __init__(

@@ -144,6 +144,11 @@ def released_scale(budget: float, sensitivity: float, dimension: int) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which mu-Gaussian DP implies (epsilon, delta)-DP, on the safe
     side.
+
+    Examples
+    --------
+    >>> round(gaussian_mu(1.0, 1e-6), 4)
+    0.2367
     """
     return 1 / gaussian_scale(epsilon, delta, 1.0)
 
@@ -250,6 +255,11 @@ def objective_perturbation_laplace_scale(
 
     ``gamma = L / (epsilon - log(1 + kappa))`` under add-or-remove-one, ``2 L / (...)`` under replace-one; ``b`` has
     density proportional to ``exp(-||b|| / gamma)``.
+
+    Examples
+    --------
+    >>> round(objective_perturbation_laplace_scale(1.0, lipschitz=1.0, curvature_ratio=0.05), 4)
+    2.1026
     """
     owner = "objective_perturbation_laplace_scale"
     check_number("epsilon", owner, epsilon, "a finite number above 0", 0, math.inf, low_open=True)

@@ -168,7 +168,13 @@ class GaussianKernel(_ProductOrRadialKernel):
 
 @dataclass(frozen=True)
 class LogisticKernel(Kernel):
-    """Logistic density ``exp(-t) / (1 + exp(-t))**2``; its gap is ``2 log(1 + exp(-|t|))``."""
+    """Logistic density ``exp(-t) / (1 + exp(-t))**2``; its gap is ``2 log(1 + exp(-|t|))``.
+
+    Examples
+    --------
+    >>> round(LogisticKernel().mean_abs, 6)
+    1.386294
+    """
 
     _second_moment: ClassVar[float] = math.pi**2 / 3.0
     _peak: ClassVar[float] = 0.25
@@ -186,7 +192,13 @@ class LogisticKernel(Kernel):
 
 @dataclass(frozen=True)
 class UniformKernel(Kernel):
-    """Uniform density ``1/2`` on [-1, 1]; its gap is ``((1 - |t|)^+)**2 / 2``."""
+    """Uniform density ``1/2`` on [-1, 1]; its gap is ``((1 - |t|)^+)**2 / 2``.
+
+    Examples
+    --------
+    >>> round(UniformKernel().mean_abs, 6)
+    0.5
+    """
 
     _second_moment: ClassVar[float] = 1.0 / 3.0
     _peak: ClassVar[float] = 0.5
@@ -203,7 +215,13 @@ class UniformKernel(Kernel):
 
 @dataclass(frozen=True)
 class EpanechnikovKernel(Kernel):
-    """Density ``(3/4) (1 - t**2)`` on [-1, 1]; its gap is ``(1 - |t|)**3 (3 + |t|) / 8`` there."""
+    """Density ``(3/4) (1 - t**2)`` on [-1, 1]; its gap is ``(1 - |t|)**3 (3 + |t|) / 8`` there.
+
+    Examples
+    --------
+    >>> round(EpanechnikovKernel().mean_abs, 6)
+    0.375
+    """
 
     _second_moment: ClassVar[float] = 0.2
     _peak: ClassVar[float] = 0.75
@@ -246,6 +264,11 @@ class LaplacianKernel(_DoubleExponential):
     ----------
     dim : int, default=1
         Dimension.
+
+    Examples
+    --------
+    >>> round(LaplacianKernel().mean_abs, 6)
+    1.0
     """
 
     def _log_density(self, v: Array) -> Array:
@@ -260,6 +283,11 @@ class ExponentialKernel(_DoubleExponential):
     ----------
     dim : int, default=1
         Dimension.
+
+    Examples
+    --------
+    >>> ExponentialKernel(dim=3).dim, round(ExponentialKernel().mean_abs, 6)
+    (3, 1.0)
     """
 
     def _log_density(self, v: Array) -> Array:

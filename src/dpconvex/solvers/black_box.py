@@ -66,6 +66,19 @@ def certified_point(
         As :class:`BlackBox` takes it.
     objective, start, tolerance
         As in :meth:`BlackBox.solve`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> point = certified_point("BFGS", objective, np.zeros(objective.dim), 1e-6)
+    >>> bool(np.linalg.norm(objective.gradient(point)) <= 1e-6)
+    True
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -90,6 +103,20 @@ def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) 
         Any point, wherever it comes from.
     tolerance : float
         Mean form, like the objective.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> certify_point(objective, np.zeros(objective.dim), 1e-8) is None
+    True
+    >>> bool(certify_point(objective, np.zeros(objective.dim), 1.0).gradient_norm < 1.0)
+    True
     """
     theta = np.array(point, dtype=np.float64)
     if theta.shape != (objective.dim,) or not np.isfinite(theta).all():

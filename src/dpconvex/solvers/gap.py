@@ -92,6 +92,18 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
         Where.
     smoothness : float
         Curvature of the envelope that the dual point comes from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Hinge
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Hinge(), alpha=0.1)
+    >>> bool(certified_gap(objective, np.zeros(objective.dim), smoothness=10.0) > 0)
+    True
     """
     from dpconvex.engine.mapping import margins_with_error
 

@@ -40,6 +40,19 @@ class Katyusha(Certifying[EmpiricalObjective]):
     Notes
     -----
     Of an :class:`EmpiricalObjective` with a smooth loss, ``alpha > 0`` and rows in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> solution = Katyusha().solve(objective, np.zeros(objective.dim), 1e-8)
+    >>> bool(solution.gradient_norm <= 1e-8)
+    True
     """
 
     batch_size: int = 32

@@ -41,6 +41,19 @@ class LBFGS(Certifying[Objective]):
         Limit on the steps.
     newton : bool, default=True
         Whether Newton steps finish the work; not where a Hessian is only approximate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> solution = LBFGS().solve(objective, np.zeros(objective.dim), 1e-8)
+    >>> bool(solution.gradient_norm <= 1e-8)
+    True
     """
 
     memory: int = 20

@@ -49,6 +49,19 @@ class Newton(Certifying[Objective]):
         Size of the subsample; it is used when the data has at least 4 times as many rows.
     max_iterations : int, default=2000
         Limit on the enforced steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> solution = Newton().solve(objective, np.zeros(objective.dim), 1e-8)
+    >>> bool(solution.gradient_norm <= 1e-8)
+    True
     """
 
     sample_rows: int = 20_000

@@ -91,6 +91,19 @@ class Subgradient(_Averaging):
     ----------
     max_iterations : int, default=200_000
         Limit on the steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Hinge
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Hinge(), alpha=0.1)
+    >>> solution = Subgradient().solve(objective, np.zeros(objective.dim), 0.1)
+    >>> bool(solution.gradient_norm <= 0.1)
+    True
     """
 
     max_iterations: int = 200_000
@@ -177,6 +190,19 @@ class StochasticSubgradient(_Averaging):
         Limit on the steps.
     seed : int, default=0
         Which records are visited. Not a privacy matter: the point returned is certified.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Hinge
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Hinge(), alpha=0.1)
+    >>> solution = StochasticSubgradient().solve(objective, np.zeros(objective.dim), 0.1)
+    >>> bool(solution.gradient_norm <= 0.1)
+    True
     """
 
     batch_size: int = 16

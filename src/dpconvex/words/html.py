@@ -357,7 +357,7 @@ def _coefficient_rows(model: Fitted, spread: Uncertainty | None) -> list[dict[st
 
 def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     words = {
-        "n_samples": "rows",
+        "n_samples": "people" if certificate.bounds.people else "rows",
         "n_features": "columns",
         "row_norm": "bound on a row's influence",
         "max_norm": "longest mapped row",

@@ -34,6 +34,10 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
         are n - 1 together. A record that keeps its label moves V by at most ``max(p', q') <= n - 1`` and p not at
         all. One that changes its label moves V from within ``q'/2`` of 0 to within ``p'/2`` of it or the other way
         round, by ``(n - 1) / 2`` at most, and p by 1: ``sqrt(1/4 + 3/4) = 1``. Both numbers are rounded once.
+        People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out.
+        Given everybody else both numbers are then linear in a person's votes: what a person adds is a convex
+        combination of what single rows of a whole vote add (or nothing, for votes that are rounded down), and two
+        such are no farther apart than their extreme points, of which two are as above.
     ``"histogram"``
         Counts of disjoint bins: two of them move by 1, or one where a record is added or removed.
     ``"counts"``
@@ -80,7 +84,7 @@ class EvaluationCertificate(Promise):
         The relation, and where randomness comes from.
     unit : str
         Whom the promise is made to: ``"one record"``, or ``"one person"`` whose rows share one vote, so that every
-        statistic but ``"auc"`` moves as with one row.
+        statistic moves as with one row.
     """
 
     guarantee: Guarantee
@@ -144,8 +148,8 @@ class EvaluationCertificate(Promise):
     def _check(self) -> None:
         if self.mechanism not in ("score", "conformal") or self.sampler not in (EXACT, SEEDED):
             raise CertificateError("The certificate's 'mechanism' or 'sampler' is unknown.")
-        if self.unit != RECORD and (self.unit != PERSON or self.statistic == "auc"):
-            raise CertificateError("The certificate's 'unit' is not one of its statistic.")
+        if self.unit not in (RECORD, PERSON):
+            raise CertificateError("The certificate's 'unit' must be one record or one person.")
         if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):

@@ -80,6 +80,13 @@ class NoiseSource:
     -----
     Privacy: what :meth:`add` returns lies on a public grid. The law of each number is within `FAILURE_PROBABILITY` of
     the rounded ideal law. opendp's law is the discrete Gaussian on the same grid. l2-Laplace noise is ours either way.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> released = NoiseSource(0).add_gaussian(np.array([10.0]), 0.5)
+    >>> released.shape
+    (1,)
     """
 
     def __init__(self, random_state: Seed = None, sampler: str = "auto") -> None:

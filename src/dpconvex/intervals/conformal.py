@@ -34,11 +34,11 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import silent
 from dpconvex.words.summary import Summary, summary_text
 
-__all__ = ["ConformalCertificate", "DPConformal"]
+__all__ = ["COUNTS", "ConformalCertificate", "DPConformal", "thresholds"]
 
 Array = NDArray[np.float64]
 
-_COUNTS = 10  # noisy counts of a bisection: 2^10 thresholds
+COUNTS = 10  # noisy counts of a bisection: 2^10 thresholds
 _OCTAVES = 16  # that thresholds span, on either side of 0
 _BUDGET = ("epsilon", "delta", "mu")
 
@@ -229,7 +229,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         training, held = self._parts(n_samples)
         guarantee = resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal")
         calibration = EvaluationCertificate.issue(
-            guarantee, "conformal", "counts", held, 1, _COUNTS, seeded=seeded, people=groups
+            guarantee, "conformal", "counts", held, 1, COUNTS, seeded=seeded, people=groups
         )
         self._wanted(calibration)
         self._bound()
@@ -368,7 +368,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     ) -> float:
         """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
         law = noise.add_gaussian if calibration.distribution == "gaussian" else noise.add_l2_laplace
-        wanted, grid = self._wanted(calibration), _grid(self._bound())
+        wanted, grid = self._wanted(calibration), thresholds(self._bound())
         below, reached = -1, len(grid)  # an infinite threshold covers everything
         for _ in range(calibration.releases):
             middle = (below + reached) // 2
@@ -438,9 +438,9 @@ def _ends(predicted: Array) -> tuple[Array, Array]:
     return predicted[:, 0], predicted[:, -1]
 
 
-def _grid(bound: float) -> Array:
+def thresholds(bound: float) -> Array:
     """Return 2^10 - 1 thresholds: geometric on either side of 0, up to the bound."""
-    half = 2 ** (_COUNTS - 1) - 1
+    half = 2 ** (COUNTS - 1) - 1
     sizes = bound * 2.0 ** np.linspace(-_OCTAVES, 0, half)
     return np.concatenate([-sizes[::-1], [0.0], sizes])
 

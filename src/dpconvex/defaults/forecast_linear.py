@@ -1,0 +1,80 @@
+r"""Predicted risk of private least squares: the squared error beyond the best linear model's, as a share of it.
+
+In white coordinates a coefficient has the error of one released product, ``std sqrt(k) / (n h)`` residual scales for k
+coefficients (rows are ``sqrt(k)`` long) and weights that leave ``h`` of the second moments; without privacy it has
+``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant, as the descents do. Output perturbation has
+a closed form: a ridge penalty's bias, and the released noise.
+
+How much columns lose where records are few, and a factor of output perturbation, were read off 107 settings of the
+reference population, six fits each (n of 500 to 40,000, 1 to 15 columns, epsilon of 0.1 to 5). Of 55 other settings, 51
+predictions were within a factor of 2 of the mean of six fits, and 54 within a factor of 4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.defaults.forecast_descent import kept_below
+from dpconvex.defaults.linear_preset import linear_preset
+from dpconvex.losses import Huber, Squared
+from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.certificates.rules import calibrate
+from dpconvex.privacy.guarantees import Guarantee
+
+__all__ = ["linear_excess"]
+
+Array = NDArray[np.float64]
+
+HUBER_WIDTH = 0.25  # of output perturbation, in half ranges of the target
+_HALF_LOST = 30.0  # n mu at which a fit of one coefficient loses half of what columns bring
+_GROWTH, _STEEPNESS = 0.6, 3.5  # of that number with the coefficients, and of the loss with n mu
+_DAMPED = 0.8  # of the variance of a product: the last step goes nine tenths of the way
+_LESS_CURVED = 1.6  # a Huber loss has less curvature than the square that the closed form is for
+
+
+def linear_excess(
+    mechanism: str, bounds: LinearBounds, guarantee: Guarantee, moment: float, scales: Array
+) -> Array:
+    """Return the relative excess risk at each of some residual scales.
+
+    Parameters
+    ----------
+    mechanism : {"least-squares", "output", "none"}
+        How noise is added; "none" is least squares without privacy.
+    bounds : LinearBounds
+        Public facts; its loss is not used.
+    guarantee : PureDP, ApproxDP or GaussianDP
+        Budget.
+    moment : float
+        Second moment of a mapped column of the reference population.
+    scales : array
+        Standard deviations of residuals, in half ranges of the target.
+    """
+    n, size = bounds.n_samples, bounds.dimension
+    sampling = np.full(len(scales), size / n)
+    if mechanism == "none":
+        return sampling
+    if mechanism == "output":
+        return sampling + _LESS_CURVED * _output(bounds, guarantee, moment) / scales**2
+    found = calibrate("least-squares", replace(bounds, loss=Squared()), guarantee, {})
+    height = min(1.0, found.stated["limits"]["clip"])
+    noise = _DAMPED * size * (found.noise["products"].scale * math.sqrt(size) / (n * height)) ** 2
+    constant = moment * bounds.n_features / size / scales**2
+    half = _HALF_LOST * size**_GROWTH
+    lost = 1 / (1 + (n * total_mu(guarantee, "LeastSquares") / half) ** _STEEPNESS)
+    return kept_below(noise + sampling, constant, lost)
+
+
+def _output(bounds: LinearBounds, guarantee: Guarantee, moment: float) -> float:
+    """Return what a penalty and noise on coefficients of equal squares, 1 in sum, add to the squared error."""
+    bounds = replace(bounds, loss=Huber(HUBER_WIDTH))
+    bounds = replace(bounds, alpha=linear_preset(bounds, guarantee, radius=1.0).alpha)
+    std = calibrate("output", bounds, guarantee, {}).noise["release"].spread
+    moments = np.array([1.0, *[moment] * bounds.n_features])
+    kept = bounds.alpha / (moments + bounds.alpha)
+    return float(moments @ kept**2 / bounds.dimension + std**2 * moments.sum())
