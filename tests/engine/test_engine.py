@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.engine import MemoryRows, RowMap, memory, summation_order
+from dpconvex.engine.mapping import APART, map_stretches
 from dpconvex.engine.summation_order import most_additions
 from dpconvex.engine.threads import single_threaded_blas, worker_pool
+from dpconvex.engine.votes import Votes
 from dpconvex.losses import Logistic
 
 
@@ -400,6 +402,68 @@ def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, m
     for first in (1, 2, 3, 7):
         fewer = MemoryRows(np.asarray(X[first:], order=order), y[first:], row_map)
         np.testing.assert_array_equal(fewer.predicted(theta).weights, whole[first:])
+
+
+@pytest.mark.parametrize("columns", [3, 11, 16, 17, 40])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_mapped_row_has_the_same_bits_wherever_arrays_lie_in_memory(order, columns):
+    """Compilers leave vector lanes where an array that is read ends just before the one that is written.
+
+    Engines keep so far away from all others that it makes no difference.
+    """
+    rng = np.random.default_rng(columns)
+    arena, size = np.empty(600), 2 * (columns + 1)
+    out, weights = arena[200 : 200 + size].reshape(2, -1), arena[200 + size : 202 + size]
+
+    def mapped(*given):
+        by_columns, start = order == "F", np.zeros(1, int)
+        map_stretches(given[0], start, 2, *given[1:], 1, 1.0, False, by_columns, out, weights)
+        return np.append(out.ravel(), weights)
+
+    for _ in range(20):
+        X = rng.normal(size=(2, columns))
+        inputs = [X.T.copy() if order == "F" else X]
+        inputs += [np.full(columns, number) for number in (-9.0, 9.0, 0.1, 0.7)]
+        expected = mapped(*inputs)
+        for moved, values in enumerate(inputs):
+            for gap in range(APART, APART + 20):
+                near = arena[200 - gap - values.size : 200 - gap].reshape(values.shape)
+                near[...] = values
+                given = [near if place == moved else each for place, each in enumerate(inputs)]
+                np.testing.assert_array_equal(mapped(*given), expected)
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 25])
+def test_mapped_rows_are_kept_apart_from_what_they_are_mapped_from(kept, monkeypatch):
+    monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", kept)
+    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 10)
+    rows = MemoryRows(np.ones((200, 4)), np.ones(200), RowMap(4, 1.0), threads=1)
+    for block, _, _ in rows._mapped(0, rows._blocks):
+        whole = block
+        while whole.base is not None:
+            whole = whole.base
+        assert block.ctypes.data >= whole.ctypes.data + 8 * APART
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_multiples_have_the_same_bits_whoever_stands_before_a_row(votes):
+    """A quantile's slope jumps where a margin is the target: rows on it must not all jump when one comes or goes."""
+    rng = np.random.default_rng(3)
+    X, y, theta = rng.normal(size=(60, 11)), np.ones(60), rng.normal(size=12)
+
+    def margins(first, last):
+        seen = []
+        ones = y[first:last]
+        rows = MemoryRows(X[first:last], ones, RowMap(11, 1.0)).with_weights(ones)
+        if votes:
+            rows = rows.with_votes(Votes(ones, last - first))
+        rows.combine(theta, lambda y, z, w: (seen.append(z.copy()) or w,))
+        return seen[0]
+
+    whole = margins(0, 60)
+    for first in range(9):
+        for last in range(first + 1, 21):
+            np.testing.assert_array_equal(margins(first, last), whole[first:last])
 
 
 def test_a_part_of_no_rows_sums_to_nothing_whatever_the_size_of_the_table():

@@ -295,6 +295,15 @@ def test_one_sided_losses_are_planned_and_fitted():
     assert np.isfinite(found).all()
 
 
+def test_the_quantiles_that_a_certificate_names_are_those_of_its_course():
+    model = DPQuantileRegressor((0.2, 0.5, 0.9), feature_bounds=(-1, 1), target_bounds=(-1, 1))
+    certificate = model.certify(1000, 2)
+    certificate.verify()
+    parameters = {**certificate.parameters, "quantile": [0.1, 0.5, 0.9]}
+    with pytest.raises(CertificateError, match="quantile"):
+        replace(certificate, parameters=parameters).verify()
+
+
 @pytest.mark.parametrize("name", ["looked_at", "stepped_on"])
 def test_parts_of_the_rows_need_a_public_number_of_rows(name):
     """Where records may be added, which rows are a part of them would depend on their private number."""

@@ -363,6 +363,8 @@ class Judge:
             steps -= early
         levels, targets = course.get("levels", []), course.get("targets", 1)
         require(levels == settings.get("levels", []), "levels")
+        named = self.parameters.get("quantile")
+        require(not levels or named is None or named == levels, "quantile")
         require(targets == settings.get("targets", 1), "targets")
         require(type(targets) is int and targets in (1, len(levels)), "a target for each level")
         names = {"gradients"}

@@ -8,7 +8,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["by_nonzeros", "moved_gram", "row_margins", "takes_sparse", "weighted_gram"]
+__all__ = [
+    "by_nonzeros",
+    "moved_gram",
+    "placed_rows",
+    "row_margins",
+    "takes_sparse",
+    "weighted_gram",
+]
 
 Array = npt.NDArray[np.float64]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -45,6 +52,15 @@ def row_margins(block: Array, theta: Array) -> Array:
     margins = np.empty(len(block))
     row_products(block, np.ascontiguousarray(theta, dtype=np.float64), margins)
     return margins
+
+
+def placed_rows(block: Array, columns: Array, out: Array | None = None) -> Array:
+    """Return ``block @ columns``; what a row gives depends on that row alone, to its last digit."""
+    from dpconvex.engine.mapping import place_rows
+
+    placed = np.empty((len(block), columns.shape[1])) if out is None else out
+    place_rows(block, np.ascontiguousarray(columns), placed)
+    return placed
 
 
 def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:

@@ -22,7 +22,7 @@ def map_blocks(
     rows: MemoryRows, first: int, last: int, buffer: Array | None = None
 ) -> Iterator[Block]:
     """Yield blocks of mapped rows, one after the other in this buffer, or each in an array of its own."""
-    from dpconvex.engine.mapping import map_stretches
+    from dpconvex.engine.mapping import APART, map_stretches
 
     row_map, numbers = rows.row_map, rows.numbers
     starts, _, per_block = rows.layout()
@@ -31,7 +31,7 @@ def map_blocks(
         start = index * rows.block_rows
         block = slice(start, min(start + rows.block_rows, rows.n_rows))
         count, size = block.stop - start, (block.stop - start) * rows.dim
-        place_for = np.empty(size + count) if buffer is None else buffer
+        place_for = (np.empty(APART + size + count) if buffer is None else buffer)[APART:]
         part, influence = place_for[:size].reshape(count, rows.dim), place_for[size : size + count]
         map_stretches(
             rows.source, starts[index * per_block : (index + 1) * per_block],

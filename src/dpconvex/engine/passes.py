@@ -173,13 +173,14 @@ def combine(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
 
 def _combine_mapped(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
     """Combine blocks of mapped rows."""
+    from dpconvex.engine.blocks import row_margins
 
     def part(block: Array, y: Array, w: Array) -> Sums:
-        multiples, *extra = function(y, block @ theta, w)
+        multiples, *extra = function(y, row_margins(block, theta), w)
         return multiples @ block, *extra
 
     def voted(block: Array, y: Array, w: Array, v: Array) -> Sums:
-        multiples, *extra = function(y, block @ theta, w)
+        multiples, *extra = function(y, row_margins(block, theta), w)
         return (multiples * v) @ block, *extra
 
     return rows.sum_votes(voted) if rows.voted and rows.own_weights else rows.sum(part)

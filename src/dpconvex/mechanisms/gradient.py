@@ -100,7 +100,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
             )
     if settings.get("ranking", False) is not course.ranking:
         raise CertificateError("The certificate's course is not that of its settings: see ranking.")
-    check_levels(settings, course, bounds)
+    check_levels(settings, course, bounds, certificate.parameters.get("quantile"))
     if course.private and settings.get("raw_target", False) is not course.raw_target:
         raise CertificateError(
             "The certificate's course is not that of its settings: see raw_target."

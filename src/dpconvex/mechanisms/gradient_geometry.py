@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.engine.accurate_products import MomentSums
-from dpconvex.engine.blocks import by_nonzeros
+from dpconvex.engine.blocks import by_nonzeros, placed_rows
 from dpconvex.engine.rows import Rows
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
@@ -74,12 +74,21 @@ class Coordinates:
         diagonal = np.diagonal(self.matrix).copy()
         return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
 
+    @cached_property
+    def _columns(self) -> Array:
+        """The matrix column by column."""
+        return np.ascontiguousarray(self.matrix.T)
+
     def place(self, block: Array) -> Array:
-        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others."""
+        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others.
+
+        What a row gives depends on that row alone, to its last digit: counts of lengths must not move with the number
+        of rows, nor what other records add to a sum.
+        """
         placed = scratch(*block.shape)
-        if self.stretches is None:
-            return np.matmul(block, self.matrix.T, out=placed)
-        return np.multiply(block, self.stretches, out=placed)
+        if self.stretches is not None:
+            return np.multiply(block, self.stretches, out=placed)
+        return placed_rows(block, self._columns, placed)
 
     def lengths(self, block: Array) -> Array:
         """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""

@@ -41,14 +41,20 @@ def check_smoothing(settings: Parameters) -> None:
         check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
 
 
-def check_levels(settings: Parameters, course: Course, bounds: LinearBounds) -> None:
-    """Refuse levels that are not those of the settings, or of another loss than the pinball loss.
+def check_levels(
+    settings: Parameters, course: Course, bounds: LinearBounds, named: object = None
+) -> None:
+    """Refuse levels that are not those of the settings or `named` ones, or of another loss than the pinball loss.
 
     Slopes of a pinball loss are within 1/2 of their middle whatever its level, so the stated loss may be that of any.
     """
     stated = (settings.get("levels", []), settings.get("targets", 1))
     if stated != (list(course.levels), course.targets):
         raise CertificateError("The certificate's course is not that of its settings: see levels.")
+    if course.levels and named is not None and named != list(course.levels):
+        raise CertificateError(
+            "The certificate's course is not that of its 'quantile': see levels."
+        )
     if "levels" in settings and not (course.levels and course.private):
         raise CertificateError("Several levels are found in released coordinates only.")
     if course.levels and type(bounds.loss) is not Pinball:

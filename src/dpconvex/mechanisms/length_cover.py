@@ -20,6 +20,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.blocks import placed_rows, row_margins
+
 __all__ = ["LengthCover", "length_cover"]
 
 Array = NDArray[np.float64]
@@ -59,10 +61,11 @@ class LengthCover:
         squares = np.empty(len(block))
         stretched_squares(block, lead, self.centre, self.stretch, squares)
         if self.factors.size:
-            moved = block[:, lead:] @ (self.directions * self.stretch).T
+            # Row by row: what one gives must not depend on how many there are, which is private where people vote.
+            moved = placed_rows(block[:, lead:], (self.directions * self.stretch).T)
             moved -= self.directions @ (self.stretch * self.centre)
             # A difference of rounded numbers: what it may lose is within what lengths are raised by.
-            squares = np.maximum(squares + moved**2 @ self.factors, 0.0)
+            squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)
         return np.asarray(np.sqrt(self.height**2 + squares) * self.raised)
 
 

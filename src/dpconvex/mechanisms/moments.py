@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.blocks import placed_rows
 from dpconvex.engine.rows import RowFunction, Sums
 from dpconvex.engine.summation_order import most_additions
 from dpconvex.mechanisms.gradient_settings import total_mu
@@ -137,7 +138,7 @@ class Frame:
 
     def rows(self, block: Array) -> Array:
         """Return rows in white coordinates in units of the radius, no longer than 1."""
-        return shortened((block - self.centre) @ self.matrix, self.radius)
+        return shortened(placed_rows(block - self.centre, self.matrix), self.radius)
 
     def midpoint(self) -> Array:
         """Return the point halfway between the class means, in mapped units."""
@@ -203,7 +204,10 @@ def private_frame(
     raised = np.maximum(values, floor) + floor
     matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
 
-    radius = typical(lambda block: (block - centre) @ matrix, math.sqrt(d) / 64, 4 * math.sqrt(d))
+    # Row by row: classes are summed apart, and how many rows either has is private.
+    radius = typical(
+        lambda block: placed_rows(block - centre, matrix), math.sqrt(d) / 64, 4 * math.sqrt(d)
+    )
     frame = Frame(centre, matrix, radius, prevalence, np.zeros(d))
     largest = max(prevalence, 1 - prevalence)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.rows import Rows
 from dpconvex.mechanisms.gradient_geometry import Coordinates
 from dpconvex.mechanisms.moments import row_lengths
@@ -57,7 +58,7 @@ def product_sums(
     """
 
     def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-        factors = factor(y, block @ theta, w)
+        factors = factor(y, row_margins(block, theta), w)
         placed = frame.place(block) / length
         most = 1 / np.maximum(row_lengths(placed), 1e-300)
         vectors = np.minimum(np.abs(factors), most)[:, None] * placed
