@@ -30,7 +30,8 @@ MARGIN_BINS = 16
 # Noisy counts: for middle and scale of the target, of the residuals, for the range of margins.
 TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 
-_FEW = 80.0  # n mu below which the budget goes to a constant
+# n mu below which more of the budget goes to a constant, and next to all of it.
+_FEW, _FEWEST = 80.0, 25.0
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
 _PLACES = 0.02  # share of what columns are centred by, where no bounds are public
@@ -161,7 +162,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     if settings["geometry"] == "given":
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
-    few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
+    few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5 / (1 + (_FEWEST / size) ** 3))
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY + _MORE_GEOMETRY / (1 + (records / 12) ** 3)
     geometry *= 1 - 0.8 * few
