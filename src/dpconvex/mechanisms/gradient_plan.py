@@ -162,7 +162,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     if settings["geometry"] == "given":
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
-    few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5 / (1 + (_FEWEST / size) ** 3))
+    few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5 / (1 + (_FEWEST / size) ** 2))
     trust = 1 / (1 + _SECOND_ROUND / records)
     geometry = _GEOMETRY + _MORE_GEOMETRY / (1 + (records / 12) ** 3)
     geometry *= 1 - 0.8 * few
@@ -345,7 +345,9 @@ def _margin_phases(
     bounds: LinearBounds, left: float, few: float, clip: float, steps: int | None, records: float
 ) -> dict[str, Phase]:
     """Plan the share of positives, the descent, and the calibration of its margin."""
-    labels, margins = 0.02 + 0.6 * few, 0.08 + 0.15 * few
+    # Where next to nothing is kept of the margin, its histogram is of no use either.
+    none = 0.2 * few**8
+    labels, margins = 0.02 + 0.6 * few + none, 0.08 + 0.15 * few - none
     number = _margin_steps(bounds.n_samples) if steps is None else _split(steps)
     count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins
