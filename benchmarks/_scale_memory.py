@@ -29,9 +29,15 @@ MECHANISMS: dict[str, tuple[str, ...]] = {
     "DPTiltedClassifier": ("auto",),
     "DPTiltedRegressor": ("auto",),
     "DPRobustClassifier": ("auto",),
+    "DPRobustRegressor": ("auto",),
+    "DPLinearRegression": ("auto",),
+    "DPTopRankClassifier": ("auto",),
+    "DPL1Link": ("auto",),
+    "DPBowl": ("auto",),
     "DPMedian": ("auto", "gradient", "objective"),
     "DPPiecewiseLinear": ("auto", "gradient", "objective"),
 }
+MATRICES = ("DPMedian", "DPPiecewiseLinear", "DPBowl")
 #: Mechanisms that visit records one by one in an order of their own, on a mapped copy of the rows.
 RECORD_BY_RECORD = ("sgd", "phased-erm", "phased-sgd")
 
@@ -44,10 +50,14 @@ def estimator(name: str, mechanism: str) -> Any:
     settings: dict[str, Any] = {"random_state": 0, "epsilon": 1.0}
     if name == "DPPiecewiseLinear":
         settings |= {"slopes": np.outer([-1.0, 0.0, 1.0], np.ones(MATRIX)), "offsets": np.zeros(3)}
-    elif name != "DPMedian":
+    elif name == "DPL1Link":
+        settings["matrix"] = 0.01
+    elif name not in MATRICES:
         settings["feature_bounds"] = (-6, 6)
-    if name in ("DPQuantileRegressor", "DPNewsvendor", "DPTiltedRegressor"):
-        settings["target_bounds"] = (-10, 10)
+        if not labels(name):
+            settings["target_bounds"] = (-10, 10)
+    if name == "DPTopRankClassifier":
+        settings["top"] = 1000
     mechanism, _, loss = mechanism.partition(", ")
     if loss:
         settings["loss"] = loss
@@ -60,11 +70,16 @@ def table(name: str, n: int, dtype: str) -> tuple[Any, Any]:
     X = np.empty((n, COLUMNS), dtype)
     for start in range(0, n, 10_000):
         X[start : start + 10_000] = rng.standard_normal((min(10_000, n - start), COLUMNS))
-    if name in ("DPMedian", "DPPiecewiseLinear"):
+    if name in MATRICES:
         X /= 4 * np.sqrt(COLUMNS)
         return X.reshape(n, MATRIX, -1), rng.standard_normal((n, MATRIX)).astype(dtype)
     target = X[:, 0] + 0.5 * rng.standard_normal(n)
-    return X, target > 0 if "Class" in name or "Logistic" in name or "SVC" in name else target
+    return X, target > 0 if labels(name) else target
+
+
+def labels(name: str) -> bool:
+    """Whether an estimator takes labels."""
+    return any(word in name for word in ("Class", "Logistic", "SVC"))
 
 
 def resident(key: str) -> int:

@@ -241,6 +241,7 @@ def test_a_partition_says_nothing_of_void_rows():
 
     X, y = np.ones((3, 2)), np.array([1.0, np.nan, 1.0])
     mapping = Mapping(RowMap.from_bounds(2, (-1.0, 1.0)), None, 0.0, 1.0, None)
+
     def inverse(block, w):
         return 1.0 / np.linalg.norm(block[:, 1:], axis=1)
 

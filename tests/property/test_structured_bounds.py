@@ -190,6 +190,30 @@ def test_a_shared_matrix_cancels(seed):
         assert (np.abs(difference) > 1e-8 * bounds.smoothness).sum() <= 2  # one record in, one out
 
 
+def test_a_shared_matrix_is_that_of_every_record():
+    rng = np.random.default_rng(3)
+    matrix, rows, y = rng.normal(size=(3, 4)), rng.normal(size=(50, 1, 4)), rng.normal(size=(50, 1))
+    smooth = convolve_vector(L1WithLink(3, Huber(0.5)), GaussianKernel(3), 0.7)
+    operator = float(np.linalg.norm(matrix, 2)) * (1 + 1e-12)
+    whole = np.concatenate([np.broadcast_to(matrix, (50, 3, 4)), rows], axis=1)
+    targets = np.concatenate([np.zeros((50, 3)), y], axis=1)
+    short, long = (
+        StructuredObjective(StructuredRecords(A, Y, operator, 1.5, **more), smooth, 0.1, divisor=40)
+        for A, Y, more in ((rows, y, {"shared": matrix}), (whole, targets, {}))
+    )
+    for _ in range(3):
+        theta, offset = rng.normal(size=4), rng.normal(size=4) * 1e-3
+        pairs = [
+            (short.value(theta), long.value(theta)),
+            (short.gradient(theta), long.gradient(theta)),
+            (short.gradient_sum(theta), long.gradient_sum(theta)),
+            (short.hessian(theta), long.hessian(theta)),
+            (short.refined_gradient(theta, offset)[0], long.refined_gradient(theta, offset)[0]),
+        ]
+        for found, expected in pairs:
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
 def test_a_shared_matrix_is_refused_where_it_does_not_cancel():
     smooth = convolve_vector(L1WithLink(1, Logistic()), GaussianKernel(1), 1.0)
     for facts in (

@@ -659,7 +659,10 @@ class MemoryRows:
             stop = min(start + self.block_rows, self.n_rows)
             count, size = stop - start, (stop - start) * self.dim
             place_for = np.empty(size + count) if buffer is None else buffer
-            part, influence = place_for[:size].reshape(count, self.dim), place_for[size : size + count]
+            part, influence = (
+                place_for[:size].reshape(count, self.dim),
+                place_for[size : size + count],
+            )
             place = (
                 np.array([start])
                 if self._starts is None

@@ -174,9 +174,8 @@ class DPL1Link(StructuredModel):
         owner, ignored = type(self).__name__, ignores_invalid(self)
         least = least_rows(self.neighbors)
         if self.matrix is None:
-            stack, read, full = super()._read(A, Y)
-            return *self._signed(cast(Array, stack), cast(Array, read[0])), full
-        rows = read_numbers("A", A, 2, owner, least, finite=not ignored)
+            return super()._read(A, Y)
+        rows = read_numbers("A", A, 2, owner, least, finite=not ignored, narrow=True)
         labels = read_numbers("Y", Y, 1, owner, least, finite=not ignored)
         if len(rows) != len(labels):
             raise ValueError(
@@ -191,16 +190,7 @@ class DPL1Link(StructuredModel):
         assert shared is not None, "there is a matrix"
         self.n_outputs_ = len(shared) + 1
         shape = (n_samples, self.n_features_in_, self.n_outputs_)
-        return *self._signed(matrices, targets), shape
-
-    def _signed(self, matrices: Array, targets: Array) -> tuple[Array, list[Array]]:
-        """Return the row ``y z`` and the target 0 for a margin link."""
-        if self._link().kind == "residual":
-            return matrices, [targets]
-        matrices, targets = matrices.copy(), targets.copy()
-        matrices[:, -1] *= np.clip(targets[:, -1:], -1.0, 1.0)
-        targets[:, -1] = 0.0
-        return matrices, [targets]
+        return matrices, [targets], shape
 
     def predict(self, A: ArrayLike) -> Array:
         """Return ``A @ coef_``: of all rows of a record, or with a shared matrix of the row alone."""

@@ -192,8 +192,15 @@ class StructuredModel(PrivateModel):
         self, A: Array, Y: Array, bounds: StructuredBounds, limit: float
     ) -> StructuredRecords:
         """Return the records, scaled to the bounds."""
+        link = bounds.loss.link
         return StructuredRecords(
-            A, Y, bounds.operator_norm, bounds.link_norm, target_limit=limit, shared=bounds.shared
+            A,
+            Y,
+            bounds.operator_norm,
+            bounds.link_norm,
+            target_limit=limit,
+            shared=bounds.shared,
+            labelled=link is not None and link.kind != "residual",
         )
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.objectives.shared_matrix import SharedNorm
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.certificates.certificate import Certificate
 
@@ -24,12 +25,11 @@ def descend_on_batches(
     from dpconvex.engine.threads import single_threaded_blas
 
     settings, term = certificate.parameters["sgd"], certificate.noise["gradients"]
-    records, loss, bounds = objective.records, objective.loss, certificate.bounds
+    records, loss, bounds = objective.records, objective.own_loss, certificate.bounds
     size, steps, step = settings["batch_size"], term.releases, settings["step_size"]
     kept = min(steps, max(1, round(settings["average"] * steps)))
     theta, total = np.zeros(objective.dim), np.zeros(objective.dim)
-    inner = 0 if records.shared is None else len(records.shared)
-    common = None if records.shared is None else np.array(records.shared)
+    shared = None if records.shared is None else SharedNorm(records.shared, objective.loss)
     rate = size / bounds.n_samples
     with single_threaded_blas():  # the products are small: threads would wait for each other
         for taken in range(steps):
@@ -40,13 +40,11 @@ def descend_on_batches(
             matrices = records.scaled(batch)
             level = None if records.level is None else records.level[batch]
             slopes = -loss.gradient(records.targets[batch] - matrices @ theta, level)
-            slopes[:, :inner] = 0.0
             gradient = np.tensordot(slopes, matrices, axes=2)
             gradient += term.scale * generator.standard_normal(theta.size)
             move = gradient / size + bounds.alpha * theta
-            if common is not None:
-                residuals = np.append(-common @ theta, 0.0)[None]
-                move -= common.T @ loss.gradient(residuals)[0, :inner]
+            if shared is not None:
+                move += shared.gradient(theta)
             theta = theta - step * move
             if taken >= steps - kept:
                 total += theta

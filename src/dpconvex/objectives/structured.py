@@ -14,6 +14,7 @@ from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.summation_order import accumulate, sum_depth
 from dpconvex.losses.structured import VectorLoss
 from dpconvex.objectives.objective import UNIT, WithLinear
+from dpconvex.objectives.shared_matrix import LinkAlone, SharedNorm
 from dpconvex.smoothing.multivariate import SmoothedMax
 
 __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
@@ -73,8 +74,10 @@ class StructuredRecords:
         Levels of bowls.
     target_limit : float, optional
         Scaled targets are clamped to it; public.
-    shared : array of shape (m - 1, d), optional
-        A public matrix, with targets 0, in place of the first rows of every record: A has the row of the link alone.
+    shared : array of shape (k, d), optional
+        A public matrix, with targets 0, that stands before the row of every record: A has the row of the link alone.
+    labelled : bool
+        Whether the target of the link is a label y, clipped to [-1, 1]: its row is then ``y z``, and its target 0.
 
     Notes
     -----
@@ -90,6 +93,7 @@ class StructuredRecords:
         level: npt.ArrayLike | None = None,
         target_limit: float | None = None,
         shared: npt.ArrayLike | None = None,
+        labelled: bool = False,
     ) -> None:
         matrices = np.asarray(A)
         if matrices.dtype != np.float32:
@@ -97,11 +101,7 @@ class StructuredRecords:
         targets = np.array(Y, dtype=np.float64)
         self.shared: tuple[tuple[float, ...], ...] | None = None
         if shared is not None:
-            common = np.array(shared, dtype=np.float64)
-            self.shared = tuple(map(tuple, common.tolist()))
-            rows = np.broadcast_to(common, (len(matrices), *common.shape))
-            matrices = np.concatenate([rows, matrices], axis=1)
-            targets = np.concatenate([np.zeros((len(targets), len(common))), targets], axis=1)
+            self.shared = tuple(map(tuple, np.array(shared, dtype=np.float64).tolist()))
         if matrices.ndim != 3 or targets.shape != matrices.shape[:2]:
             raise ValueError(
                 "The 'A' and 'Y' parameters of StructuredRecords must have shapes (n, m, d) and (n, m). "
@@ -113,7 +113,9 @@ class StructuredRecords:
         if shared is None:  # the bounds check the norm of a shared one
             self._bound(slice(0, inner), operator_norm)
         if link_norm > 0:
-            self._bound(slice(inner, inner + 1), link_norm)
+            labels = np.clip(targets[:, -1], -1.0, 1.0) if labelled else None
+            self._bound(slice(inner, inner + 1), link_norm, labels)
+            targets[:, -1] = 0.0 if labelled else targets[:, -1]
         limit = np.inf if target_limit is None else float(target_limit)
         for rows_of, factors in self._factors:
             targets[:, rows_of] *= factors[:, None]
@@ -127,11 +129,19 @@ class StructuredRecords:
         self.n_rows, self.outputs, self.dim = matrices.shape
         self.operator_norm, self.link_norm = float(operator_norm), float(link_norm)
         with np.errstate(over="ignore"):  # infinite: then nothing can be certified without a limit
-            sizes = np.maximum(targets.max(axis=1), -targets.min(axis=1)) * np.sqrt(self.outputs)
-            self.mean_target_size = float(sizes.sum()) / max(1, self.n_rows)
+            sizes = sum(
+                float(np.abs(targets[start : start + _BLOCK]).max(axis=1).sum())
+                for start in range(0, self.n_rows, _BLOCK)
+            )
+            self.mean_target_size = float(np.sqrt(self.outputs) * sizes / max(1, self.n_rows))
 
-    def _bound(self, rows: slice, norm: float) -> None:
-        factors = _shrink(spectral_norms(self._given[:, rows]), norm)
+    def _bound(self, rows: slice, norm: float, labels: Array | None = None) -> None:
+        norms = spectral_norms(self._given[:, rows])
+        if labels is None:
+            factors = _shrink(norms, norm)
+        else:
+            norms = np.where(labels == 0, 0.0, norms)  # which may be infinite
+            factors = _shrink(norms * np.abs(labels), norm) * labels
         if factors.size and float(factors.min()) < 1.0:
             self._factors.append((rows, factors))
 
@@ -163,7 +173,7 @@ class StructuredRecords:
     @property
     def additions(self) -> int:
         """Bound on the number of roundings any term of a sum over records passes through."""
-        return _BLOCK * self.outputs + -(-self.n_rows // _BLOCK)
+        return _BLOCK * self.outputs + len(self.shared or ()) + -(-self.n_rows // _BLOCK)
 
     def residuals(self, theta: Array) -> Array:
         """``Y - A theta``, shape (n, m)."""
@@ -223,10 +233,11 @@ class StructuredObjective(WithLinear):
         divisor: float | None = None,
         linear: npt.ArrayLike | None = None,
     ) -> None:
-        if records.outputs != loss.outputs:
+        outputs = records.outputs + len(records.shared or ())
+        if outputs != loss.outputs:
             raise ValueError(
                 f"The 'records' parameter of StructuredObjective must have {loss.outputs} rows per record for this "
-                f"loss. Got {records.outputs} instead."
+                f"loss. Got {outputs} instead."
             )
         super().__init__(records.dim, alpha)
         self._set_linear(linear)
@@ -239,6 +250,20 @@ class StructuredObjective(WithLinear):
     def n_rows(self) -> int:
         """Number of records."""
         return self.records.n_rows
+
+    @property
+    def own_loss(self) -> VectorLoss | LinkAlone:
+        """Loss of the rows that are a record's own."""
+        if self.records.shared is None:
+            return self.loss
+        assert self.loss.link is not None, "the bounds say so"
+        return LinkAlone(self.loss.link)
+
+    @property
+    def _norm(self) -> SharedNorm | None:
+        """What all records have in common."""
+        shared = self.records.shared
+        return None if shared is None else SharedNorm(shared, self.loss)
 
     @property
     def public_facts(self) -> dict[str, object]:
@@ -285,22 +310,29 @@ class StructuredObjective(WithLinear):
         return other
 
     def margin_size(self, theta: Array) -> float:
-        """Mean size of the residuals: the scale on which F varies."""
+        """Mean size of the records' residuals: the scale on which F varies."""
         return float(np.abs(self.records.residuals(theta)).mean()) if self.n_rows else 0.0
 
     def value(self, theta: npt.ArrayLike) -> float:
         """F(theta)."""
-        theta = np.asarray(theta, dtype=np.float64)
+        theta, loss = np.asarray(theta, dtype=np.float64), self.own_loss
         parts = (
-            (self.loss.value(targets - (rows @ theta).reshape(targets.shape), level).sum(),)
+            (loss.value(targets - (rows @ theta).reshape(targets.shape), level).sum(),)
             for _, rows, targets, level in self.records.blocks()
         )
-        total = accumulate(parts)[0] if self.n_rows else 0.0
-        return self._value(float(total) / self.divisor, theta)
+        total = float(accumulate(parts)[0]) if self.n_rows else 0.0
+        if (norm := self._norm) is not None:
+            total += self.n_rows * norm.value(theta)
+        return self._value(total / self.divisor, theta)
 
     def gradient_sum(self, theta: npt.ArrayLike) -> Array:
         """``-sum_i A_i^T g'(u_i)``: the data's part, as a SUM."""
-        return -self.records.combine(np.asarray(theta, dtype=np.float64), self.loss.gradient)
+        return self._sum_slopes(np.asarray(theta, dtype=np.float64), self.own_loss.gradient)
+
+    def _sum_slopes(self, theta: Array, slopes: Callable[[Array, Array | None], Array]) -> Array:
+        total = -self.records.combine(theta, slopes)
+        norm = self._norm
+        return total if norm is None else total + self.n_rows * norm.gradient(theta)
 
     def gradient(self, theta: npt.ArrayLike) -> Array:
         """Gradient ``-(1/N) sum_i A_i^T g'(u_i) + alpha theta + b``."""
@@ -309,13 +341,14 @@ class StructuredObjective(WithLinear):
         if self.n_rows * self.records.outputs**2 > _REMEMBERED:
             return self._gradient(self.gradient_sum(theta) / self.divisor, theta)
         bends: list[Array] = []
+        loss = self.own_loss
 
         def slopes(u: Array, level: Array | None) -> Array:
-            found, bent = self.loss.derivatives(u, level)
+            found, bent = loss.derivatives(u, level)
             bends.append(bent)
             return found
 
-        gradient = self._gradient(-self.records.combine(theta, slopes) / self.divisor, theta)
+        gradient = self._gradient(self._sum_slopes(theta, slopes) / self.divisor, theta)
         self._seen = (theta.tobytes(), bends)
         return gradient
 
@@ -327,11 +360,14 @@ class StructuredObjective(WithLinear):
         """Hessian ``(1/N) sum_i A_i^T g''(u_i) A_i + alpha I``."""
         theta = np.asarray(theta, dtype=np.float64)
         seen = self._seen[1] if self._seen and self._seen[0] == theta.tobytes() else None
-        hessian = np.zeros((self.dim, self.dim))
+        norm, loss = self._norm, self.own_loss
+        hessian = (
+            np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
+        )
         for number, (_, rows, targets, level) in enumerate(self.records.blocks()):
             if seen is None:
                 u = targets - (rows @ theta).reshape(targets.shape)
-                bends = self.loss.hessian(u, level)
+                bends = loss.hessian(u, level)
             else:
                 bends = seen[number]
             weighted = bends @ rows.reshape(*targets.shape, self.dim)
@@ -349,7 +385,7 @@ class StructuredObjective(WithLinear):
         size = float(np.linalg.norm(theta))
         records, share = self.records, self.n_rows / self.divisor
         longest = max(records.operator_norm, records.link_norm)
-        margin = (self.dim + 10) * np.sqrt(records.outputs) * longest * size
+        margin = (self.dim + 10) * np.sqrt(self.loss.outputs) * longest * size
         margin += 4 * records.mean_target_size
         errors = (self.smoothness - self.alpha) / longest * UNIT * margin
         errors += share * records.operator_norm * self.loss.gradient_error
@@ -377,7 +413,7 @@ class StructuredObjective(WithLinear):
         # As large as (d u)^2 ||theta||: nothing but the offset's own rounding is left of the margins'.
         tail = (4 * self.dim * UNIT) ** 2 * size + (self.dim + 6) * UNIT * moved
         sums: CompensatedSum | None = None
-        residual_sizes = 0.0
+        residual_sizes, loss, norm = 0.0, self.own_loss, self._norm
         for _, rows, targets, level in records.blocks(step):
             z, correction = np.empty(len(rows)), np.empty(len(rows))
             margins_with_error(rows, theta, z, correction)
@@ -386,22 +422,27 @@ class StructuredObjective(WithLinear):
             rounded = y - z
             lost = (y - (rounded + (y - rounded))) + ((y - rounded) - z)
             u = (rounded + (lost - correction)).reshape(targets.shape)
-            more = CompensatedSum(-self.loss.gradient(u, level).ravel(), rows)
+            more = CompensatedSum(-loss.gradient(u, level).ravel(), rows)
             if sums is None:
                 sums = more
             else:
                 sums += more
             residual_sizes += float(np.sqrt(np.einsum("ij,ij->i", u, u)).sum())
         assert sums is not None, "there are records"
+        total = sums.value
+        if norm is not None:
+            found, length = norm.refined_gradient(theta, shift)
+            total = total + self.n_rows * found
+            residual_sizes += self.n_rows * length
         bend = (
             self.smoothness - self.alpha
         ) / longest  # per unit of a residual's error, all records
-        off = 2 * UNIT * residual_sizes / self.n_rows + np.sqrt(records.outputs) * longest * tail
+        off = 2 * UNIT * residual_sizes / self.n_rows + np.sqrt(self.loss.outputs) * longest * tail
         errors = (
             bend * off
             + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
         )
         roundings = (12 + LOSS_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
         roundings += 2 * float(np.linalg.norm(self.linear))
-        gradient = self._gradient(sums.value / self.divisor, theta) + self.alpha * shift
+        gradient = self._gradient(total / self.divisor, theta) + self.alpha * shift
         return gradient, float(1.01 * (errors + UNIT * roundings))

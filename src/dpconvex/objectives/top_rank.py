@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import RowMap, Sums
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, Ridged
 
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["TopRankObjective"]
 
 Array = npt.NDArray[np.float64]
-
-_LARGEST = 1e140
 
 
 class TopRankObjective(Ridged):
@@ -72,36 +73,47 @@ class TopRankObjective(Ridged):
         alpha: float,
         width: float = 0.05,
     ) -> None:
-        rows = np.array(X, dtype=np.float64)
-        super().__init__(rows.shape[1], alpha)
-        rows[~np.isfinite(rows).all(axis=1)] = 0.0  # a fixed row: an error would depend on the data
-        np.clip(rows, -_LARGEST, _LARGEST, out=rows)  # squares of more would overflow
-        lengths = np.linalg.norm(rows, axis=1)
+        raw = np.array(X, dtype=np.float64)
+        raw[~np.isfinite(raw).all(axis=1)] = 0.0  # a fixed row: an error would depend on the data
         # A little shorter than the bound, so that rounding does not exceed it.
-        rows *= np.minimum(1.0, (1 - 1e-14) * row_norm / np.maximum(lengths, 1e-300))[:, None]
-        positive = np.asarray(y) > 0
-        self._positive, self._negative = rows[positive], rows[~positive]
-        self.n_rows, self.loss, self.row_norm = len(rows), loss, float(row_norm)
-        self.top, self.min_positive, self.width = int(top), int(min_positive), float(width)
-        self._count = max(len(self._positive), self.min_positive)
+        shortened = RowMap(raw.shape[1], (1 - 1e-14) * float(row_norm), fit_intercept=False)
+        labels = np.where(np.asarray(y) > 0, 1.0, -1.0)
+        self._set(
+            MemoryRows(raw, labels, shortened), loss, row_norm, top, min_positive, alpha, width
+        )
+
+    def _set(
+        self,
+        rows: DaskRows | MemoryRows,
+        loss: Loss,
+        row_norm: float,
+        top: int,
+        min_positive: int,
+        alpha: float,
+        width: float,
+    ) -> None:
+        super().__init__(rows.dim, alpha)
+        self.rows, self.n_rows, self.loss = rows, rows.n_rows, loss
+        self.row_norm, self.width = float(row_norm), float(width)
+        self.top, self.min_positive = int(top), int(min_positive)
+        self._labels = np.concatenate([y for (y,) in rows.each(_signs)])
+        self._count = max(int((self._labels > 0).sum()), self.min_positive)
 
     @classmethod
     def of_rows(cls, rows: DaskRows | MemoryRows, bounds: Any) -> Self:
-        """Return the objective of mapped rows, gathered into memory, with the constants of their bounds.
+        """Return the objective of mapped rows, with the constants of their bounds.
 
         Parameters
         ----------
         rows : MemoryRows or another engine
             Shortened rows without constant column; targets above 0 are positive, below 0 negative, and void rows,
-            whose target is 0, belong to no class.
+            whose target is 0, belong to no class: they count in n, and nowhere else.
         bounds : TopRankBounds
             Constants.
         """
-        parts = list(rows.each(_classed))
-        X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
         own = ("loss", "row_norm", "top", "min_positive", "alpha", "width")
-        found = cls(X, y, **{name: getattr(bounds, name) for name in own})
-        found.n_rows = rows.n_rows  # void ones count in n, and nowhere else
+        found = cls.__new__(cls)
+        found._set(rows, **{name: getattr(bounds, name) for name in own})
         return found
 
     @property
@@ -130,23 +142,42 @@ class TopRankObjective(Ridged):
         return float(self.loss.smoothness) * (2 * self.row_norm) ** 2 + bend + self.alpha
 
     def value_and_gradient(self, theta: npt.ArrayLike) -> tuple[float, Array]:
-        """F and its gradient."""
+        """F and its gradient: a pass for the scores, and one that sums."""
         theta = np.asarray(theta, dtype=np.float64)
-        level, slope, _ = self._level(theta)
-        margins = self._positive @ theta - level
-        slopes = self.loss.gradient(1.0, margins)
-        value = float(np.sum(self.loss.value(1.0, margins))) / self._count
-        gradient = (slopes @ self._positive - slopes.sum() * slope) / self._count
-        return self._value(value, theta), self._gradient(gradient, theta)
+        found = self._level(theta)
+        value = float(np.sum(self.loss.value(1.0, found.margins))) / self._count
+        share = -found.pull / self.top
+
+        def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
+            above = share * expit((z - found.threshold) / self.width)
+            slopes = self.loss.gradient(1.0, z - found.level)
+            return (np.where(y > 0, slopes, np.where(y < 0, above, 0.0)),)
+
+        (gradient,) = self.rows.combine(theta, multiples)
+        return self._value(value, theta), self._gradient(gradient / self._count, theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of F."""
         theta = np.asarray(theta, dtype=np.float64)
-        level, slope, bend = self._level(theta)
-        margins, moved = self._positive @ theta - level, self._positive - slope
-        curved = (moved.T * np.maximum(self.loss.curvature(1.0, margins), 0.0)) @ moved
-        pull = float(np.sum(self.loss.gradient(1.0, margins)))
-        return self._hessian((curved - pull * bend) / self._count)
+        found, width = self._level(theta), self.width
+        share = -found.pull / self.top  # not negative
+
+        @takes_sparse
+        def part(block: Array, y: Array, w: Array) -> Sums:
+            z = block @ theta
+            weights = np.where(y < 0, expit((z - found.threshold) / width), 0.0)
+            bends = weights * (1 - weights) / width
+            curved = np.maximum(self.loss.curvature(1.0, z - found.level), 0.0) * (y > 0)
+            gram = weighted_gram(block, curved + share * bends)
+            return gram, curved @ block, float(curved.sum()), weights @ block, bends @ block
+
+        second, first, total, slope, pull = self.rows.sum(part)
+        slope = slope / self.top
+        turned = np.outer(first, slope)
+        second = second - turned - turned.T + total * np.outer(slope, slope)
+        if found.bend > 0:  # scores far apart may turn nowhere in floating point
+            second -= share * np.outer(pull, pull / found.bend)
+        return self._hessian(second / self._count)
 
     def rounding_allowance(self, theta: npt.ArrayLike) -> float:
         """Bound the norm of the floating-point error of `gradient` at theta.
@@ -162,24 +193,19 @@ class TopRankObjective(Ridged):
         sums = (LOSS_ULPS + self.n_rows + self.dim) * self.gradient_bound
         return float(1.01 * UNIT * (slopes + weights + sums + 3 * self.alpha * size))
 
-    def _level(self, theta: Array) -> tuple[float, Array, Array]:
-        """Return T with its gradient and Hessian."""
-        scores = self._negative @ theta
-        t = self._threshold(scores)
-        u, width = (scores - t) / self.width, self.width
-        extra = 2 * self.top
+    def _level(self, theta: Array) -> _Level:
+        """Return T, and what the scores say besides."""
+        scores = np.concatenate([z for (z,) in self.rows.each(_Scores(theta))])
+        negative = scores[self._labels < 0]
+        t, width, extra = self._threshold(negative), self.width, 2 * self.top
+        u = (negative - t) / width
         above = float(np.logaddexp(0.0, u).sum()) + extra * float(np.logaddexp(0.0, -t / width))
-        value = t + width * above / self.top
-        weights = expit(u)
-        bends = weights * (1 - weights) / width
-        slope = weights @ self._negative / self.top
-        pull = bends @ self._negative
-        at_zero = float(expit(-t / width))
-        total = float(bends.sum()) + extra * at_zero * (1 - at_zero) / width
-        second = (self._negative.T * bends) @ self._negative
-        if total > 0:  # scores far apart may turn nowhere in floating point
-            second -= np.outer(pull, pull / total)
-        return float(value), slope, second / self.top
+        level = t + width * above / self.top
+        weights, at_zero = expit(u), float(expit(-t / width))
+        bend = float((weights * (1 - weights)).sum()) + extra * at_zero * (1 - at_zero)
+        margins = scores[self._labels > 0] - level
+        pull = float(np.sum(self.loss.gradient(1.0, margins)))
+        return _Level(level, t, bend / width, margins, pull)
 
     def _threshold(self, scores: Array) -> float:
         """Return the root t of ``sum_j s'(score_j - t) + 2K s'(-t) = K``, by Newton's method within a bracket.
@@ -207,7 +233,38 @@ class TopRankObjective(Ridged):
         return t
 
 
-def _classed(rows: MemoryRows) -> tuple[Array, Array]:
-    """Return the mapped rows that belong to a class, and their labels."""
-    X, y, _ = rows.mapped()
-    return X[y != 0], y[y != 0]
+class _Level(NamedTuple):
+    """The smoothed mean of the largest scores at one theta.
+
+    Attributes
+    ----------
+    level, threshold : float
+        T, and the t that attains it.
+    bend : float
+        ``sum_j s''`` at t, public records included.
+    margins : array
+        Scores of positive records less T.
+    pull : float
+        ``sum_i c'`` of positive records; never positive.
+    """
+
+    level: float
+    threshold: float
+    bend: float
+    margins: Array
+    pull: float
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Margins of rows; a class, so that workers can be sent it."""
+
+    theta: Array
+
+    def __call__(self, rows: MemoryRows) -> tuple[Array]:
+        return (rows.predicted(self.theta).weights,)
+
+
+def _signs(rows: MemoryRows) -> tuple[npt.NDArray[np.int8]]:
+    """Return the classes of rows: 1, -1, or 0 for void ones."""
+    return (np.sign(rows.targets).astype(np.int8),)

@@ -36,6 +36,7 @@ __all__ = ["HeldTable"]
 TIMEOUT = "5 minutes"
 POLL = 0.5  # seconds after which a pass that waits looks whether those it waits for are there
 MOST_LOSSES = 10  # of tasks in a pass
+UNEVEN = 1 << 22  # numbers that a thread may hold more than another: some milliseconds of a pass
 _LOST = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError")
 
 #: A task, the positions it is about, and the worker that alone can do it.
@@ -87,7 +88,7 @@ class HeldTable:
         self.facts: list[PartitionFacts] = [self._found[i].facts for i in range(len(pairs))]
 
     def _even_out(self) -> None:
-        """Let workers that hold less than their share take partitions over: a pass waits for the longest of them."""
+        """Let workers that hold far less than others take partitions over: a pass waits for the longest of them."""
         rows = {number: found.facts.rows for number, found in self._found.items()}
         held: dict[str, list[int]] = {owner: [] for owner in self._threads}
         for number, found in self._found.items():
@@ -97,8 +98,10 @@ class HeldTable:
         moves: dict[int, str] = {}
         while True:
             most, least = max(load, key=load.__getitem__), min(load, key=load.__getitem__)
-            number = min(held[most], key=rows.__getitem__, default=-1)
-            if number < 0 or load[least] + rows[number] / self._threads[least] >= load[most]:
+            if (load[most] - load[least]) * self._table.width <= UNEVEN:
+                break
+            number = min(held[most], key=rows.__getitem__)
+            if load[least] + rows[number] / self._threads[least] >= load[most]:
                 break
             held[most].remove(number)
             held[least].append(number)
