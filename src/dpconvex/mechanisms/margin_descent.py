@@ -38,6 +38,8 @@ _SLOWED = 10.0  # variance that noise would give margins without data: progress 
 _CAUTION = (
     8.0  # how much more of it where records are few: probabilities that are too sure cost much
 )
+# And where there are few per coefficient, and how few: columns that tell nothing must cost next to nothing.
+_DOUBT, _DOUBTED = 3.0, 40.0
 _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 
 
@@ -79,6 +81,7 @@ class MarginDescent(PrivateDescent):
         # Rare labels bend the loss less, and noise goes further.
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
         certain = CERTAIN_NOISE + _CAUTION * self.plan.few
+        certain += _DOUBT / (1 + (records / _DOUBTED) ** 2)
         signal = hope * self._signal(way, steps, rates, bend, certain)
         return self._calibrated(phi, share, signal, hope)
 

@@ -29,7 +29,7 @@ _SURE = 4.0  # in units of the noise: counts that are not 0
 _RAW = 40  # octaves that targets without public bounds may be away from 1, on either side
 _POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
 _DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
-_MIDDLE, _COARSE = 4.0, 0.2  # how much likelier the middle of a bracket is, and coarse scales
+_MIDDLE = 4.0  # how much likelier the middle of a bracket is
 _CLOSEST = 0.01  # shares that a grid cannot tell apart
 _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
@@ -51,7 +51,7 @@ class Belief:
     low, high : float
         Bracket of the quantile, five times as likely in the middle as at the ends.
     finest, widest : float
-        Scales of a logistic law that are possible, the finer the less likely.
+        Scales of a logistic law that are possible, all orders of magnitude alike.
     below, above : float
         How much further than the bracket the quantile may lie, which is unlikely, and all orders of magnitude alike.
 
@@ -101,8 +101,7 @@ class Belief:
         place = (2 * line - self.low - self.high) / self.width
         usual = -np.log1p(_MIDDLE * place**2)
         likely = np.where(np.abs(place) > 1, math.log(_RARE), usual)
-        coarser = logs - math.log(self.widest)
-        scales = np.where(coarser > 1e-9, math.log(_RARE), _COARSE * np.minimum(coarser, 0.0))
+        scales = np.where(logs - math.log(self.widest) > 1e-9, math.log(_RARE), 0.0)
         return np.asarray(likely[:, None] + scales)
 
 
