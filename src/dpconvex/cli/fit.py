@@ -335,6 +335,13 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
             f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
             "[target] a range: column = [low, high]."
         )
+    if labels and schema.target_bounds is not None and settings.get("classes") is None:
+        of_numbers = [name for name, known in TASKS.items() if not known.labels]
+        raise InputError(
+            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values would be "
+            f"taken for labels and published. Use one of {of_numbers}, or name the labels in [target]: column = "
+            '{classes = ["no", "yes"]}.'
+        )
     if not labels and schema.target_bounds is None:
         typer.echo(
             "warning: the schema has no [target] range, so targets are taken to be of order 1.",

@@ -6,6 +6,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
 __all__ = [
+    "describe_labels",
     "describe_mechanism",
     "describe_neighbors",
     "describe_noise",
@@ -119,6 +120,17 @@ def describe_mechanism(name: str) -> str:
 def describe_neighbors(name: str) -> str:
     """Return what may differ between two data sets that must look alike."""
     return f"{name.replace('_', ' ')}: {_NEIGHBORS[name]}"
+
+
+def describe_labels(certificate: Certificate) -> str | None:
+    """Return in words where the label set is from; None for numbers."""
+    found = certificate.parameters.get("label_set")
+    if found == "assumed public":
+        return (
+            "which ones there are was read from the data, without noise, and is assumed to be public. If it is not, "
+            "declare them: classes in Python and in the schema's [target], or --classes"
+        )
+    return None if found is None else "declared beforehand"
 
 
 def describe_sampler(certificate: Certificate) -> str:
