@@ -338,9 +338,9 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
     if labels and schema.target_bounds is not None and settings.get("classes") is None:
         of_numbers = [name for name, known in TASKS.items() if not known.labels]
         raise InputError(
-            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values would be "
-            f"taken for labels and published. Use one of {of_numbers}, or name the labels in [target]: column = "
-            '{classes = ["no", "yes"]}.'
+            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values "
+            f"would be taken for labels and published. Use one of {of_numbers}, or name the labels in [target]: "
+            'column = {classes = ["no", "yes"]}.'
         )
     if not labels and schema.target_bounds is None:
         typer.echo(

@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import SCHEMA, JsonOption, default_task
-from dpconvex.cli.options import BUDGET, parse_levels
+from dpconvex.cli.options import BUDGET, find_task, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema_parsing import read_schema
@@ -107,9 +107,10 @@ def plan(
         features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
     assert features is not None
     task = task or (default_task(known) if schema is not None else "quantile")
-    if classes and task != "logistic":
+    if classes and task in PLANNED and task != "logistic":
         raise InputError(
-            f"The task {task} needs a target of numbers, and the schema's is one of classes. Use --task logistic."
+            f"The task {task} of plan needs a target of numbers, and the schema's is one of classes. Use --task "
+            "logistic."
         )
     levels = None if quantile is None else parse_levels(quantile)
     level = _level(task, levels, underage_cost, overage_cost, class_rate)
@@ -141,6 +142,12 @@ def plan(
     screen = console()
     screen.print(_table(outlook, unit))
     screen.print(f"Excess risk: {outlook.quantity}.", markup=False)
+    if outlook.best.excess_risk > 0.5 * outlook.constant.excess_risk:
+        screen.print(
+            f"Expect little more than a constant: all that columns can gain over it is "
+            f"{outlook.constant.excess_risk:.3g}. More {unit}, a larger budget or fewer columns help.",
+            markup=False,
+        )
     if plot is not None:
         screen.print(f"Picture: {plot}", markup=False)
 
@@ -154,7 +161,11 @@ def _level(
 ) -> float | list[float]:
     """Return the quantile level; a newsvendor's follows from its costs."""
     if task not in PLANNED:
-        raise InputError(f"The task of plan must be one of {list(PLANNED)}. Got {task!r} instead.")
+        near = f" The nearest is {'logistic' if find_task(task).labels else 'linear'}."
+        raise InputError(
+            f"The task of plan must be one of {list(PLANNED)}: there are no forecasts of others. Got {task!r} "
+            f"instead.{near}"
+        )
     foreign = [
         flag
         for flag, value, owner in (
@@ -196,18 +207,19 @@ def _table(outlook: RiskPlan, unit: str) -> Table:
     from dpconvex.words.terminal import guarantee_in_words
 
     promise = guarantee_in_words(outlook.guarantee)
-    title = f"{outlook.n_samples:,} {unit}, {outlook.n_features} columns, {promise}"
+    title = f"{outlook.n_samples:,} {unit}, {outlook.n_features} columns\n{promise}"
     table = Table(title=title)
     table.add_column("mechanism")
     table.add_column("excess risk", justify="right")
     table.add_column(f"{unit} for {outlook.wanted:g}", justify="right")
-    for forecast in (*outlook.forecasts, outlook.without_privacy):
-        name = "without privacy" if forecast.mechanism == "none" else forecast.mechanism
+    for forecast in (*outlook.forecasts, outlook.constant, outlook.without_privacy):
+        name = {"none": "without privacy", "constant": "a constant"}.get(forecast.mechanism)
         needed = forecast.samples_needed
+        beyond = "no number" if forecast.mechanism == "constant" else "beyond a billion"
         table.add_row(
-            name,
+            name or forecast.mechanism,
             f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run",
-            "beyond a billion" if needed is None else f"{needed:,}",
+            beyond if needed is None else f"{needed:,}",
         )
     return table
 
@@ -231,6 +243,7 @@ def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
         "wanted": outlook.wanted,
         "forecasts": [plain(forecast) for forecast in outlook.forecasts],
         "without_privacy": plain(outlook.without_privacy),
+        "constant": plain(outlook.constant),
         "plot": None if plot is None else str(plot),
     }
 
