@@ -105,6 +105,9 @@ def test_a_fit_that_privacy_will_drown_is_announced():
             model.fit(rows, targets)
         texts.add(str(caught[0].message))
     assert len(texts) == 1
+    with pytest.warns(PrivacyCostWarning, match=r"at 30 people: .* people, or epsilon of"):
+        model.fit(X, y, groups=np.arange(60) // 2)
+    assert "rows" not in repr(model.summary()).split("noise")[1].split("sampler")[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         large = rng.random((20_000, 2))
@@ -114,7 +117,9 @@ def test_a_fit_that_privacy_will_drown_is_announced():
 def test_columns_without_bounds_are_pointed_out():
     """Where they are taken to be of order 1; a descent finds their sizes."""
     X = np.random.default_rng(0).normal(size=(5000, 2))
-    with pytest.warns(UnboundedColumnsWarning, match="about -1 to 1"):
+    with pytest.warns(
+        UnboundedColumnsWarning, match="'output' takes every column .* about -1 to 1"
+    ):
         DPQuantileRegressor(mechanism="output").fit(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,8 +1,10 @@
 """Several quantile levels, and several products, under one budget: shapes, files, refusals, and what they share."""
 
+import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -124,6 +126,24 @@ def test_files_hold_every_row(tmp_path, request, table, name):
     spoiled.write_text(text.replace(old, new, 1))
     with pytest.raises(ModelFileError):
         load_model(spoiled)
+
+
+def test_products_have_the_names_of_their_columns(tmp_path, table):
+    X, demands = table[0], np.random.default_rng(0).uniform(0, 9, (len(table[0]), 2))
+    model = DPNewsvendor(feature_bounds=(-1, 1), target_bounds=(0, 9))
+    model.fit(X, pd.DataFrame(demands, columns=["bread", "milk"]))
+    save_model(model, tmp_path / "model.json")
+    for named in (model, load_model(tmp_path / "model.json")):
+        assert named.product_names_ == ["bread", "milk"]
+        assert "\nmilk " in repr(named.summary())
+        assert "product 1" not in repr(named.summary())
+    content = json.loads((tmp_path / "model.json").read_text())
+    for names in (["bread"], ["bread", "bread"], ["bread", 3], "ab", None):
+        (tmp_path / "spoiled.json").write_text(json.dumps({**content, "product_names": names}))
+        with pytest.raises(ModelFileError, match="product_names"):
+            load_model(tmp_path / "spoiled.json")
+    for unnamed in (demands, pd.DataFrame(demands, columns=["a", "a"])):
+        assert "product 1" in repr(model.fit(X, unnamed).summary())
 
 
 @pytest.mark.parametrize(

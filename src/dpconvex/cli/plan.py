@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import SCHEMA, JsonOption, default_task
-from dpconvex.cli.options import BUDGET, find_task, parse_levels
+from dpconvex.cli.options import BUDGET, find_task, number_option, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema_parsing import read_schema
@@ -59,32 +59,40 @@ def plan(
             "quantile (default), newsvendor, linear, or logistic (default for a target of classes)."
         ),
     ] = None,
-    epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
-    delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
-    mu: Annotated[float | None, _option("Budget of Gaussian DP instead.", BUDGET)] = None,
+    epsilon: Annotated[float | None, number_option("Budget epsilon; 1 by default.", BUDGET)] = None,
+    delta: Annotated[float | None, number_option("Budget delta; 1e-6 by default.", BUDGET)] = None,
+    mu: Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)] = None,
     neighbors: Annotated[
         str, _option("replace_one (default) or add_or_remove_one.", BUDGET)
     ] = "replace_one",
     quantile: Annotated[
         str | None, _option("Quantile level, or several of one fit: 0.1,0.5,0.9; 0.5 by default.")
     ] = None,
-    underage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too few.")] = None,
-    overage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too many.")] = None,
+    underage_cost: Annotated[
+        float | None, number_option("Newsvendor: cost of one unit too few.")
+    ] = None,
+    overage_cost: Annotated[
+        float | None, number_option("Newsvendor: cost of one unit too many.")
+    ] = None,
     accuracy: Annotated[
-        float | None, _option("Excess risk you want, to find the rows it needs; 0.05 by default.")
+        float | None,
+        number_option("Excess risk you want, to find the rows it needs; 0.05 by default."),
     ] = None,
     residual_scale: Annotated[
         float | None,
-        _option("Public guess: standard deviation of residuals over half the target's range."),
+        number_option(
+            "Public guess: standard deviation of residuals over half the target's range."
+        ),
     ] = None,
     feature_spread: Annotated[
-        float | None, _option("Public guess: standard deviation of a column over its bound.")
+        float | None, number_option("Public guess: standard deviation of a column over its bound.")
     ] = None,
     class_rate: Annotated[
-        float | None, _option("Logistic: public guess of the share of the rarer or any one class.")
+        float | None,
+        number_option("Logistic: public guess of the share of the rarer or any one class."),
     ] = None,
     row_norm: Annotated[
-        float | None, _option("Bound on a row's influence, in mapped units.")
+        float | None, number_option("Bound on a row's influence, in mapped units.")
     ] = None,
     plot: Annotated[
         Path | None, _option("Draw accuracy against epsilon to this file (png, svg, pdf).")

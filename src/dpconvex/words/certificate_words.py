@@ -81,10 +81,10 @@ def describe_size(term: NoiseTerm) -> str:
     return f"l2-Laplace noise of scale {term.scale:.4g}"
 
 
-def describe_noise(term: NoiseTerm) -> str:
+def describe_noise(term: NoiseTerm, counted: str = "rows") -> str:
     """Return one noise term in words: every coordinate of a released vector is a number of its own."""
     count = term.dimension * term.releases
-    one, many = _NUMBERS[term.added_to]
+    one, many = (words.replace("rows", counted) for words in _NUMBERS[term.added_to])
     where = f"one {one}" if count == 1 else f"each of {count:,} {many}"
     if term.distribution != "gaussian" and term.dimension > 1:
         where = f"{term.dimension:,} {many} together"
@@ -97,12 +97,15 @@ def noise_lines(certificate: Certificate) -> list[str]:
     kinds: dict[tuple[str, str], list[tuple[str, NoiseTerm]]] = {}
     for name, term in certificate.noise.items():
         kinds.setdefault((term.distribution, term.added_to), []).append((name, term))
-    lines = []
+    lines, counted = [], certificate.bounds.counted
     for (law, place), terms in kinds.items():
         if len(terms) == 1 or law != "gaussian":
-            lines += [f"{describe_release(name)}: {describe_noise(term)}" for name, term in terms]
+            lines += [
+                f"{describe_release(name)}: {describe_noise(term, counted)}" for name, term in terms
+            ]
             continue
-        lines.append(f"Gaussian noise on each {_NUMBERS[place][0]}, of standard deviation")
+        one = _NUMBERS[place][0].replace("rows", counted)
+        lines.append(f"Gaussian noise on each {one}, of standard deviation")
         for name, term in terms:
             count = term.dimension * term.releases
             numbers = _NUMBERS[place][count > 1].split()[0]

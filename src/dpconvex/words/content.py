@@ -189,7 +189,7 @@ def problem_names(model: Fitted) -> list[str]:
 def noise_rows(certificate: Certificate) -> list[dict[str, str]]:
     """Return the noise terms as rows of a table."""
     return [
-        {"what": describe_release(name), "noise": describe_noise(term)}
+        {"what": describe_release(name), "noise": describe_noise(term, certificate.bounds.counted)}
         for name, term in certificate.noise.items()
     ]
 

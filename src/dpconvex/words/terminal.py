@@ -95,7 +95,7 @@ def certificate_table(certificate: Certificate) -> Table:
 
 
 def _facts(bounds: Bounds) -> str:
-    facts = f"{bounds.n_samples:,} {'people' if bounds.people else 'rows'}"
+    facts = f"{bounds.n_samples:,} {bounds.counted}"
     if hasattr(bounds, "n_features"):
         facts += f", {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):
