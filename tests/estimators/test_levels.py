@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPNewsvendor, DPQuantileRegressor, load_model, save_model
 from dpconvex.defaults import plan
@@ -223,13 +224,30 @@ def test_intervals_between_levels(table):
 
 def test_scores_and_selection_are_for_one_prediction(table, curves):
     X, y = table[0], table[1][:, 0]
-    with pytest.raises(ValueError, match="one prediction per row"):
+    with pytest.raises(ValueError, match=r"one prediction per row.*like quantile=0\.1"):
         private_score(curves, X, y, epsilon=1.0)
+    with pytest.raises(ValueError, match=r"one of the model's levels, \[0\.1, 0\.5, 0\.9\]"):
+        private_score(curves, X, y, epsilon=1.0, quantile=0.2)
+    one = DPQuantileRegressor(0.5, **PUBLIC).fit(X, y)
+    with pytest.raises(ValueError, match="must be None: it has one"):
+        private_score(one, X, y, epsilon=1.0, quantile=0.5)
     grid = {"alpha": [0.1, 1.0]}
     public = {**PUBLIC, "random_state": None}
     chosen = DPSelect(DPQuantileRegressor(LEVELS, **public), grid, epsilon=1.0)
     with pytest.raises(ValueError, match="one number per row"):
         chosen.fit(X, y)
+
+
+def test_one_of_several_levels_is_scored(table, curves):
+    X, y = table[0], table[1][:, 0]
+    for place, level in enumerate(LEVELS):
+        exact = mean_pinball_loss(y, curves.predict(X)[:, place], alpha=level)
+        found = private_score(curves, X, y, epsilon=8.0, quantile=level, random_state=0)
+        assert found.value == pytest.approx(
+            exact, abs=2e-3
+        )  # noise of 2e-4; the wrong level is off by 0.04 or more
+        share = private_score(curves, X, y, "coverage", 8.0, quantile=level, random_state=0)
+        assert share.value == pytest.approx(np.mean(y <= curves.predict(X)[:, place]), abs=5e-3)
 
 
 def test_plans_of_several_levels():

@@ -44,6 +44,9 @@ def score(
     mu: Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
     dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
+    quantile: Annotated[
+        float | None, number_option("Which level to score, of a model with several.")
+    ] = None,
     residual_bound: Annotated[
         float | None, number_option("Residuals beyond it count as that far.")
     ] = None,
@@ -85,7 +88,7 @@ def score(
         X, y, people = read_training_file(data, schema, labels, kind, True, 1, person)
         found = private_score(
             estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
-            groups=people, residual_bound=residual_bound,
+            groups=people, quantile=quantile, residual_bound=residual_bound,
         )  # fmt: skip
     if json_:
         print_json(
