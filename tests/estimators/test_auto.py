@@ -127,6 +127,21 @@ def test_columns_without_bounds_are_pointed_out():
         DPQuantileRegressor().fit(X, X[:, 0])
 
 
+def test_bounds_belong_around_the_values_however_wide():
+    """As docs/howto/bounds.md says: an offset of many spreads from the middle hides a column, width does not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(101_325, 12, (3_000, 2))
+    y = (X[:, 0] - 101_325) / 12 + rng.normal(0, 0.5, 3_000)
+    scores = [
+        DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-5, 5), random_state=0)
+        .fit(X, y)
+        .score(X, y)
+        for bounds in ((0, 200_000), (101_325 - 12_000, 101_325 + 12_000), (101_200, 101_650))
+    ]
+    assert scores[0] < 0.1
+    assert min(scores[1:]) > 0.5  # the best is 0.55
+
+
 def raw_table(n, rng):
     """Ages, incomes, years, rare flags and rates, and what follows from them."""
     X = np.column_stack([
