@@ -291,7 +291,7 @@ def _column(model: Any, quantile: object) -> int | None:
         raise ValueError(
             f"The 'quantile' parameter of private_score must be {allowed}. Got {quantile!r} instead."
         )
-    return levels.index(cast(float, quantile))
+    return levels.index(quantile)
 
 
 def _level(model: Any, column: int | None) -> float:

@@ -109,7 +109,8 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "label_private": (bool, "Whether labels are private; yes by default.", MODEL),
     "classes": (
         list[str],
-        "The labels, separated by commas or one by one; by default those found in the data.",
+        "The labels, separated by commas or one by one; by default those found in the data. The last of two in sorted "
+        "order is the positive one.",
         MODEL,
     ),
     "inference": (

@@ -107,4 +107,4 @@ def score(
         shown = ", ".join(f"{value:.3g}" for value in values)
         console().print(f"  {name}: {shown}", markup=False)
     if account is not None:
-        console().print(f"Ledger: {account.remaining()}", markup=False)
+        console().print(f"Ledger: {account.remaining()}.", markup=False)
