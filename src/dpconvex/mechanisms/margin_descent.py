@@ -83,9 +83,12 @@ class MarginDescent(PrivateDescent):
         certain = CERTAIN_NOISE + _CAUTION * self.plan.few
         certain += _DOUBT / (1 + (records / _DOUBTED) ** 2)
         signal = hope * self._signal(way, steps, rates, bend, certain)
-        return self._calibrated(phi, share, signal, hope)
+        hoped = hope * self._signal(way, steps, rates, bend, CERTAIN_NOISE)
+        return self._calibrated(phi, share, signal, hoped, hope)
 
-    def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
+    def _calibrated(
+        self, phi: Array, share: float, signal: float, hoped: float, hope: float
+    ) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
         lead = self.frame.lead
         direction = phi.copy()
@@ -112,6 +115,7 @@ class MarginDescent(PrivateDescent):
             share,
             signal * spread,
             _STEEPEST * hope * spread,
+            hoped * spread,
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
