@@ -82,8 +82,8 @@ class MarginDescent(PrivateDescent):
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
         certain = CERTAIN_NOISE + _CAUTION * self.plan.few
         certain += _DOUBT / (1 + (records / _DOUBTED) ** 2)
-        signal = hope * self._signal(way, steps, rates, bend, certain)
-        hoped = hope * self._signal(way, steps, rates, bend, CERTAIN_NOISE)
+        noise = self._noise_share(way, steps, rates, bend)
+        signal, hoped = (hope * max(0.0, 1 - c * noise) for c in (certain, CERTAIN_NOISE))
         return self._calibrated(phi, share, signal, hoped, hope)
 
     def _calibrated(
