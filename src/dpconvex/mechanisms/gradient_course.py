@@ -27,7 +27,7 @@ class Course:
     floor : float
         Eigenvalues are raised to this multiple of the noise's spectral norm.
     trust : float
-        Exponent of the second whitening, between 0 and 1.
+        Exponent of the second whitening, between 0 and 1; at 0 there is none.
     few : float
         How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
     reach : float
@@ -81,8 +81,9 @@ class Course:
             raise ValueError(
                 "A number of early steps or of octaves must be an integer of at least 0."
             )
-        check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
-        for name in ("records", "clip", "floor", "trust", "reach"):
+        for name in ("few", "trust"):
+            check_number(name, "Course", getattr(self, name), "a number of at least 0", 0, math.inf)
+        for name in ("records", "clip", "floor", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
 
@@ -90,6 +91,11 @@ class Course:
     def fits(self) -> int:
         """How many final descents there are."""
         return max(1, len(self.levels))
+
+    @property
+    def rounds(self) -> int:
+        """How often moments are released: twice where a second look at them is trusted at all."""
+        return 0 if self.diagonal else 1 + (self.trust > 0)
 
     @property
     def off_middle(self) -> float:

@@ -19,10 +19,17 @@ _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a 
 _FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
+_MODEST, _MOST_MODEST = 0.5, 0.4  # and of what may be hoped for beyond: relative, and at most
 
 
 def margin_calibration(
-    counts: Array, std: float, edges: Array, share: float, claimed: float, most: float
+    counts: Array,
+    std: float,
+    edges: Array,
+    share: float,
+    claimed: float,
+    most: float,
+    hoped: float = 0.0,
 ) -> tuple[float, float]:
     """Return intercept and slope of ``logit P(y = 1)`` on a margin of unit spread.
 
@@ -43,6 +50,8 @@ def margin_calibration(
         Slope that the descent claims.
     most : float
         Largest slope.
+    hoped : float
+        Slope if next to nothing of the descent is noise: how far what it claims may be too modest.
     """
     middles = (edges[1:] + edges[:-1]) / 2
     total = counts.sum(axis=0)
@@ -64,7 +73,8 @@ def margin_calibration(
         points[last] = edge - sign * reach * np.log(0.5 - inside)
         density[last] = sizes[last] / _INSIDE
     believed = min(claimed, _STEEPEST, most)
-    doubt = (_SPREAD * believed + _LEAST_SPREAD) ** -2
+    modest = min(_MODEST * max(0.0, min(hoped, most) - believed), _MOST_MODEST)
+    doubt = (_SPREAD * believed + _LEAST_SPREAD + modest) ** -2
     slope = believed
     for _ in range(30):
         intercept = _intercept(density, points, share, slope)
