@@ -19,7 +19,7 @@ _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a 
 _FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
-_MODEST, _MOST_MODEST = 0.5, 0.4  # and of what may be hoped for beyond: relative, and at most
+_MODEST, _MOST_MODEST = 0.5, 0.5  # and of what may be hoped for beyond: relative, and at most
 
 
 def margin_calibration(
