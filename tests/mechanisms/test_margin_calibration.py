@@ -46,8 +46,8 @@ def test_no_slope_beyond_the_limit():
 def test_a_descent_that_is_too_modest_is_told_by_the_histogram():
     """What the descent might hope for is how far evidence may move it; without any, labels that nothing tells stay so.
 
-    Means of 400 histograms with noise: slopes of 1.5 come out as 0.46 without the hope and as 1.28 with it, with a
-    standard deviation of 0.008 and less; where there is no slope, the root mean square of what is found is 0.12.
+    Means of 400 histograms with noise: slopes of 1.5 come out as 0.46 without the hope and as 1.42 with it, with a
+    standard deviation of 0.01 and less; where there is no slope, the root mean square of what is found is 0.08.
     """
     rng, std = np.random.default_rng(0), 0.0072  # as on 32,561 rows at epsilon = 0.1
 
@@ -59,8 +59,8 @@ def test_a_descent_that_is_too_modest_is_told_by_the_histogram():
         )
 
     assert slopes(1.5, 0.0).mean() < 0.6
-    assert slopes(1.5, 2.0).mean() > 1.1
-    assert np.sqrt(np.mean(slopes(0.0, 2.0) ** 2)) < 0.25
+    assert slopes(1.5, 2.0).mean() > 1.25
+    assert np.sqrt(np.mean(slopes(0.0, 2.0) ** 2)) < 0.15
 
 
 def test_many_flags_tell_labels_at_a_small_budget():
