@@ -2,8 +2,9 @@ r"""Which numbers columns hold: noisy histograms, one per column, that make all 
 
 Where bounds are public, columns are mapped into [-1, 1], and what is looked for is how much smaller they are: the
 largest octave that holds enough values. Where they are not, octaves go as far up as rows may, so that ages, incomes and
-flags find their own units; and a second histogram tells columns that stay away from 0, such as years, from those that
-do not, and centres them. What noise hides in each column by itself is looked for in all of them together.
+flags find their own units. A second histogram tells columns that stay away from 0, such as years, blood pressures or
+what lies in a corner of wide bounds, from those that do not, and centres them. What noise hides in each column by
+itself is looked for in all of them together.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _BELOW = 16  # octaves below 1
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
-_WITHIN = (
-    0.8  # share of the records that must lie within surely filled places for a column to be centred
-)
+# Share of the records that a stretch of places must seem to hold for a column to be centred there, and surely holds.
+_WITHIN, _SURELY = 0.8, 0.25
+_WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16)  # of stretches, in places
 
 
 def octaves_above(bounds: LinearRecord) -> int:
@@ -133,23 +134,38 @@ def _centred(
 ) -> ColumnUnits:
     """Return narrower units of columns that surely stay away from 0, around their middle."""
     columns, half = sizes.size, PLACES // 2
-    first = PLACES * np.arange(columns)
+    fineness = half / sizes
 
+    @by_nonzeros(lambda rows: (rows.place_counts(PLACES, fineness).ravel(),))
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        places = np.floor(block[:, lead:] / sizes * half) + half
-        places = np.clip(places, 0, PLACES - 1).astype(np.intp) + first
-        votes = None if v is None else np.repeat(v, columns)
-        counts = np.bincount(places.ravel(), votes, minlength=PLACES * columns)
-        return (np.asarray(counts, np.float64),)
+        from dpconvex.engine.mapping import count_places
+
+        counts = np.zeros((columns, PLACES))
+        count_places(block, np.ones(len(block)) if v is None else v, lead, fineness, counts)
+        return (counts.ravel(),)
 
     (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(exact), std).reshape(columns, PLACES)
-    sure = counts > max(_CERTAIN * std, _FEWEST * mass)
-    low = sure.argmax(axis=1) / half - 1.0
-    high = 1.0 - sure[:, ::-1].argmax(axis=1) / half
-    away = (low > 0) | (high < 0)
-    away &= np.where(sure, counts, 0.0).sum(axis=1) > _WITHIN * mass
+    low, width = _narrowest(counts, std, mass)
+    low = low / half - 1.0
+    high = low + width / half
+    away = (width < PLACES) & ((low > 0) | (high < 0))
     return ColumnUnits(
         np.where(away, sizes * (high - low) / 2, sizes),
         np.where(away, sizes * (high + low) / 2, 0.0),
     )
+
+
+def _narrowest(counts: Array, std: float, mass: float) -> tuple[Array, Array]:
+    """Return where the narrowest stretch of places begins that holds most of each column, and how wide it is."""
+    columns, places = counts.shape
+    summed = np.cumsum(np.hstack([np.zeros((columns, 1)), counts]), axis=1)
+    surely = -float(ndtri(1e-4 / (counts.size * len(_WIDTHS))))
+    first, width = np.zeros(columns), np.full(columns, float(places))
+    for wide in reversed(_WIDTHS):
+        held = summed[:, wide:] - summed[:, :-wide]
+        start = held.argmax(axis=1)
+        best = held[np.arange(columns), start]
+        enough = best > max(_WITHIN * mass, _SURELY * mass + surely * math.sqrt(wide) * std)
+        first, width = np.where(enough, start, first), np.where(enough, wide, width)
+    return first, width

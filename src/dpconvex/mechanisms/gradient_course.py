@@ -40,6 +40,8 @@ class Course:
         Steps of the final descent that come before those which are averaged, with noise of their own.
     above : int
         Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    centred : bool
+        Whether columns are centred before all else, as they are wherever no bounds are public.
     raw_target : bool
         Whether no bounds of the target are public, so that its unit must be found.
     levels : tuple of float
@@ -64,6 +66,7 @@ class Course:
     raw_target: bool = False
     levels: tuple[float, ...] = ()
     targets: int = 1
+    centred: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))
@@ -71,7 +74,7 @@ class Course:
             raise ValueError("A course's levels must be numbers between 0 and 1.")
         if type(self.targets) is not int or self.targets not in (1, len(self.levels)):
             raise ValueError("A course has one target, or one for each of its levels.")
-        for name in ("private", "ranking", "diagonal", "raw_target"):
+        for name in ("private", "ranking", "diagonal", "raw_target", "centred"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
         for rows in (self.looked_at, self.stepped_on):

@@ -243,7 +243,7 @@ def private_coordinates(
         matrix = np.diag(stretches)
         if units.centres.any():
             shifted = matrix.copy()
-            shifted[lead:, 0] = -units.centres / units.sizes
+            shifted[lead:, 0] = -units.centres * stretches[lead:]
             matrix = shifted if cancellation(shifted) <= look.most_cancellation else matrix
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 

@@ -33,7 +33,7 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
-_PLACES = 0.02  # share of what columns are centred by, where no bounds are public
+_PLACES = 0.02  # share of what columns are centred by, where there is a constant to do it with
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
@@ -180,7 +180,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     scales = Phase(1, scale_share, histograms, octaves(above) * columns)
     phases = {"scales": scales, **phases}
     left = 1.0 - geometry - scale_share
-    if _centred(bounds, above, diagonal):
+    centred = bounds.fit_intercept and not diagonal
+    if centred:
         places = _PLACES * (1 - 0.8 * few)
         phases["places"] = Phase(1, places, histograms, PLACES * columns)
         left -= places
@@ -209,14 +210,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     early //= max(1, len(levels))
     course = Course(
         True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early, above,
-        raw_target, levels, targets,
+        raw_target, levels, targets, centred,
     )  # fmt: skip
     return GradientPlan(phases, course)
-
-
-def _centred(bounds: LinearBounds, above: int, diagonal: bool) -> bool:
-    """Whether columns are centred before all else: without public bounds, if there is a constant to do it with."""
-    return above > 0 and bounds.fit_intercept and not diagonal
 
 
 def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
@@ -416,7 +412,8 @@ def release_facts(
         **whitened,
         "gradients": (bounds.gradient_sensitivity(course.clip, slope), size, None),
     }
-    if _centred(bounds, course.above, course.diagonal):
+    # Certificates that do not state it are of a time when only columns without bounds were centred.
+    if course.centred or (course.above > 0 and bounds.fit_intercept and not course.diagonal):
         facts["places"] = (bounds.histogram_sensitivity(columns), PLACES * columns, 1)
     if course.early:
         facts["early gradients"] = (*facts["gradients"][:2], course.early * course.fits)

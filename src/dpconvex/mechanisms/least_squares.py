@@ -80,7 +80,7 @@ _SHARES = {
 # Of octaves and a mean of residuals, where records are many: where they are few, noise hides what a limit does.
 _TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
-_PLACES = 0.02  # of what columns are centred by, where no bounds are public
+_PLACES = 0.02  # of what columns are centred by
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
@@ -166,7 +166,7 @@ def release_facts(
     if bounds.fit_intercept and not inference:
         more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     histograms = bounds.histogram_sensitivity(columns)
-    if limits.above and bounds.fit_intercept:
+    if bounds.fit_intercept:
         more["places"] = (histograms, PLACES * columns, 1)
     return {
         **more,
