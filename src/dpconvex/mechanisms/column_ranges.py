@@ -146,26 +146,36 @@ def _centred(
 
     (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(exact), std).reshape(columns, PLACES)
-    low, width = _narrowest(counts, std, mass)
-    low = low / half - 1.0
-    high = low + width / half
-    away = (width < PLACES) & ((low > 0) | (high < 0))
-    return ColumnUnits(
-        np.where(away, sizes * (high - low) / 2, sizes),
-        np.where(away, sizes * (high + low) / 2, 0.0),
-    )
+    middle, reach = _stretches(counts, std, mass)
+    return ColumnUnits(sizes * reach, sizes * middle)
 
 
-def _narrowest(counts: Array, std: float, mass: float) -> tuple[Array, Array]:
-    """Return where the narrowest stretch of places begins that holds most of each column, and how wide it is."""
+def _stretches(counts: Array, std: float, mass: float) -> tuple[Array, Array]:
+    """Return the middle of each column that stays away from 0, or 0, and how far it reaches from there.
+
+    The narrowest stretch of places that seems to hold most of a column, and surely holds some of it, is where its
+    middle is. It reaches as far as a place that is surely filled, and no less than the root of a bound on the mean
+    square: of half a stretch's width, and of 1 for what may be outside. Few numbers far away must not be stretched.
+    """
     columns, places = counts.shape
+    half, every = places / 2, np.arange(columns)
     summed = np.cumsum(np.hstack([np.zeros((columns, 1)), counts]), axis=1)
     surely = -float(ndtri(1e-4 / (counts.size * len(_WIDTHS))))
-    first, width = np.zeros(columns), np.full(columns, float(places))
-    for wide in reversed(_WIDTHS):
+    middle, square = np.zeros(columns), np.ones(columns)
+    found = np.zeros(columns, dtype=np.bool_)
+    for wide in _WIDTHS:
         held = summed[:, wide:] - summed[:, :-wide]
-        start = held.argmax(axis=1)
-        best = held[np.arange(columns), start]
-        enough = best > max(_WITHIN * mass, _SURELY * mass + surely * math.sqrt(wide) * std)
-        first, width = np.where(enough, start, first), np.where(enough, wide, width)
-    return first, width
+        noise = math.sqrt(wide) * std
+        first = held.argmax(axis=1)
+        most, low = held[every, first], first / half - 1
+        away = (low > 0) | (low + wide / half < 0)
+        enough = most > max(_WITHIN * mass, _SURELY * mass + surely * noise)
+        middle = np.where(enough & away & ~found, low + wide / 2 / half, middle)
+        found |= enough
+        outside = np.clip(1 - _FEWEST - (most - 2 * noise) / mass, 0.0, 1.0)
+        square = np.minimum(square, (wide / 2 / half) ** 2 + outside)
+    filled = counts > max(_CERTAIN * std, _FEWEST * mass)
+    edges = np.arange(places + 1) / half - 1
+    farthest = np.maximum(np.abs(edges[:-1] - middle[:, None]), np.abs(edges[1:] - middle[:, None]))
+    reach = np.maximum(np.sqrt(square), np.where(filled, farthest, 0.0).max(axis=1))
+    return middle, np.where(middle == 0, 1.0, np.minimum(reach, 1 + np.abs(middle)))

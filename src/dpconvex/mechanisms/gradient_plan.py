@@ -34,6 +34,7 @@ _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
 _PLACES = 0.02  # share of what columns are centred by, where there is a constant to do it with
+_PLACES_SEEN = 50.0  # n mu per root of the number of columns at which half of them would be seen
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
@@ -182,7 +183,8 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     left = 1.0 - geometry - scale_share
     centred = bounds.fit_intercept and not diagonal
     if centred:
-        places = _PLACES * (1 - 0.8 * few)
+        hidden = _PLACES_SEEN * math.sqrt(columns) / size
+        places = max(_PLACES * (1 - 0.8 * few) / (1 + hidden**2), 1e-4)
         phases["places"] = Phase(1, places, histograms, PLACES * columns)
         left -= places
     if bounds.weighted_rows:
