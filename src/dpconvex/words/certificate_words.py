@@ -19,6 +19,7 @@ __all__ = [
 # What a noise term of this name was added to. Names that are not here speak for themselves.
 _RELEASES = {
     "scales": "size of each column",
+    "places": "middle of each column",
     "lengths": "typical length of a row",
     "moments": "second moments of the columns",
     "finer moments": "same moments, looked at again",
