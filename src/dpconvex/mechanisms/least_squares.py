@@ -19,6 +19,7 @@ from dpconvex.checks import check_number
 from dpconvex.engine.rows import RAW_FARTHEST, RowMap, Rows
 from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
+from dpconvex.mechanisms.gathered_steps import GatheredSteps
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
@@ -65,7 +66,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-RESIDUAL_STEPS, ROUNDS, TAIL_LOOKS = 14, 2, 2
+RESIDUAL_STEPS, ROUNDS, INTERVAL_ROUNDS, TAIL_LOOKS = 14, 5, 2, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -84,9 +85,7 @@ _PLACES = 0.02  # of what columns are centred by, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
-_DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
 _DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
-_CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def release_facts(
         "rough products": (product, size, 1),
         "residuals": (count, 1, RESIDUAL_STEPS),
         "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS),
-        "products": (product, size, ROUNDS),
+        "products": (product, size, INTERVAL_ROUNDS if inference else ROUNDS),
     }
 
 
@@ -316,23 +315,22 @@ class _Run:
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         scale, _ = self._widened(frame, start, scale, "rough products")
-        phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
-        phi = start + self._kept(phi - start, frame, self._noise(frame, scale, "rough products"))
-        scale = self._residual_scale(frame, phi, scale)
-        self.released["residual_scale"] = scale
-        scale, tails = self._widened(frame, phi, scale, "products")
+        found = GatheredSteps(start, frame, self._height(frame), scale)
+        found.add(start, *self._step(weighted, frame, start, scale, "rough products"))
+        phi = found.likely()
+        residual = self._residual_scale(frame, phi, scale)
+        if residual > scale:  # counted: worse than a constant, so the curvature is not what it seemed
+            found = GatheredSteps(start, frame, self._height(frame), scale)
+            phi, residual = start, scale
+        self.released["residual_scale"] = residual
+        scale, tails = self._widened(frame, phi, residual, "products")
         self.released["residual_limit"] = limits.width * scale
-        for _ in range(ROUNDS - self.inference):
-            phi = phi + _DAMPED * self._product(weighted, frame, phi, scale, "products")
+        for _ in range(INTERVAL_ROUNDS - 1 if self.inference else ROUNDS):
+            found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
+            phi = found.likely()
         if self.inference:
             return self._with_covariance(weighted, frame, phi, scale)
-        spread = self._noise(frame, scale, "products")
-        way = phi - start
-        way[: frame.lead] = 0.0  # the middle is no noise to be shrunk to
-        kept = self._kept(way, frame, spread)
-        gone, left = float(np.linalg.norm(way)), float(np.linalg.norm(kept))
-        self.released["kept_share"] = left / max(gone, 1e-300)
-        phi = phi + kept - way
+        self.released["kept_share"] = found.kept_share()
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
@@ -361,7 +359,7 @@ class _Run:
         )
         noise = self.terms["curvature"].scale
         inverse, widest = curvature_inverses(curvature, noise, frame.moments)
-        step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.mass
+        step = self._step(rows, frame, phi, scale, "products")[0] * self._height(frame) * self.mass
         std = self.terms["products"].scale * frame.typical * scale
         covariance = sandwich(widest / length**2, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
@@ -394,30 +392,25 @@ class _Run:
         return limit * found * sure / (1 + (std / _DOUBTFUL) ** 2)
 
     def _height(self, frame: Coordinates) -> Array:
-        """Return the expected second moments of weighted coordinates."""
-        return np.maximum(min(1.0, self.limits.clip) * frame.moments, 0.05)
+        """Return the second moments of weighted coordinates to divide by: larger where noise may hide them."""
+        moments = frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts)
+        return np.maximum(min(1.0, self.limits.clip) * moments, 0.05)
 
-    def _product(
+    def _step(
         self, rows: Rows, frame: Coordinates, phi: Array, scale: float, name: str
-    ) -> Array:
-        """Return a noisy step towards least squares from ``phi``."""
+    ) -> tuple[Array, Array]:
+        """Return a noisy step from ``phi`` to least squares, and its noise."""
         width, term = self.limits.width, self.terms[name]
         slope = WeightedSlope(Huber(width * scale))
         (total,) = rows.combine(frame.to_rows(phi), slope)
         exact = np.asarray(frame.matrix @ np.asarray(total)) / (frame.typical * scale)
         noisy = self.noise.add(exact, term) * (frame.typical * scale / self.mass)
-        return np.asarray(-noisy / self._height(frame))
+        return np.asarray(-noisy / self._height(frame)), self._noise(frame, scale, name)
 
     def _noise(self, frame: Coordinates, scale: float, name: str) -> Array:
         """Return the standard deviation of each coordinate of a step."""
         each = self.terms[name].scale * frame.typical * scale / self.mass
         return np.asarray(each / self._height(frame))
-
-    def _kept(self, way: Array, frame: Coordinates, spread: Array) -> Array:
-        """Return a way, shortened by what noise alone would have gone."""
-        noise = _CERTAIN * float(frame.moments @ spread**2)
-        length = float(frame.moments @ way**2)
-        return np.asarray(max(0.0, 1 - noise / max(length, 1e-300)) * way)
 
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, no larger than twice that of the target."""
