@@ -22,7 +22,7 @@ __all__ = ["GatheredSteps"]
 Array = NDArray[np.float64]
 
 _OCTAVES = 12  # of standard deviations that coordinates may have, below the largest
-_NOTHING = 1.0  # coordinates that are taken to be 0 before anything is seen
+_UNSURE = 1.0  # coordinates that all of them are likely for before anything is seen
 _TURNS = 30  # of the iteration that finds the shares of a mixture
 _MISTAKEN = 0.2  # relative error of a curvature that noise has no part in: rows are not normal
 
@@ -44,8 +44,8 @@ class GatheredSteps:
 
     def __init__(self, start: Array, frame: Coordinates, height: Array, scale: float) -> None:
         self.start, self.lead, self.scale = start, frame.lead, scale
-        doubts = np.zeros(start.size) if frame.doubts is None else frame.doubts
-        self.doubt = np.minimum(doubts / height, 1.0)
+        doubts = np.zeros((2, start.size)) if frame.doubts is None else frame.doubts
+        self.along, self.between = np.minimum(doubts / height, 1.0)
         self.height = height
         self.precision = np.zeros(start.size)
         self.weighted = np.zeros(start.size)
@@ -54,9 +54,9 @@ class GatheredSteps:
     def add(self, point: Array, step: Array, noise: Array) -> None:
         """Add a step from a point; noise is the standard deviation of each of its coordinates."""
         # Curvature errs along a coordinate, and between it and all others.
-        along = (self.doubt**2 + _MISTAKEN**2) * self.error
-        heights = self.height * self.doubt
-        between = heights * float(heights @ self.error) / 2 / self.height**2
+        along = (self.along**2 + _MISTAKEN**2) * self.error
+        others = self.height * self.between * self.error
+        between = self.between / self.height * (others.sum() - others) / 2
         variance = noise**2 + along + between
         self.precision += 1 / variance
         self.weighted += (point + step - self.start) / variance
@@ -92,8 +92,7 @@ def shrunk(found: Array, variance: Array, largest: float) -> tuple[Array, Array]
     total = laws[:, None] + variance
     logs = -(np.log(total) + found**2 / total) / 2
     likely = np.exp(logs - logs.max(axis=0))
-    prior = np.full(laws.size, 0.5 / laws.size)
-    prior[0] += _NOTHING
+    prior = np.full(laws.size, _UNSURE / laws.size)
     shares = prior / prior.sum()
     for _ in range(_TURNS):
         each = shares[:, None] * likely

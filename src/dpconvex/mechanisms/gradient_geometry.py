@@ -58,8 +58,9 @@ class Coordinates:
         Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
     cover : LengthCover or None
         Bound that stands for lengths where it saves time.
-    doubts : array of shape (dimension,) or None
-        Standard deviation of what noise made of the moments; None where it is not known.
+    doubts : array of shape (2, dimension) or None
+        Standard deviation of what noise made of the moments, and with another coordinate's as factor that of ``sqrt(2)``
+        times a product of both; None where it is not known.
     """
 
     matrix: Array
@@ -395,7 +396,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
-    spread = _without_noise(spread, std / mass)
+    spread, noisy = _without_noise(spread, std / mass)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -414,17 +415,19 @@ def _whiten(
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
-    doubts = std / mass * raised**-power
+    alone = np.sum(vectors**4, axis=0)  # how far a direction is a column
+    along = noisy[0] * alone + noisy[1] * (1 - alone) + (std / mass) ** 2 / size
+    doubts = np.sqrt([along, np.full(size, noisy[1])]) * raised**-power
     if frame.doubts is not None:
-        doubts = np.hypot(power * doubts, (1 - power) * (vectors**2).T @ frame.doubts[lead:])
-    lead_doubts = np.full(lead, std * radius**2)
-    return step, np.concatenate([np.ones(lead), left]), np.concatenate([lead_doubts, doubts])
+        doubts = np.hypot(power * doubts, (1 - power) * frame.doubts[:, lead:] @ vectors**2)
+    doubts = np.hstack([np.zeros((2, lead)), doubts])
+    return step, np.concatenate([np.ones(lead), left]), doubts
 
 
-def _without_noise(spread: Array, std: float) -> Array:
-    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them.
+def _without_noise(spread: Array, std: float) -> tuple[Array, Array]:
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left of it.
 
-    Noise has the variance ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by
+    What is left is the variance of a variance, and twice that of a covariance. Noise has the variance ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by
     direction: one factor that many columns share stands out of noise that their sum of squares would drown in.
     """
     size, variances = len(spread), np.diagonal(spread)
@@ -432,7 +435,10 @@ def _without_noise(spread: Array, std: float) -> Array:
     between = spread - np.diag(variances)
     noise = (size - 1) * std**2
     kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
-    return np.asarray(_denoised(between, std) + np.diag(variances.mean() + kept * apart))
+    clear = _denoised(between, std)
+    sure = float(np.square(clear).sum()) / max(float(np.square(between).sum()), 1e-300)
+    left = std**2 * np.array([kept, sure])
+    return np.asarray(clear + np.diag(variances.mean() + kept * apart)), left
 
 
 def _denoised(matrix: Array, std: float) -> Array:

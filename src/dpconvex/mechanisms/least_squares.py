@@ -393,7 +393,7 @@ class _Run:
 
     def _height(self, frame: Coordinates) -> Array:
         """Return the second moments of weighted coordinates to divide by: larger where noise may hide them."""
-        moments = frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts)
+        moments = frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts[0])
         return np.maximum(min(1.0, self.limits.clip) * moments, 0.05)
 
     def _step(
