@@ -32,6 +32,7 @@ _BELOW = 16  # octaves below 1
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
+_SUSPECT, _SUSPECT_ALL = 3.0, 2.0  # in units of the noise: of some octaves of many, and of all
 _WITHIN = (
     0.8  # share of the records that must lie within surely filled places for a column to be centred
 )
@@ -110,7 +111,8 @@ def column_units(
         many = int(np.count_nonzero(~alone))
         pooled = counts[~alone].sum(axis=0, keepdims=True)
         shared = _largest(pooled, math.sqrt(many) * std, many * mass)[0][0]
-        octave[~seen | (np.abs(octave - shared) <= 1)] = shared
+        octave[np.abs(octave - shared) <= 1] = shared
+        octave[~seen] = _reaching(counts[~seen], std, int(shared))
     sizes = 2.0 ** (above - octave.astype(np.float64))
     if "places" not in terms:
         return ColumnUnits(sizes, np.zeros(columns))
@@ -136,6 +138,28 @@ def _largest(
     return np.where(seen, enough.argmax(axis=1), 0), alone, seen
 
 
+def _reaching(counts: Array, std: float, shared: int) -> NDArray[np.intp]:
+    """Return the octave up to which each column may reach beyond a shared one, or the shared one.
+
+    A unit that is too large hides a column, one that is too small lets its noise explode: a suspicion suffices. Numbers
+    of many sizes are in no octave often enough to be seen, so several are summed.
+    """
+    found = np.full(len(counts), shared, dtype=np.intp)
+    above = counts[:, : max(shared - 1, 0)]
+    if not above.size:
+        return found
+    highest = np.full(len(counts), _SUSPECT)
+    summed = np.cumsum(np.hstack([np.zeros((len(counts), 1)), above]), axis=1)
+    for width in (2, 4, 8):
+        if width <= above.shape[1]:
+            each = (summed[:, width:] - summed[:, :-width]) / (math.sqrt(width) * std)
+            best = each.max(axis=1)
+            found = np.where(best > highest, each.argmax(axis=1), found)
+            highest = np.maximum(highest, best)
+    many = summed[:, -1] > _SUSPECT_ALL * math.sqrt(above.shape[1]) * std
+    return np.where(many & (found == shared), 0, found)
+
+
 def _centred(
     rows: Rows, mass: float, lead: int, sizes: Array, std: float, noise: NoiseSource
 ) -> ColumnUnits:
@@ -156,7 +180,9 @@ def _centred(
     low = sure.argmax(axis=1) / half - 1.0
     high = 1.0 - sure[:, ::-1].argmax(axis=1) / half
     away = (low > 0) | (high < 0)
-    away &= np.where(sure, counts, 0.0).sum(axis=1) > _WITHIN * mass
+    # Less what noise may have added to places that were chosen for being full.
+    within = np.where(sure, counts, 0.0).sum(axis=1) - 2 * std * np.sqrt(sure.sum(axis=1))
+    away &= within > _WITHIN * mass
     return ColumnUnits(
         np.where(away, sizes * (high - low) / 2, sizes),
         np.where(away, sizes * (high + low) / 2, 0.0),
