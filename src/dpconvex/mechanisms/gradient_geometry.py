@@ -38,6 +38,7 @@ _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multi
 _MEDIAN_SHARE = (
     0.7  # of a mean square length: what the square of the median length is at least taken for
 )
+_USUAL = (0.15, 0.15)  # mean variance of columns in their own units, and how far from it it may be
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 
@@ -396,7 +397,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
-    spread, noisy = _without_noise(spread, std / mass)
+    spread, noisy = _without_noise(spread, std / mass, None if frame.doubts is not None else _USUAL)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -416,7 +417,7 @@ def _whiten(
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     alone = np.sum(vectors**4, axis=0)  # how far a direction is a column
-    along = noisy[0] * alone + noisy[1] * (1 - alone) + (std / mass) ** 2 / size
+    along = noisy[0] * alone + noisy[1] * (1 - alone) + noisy[2]
     doubts = np.sqrt([along, np.full(size, noisy[1])]) * raised**-power
     if frame.doubts is not None:
         doubts = np.hypot(power * doubts, (1 - power) * frame.doubts[:, lead:] @ vectors**2)
@@ -424,10 +425,13 @@ def _whiten(
     return step, np.concatenate([np.ones(lead), left]), doubts
 
 
-def _without_noise(spread: Array, std: float) -> tuple[Array, Array]:
+def _without_noise(
+    spread: Array, std: float, usual: tuple[float, float] | None = None
+) -> tuple[Array, Array]:
     """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left of it.
 
-    What is left is the variance of a variance, and twice that of a covariance. Noise has the variance ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by
+    What is left is the variance of a variance beside their mean, twice that of a covariance, and that of the mean, which
+    may be known beforehand: ``usual`` is its expectation and standard deviation. Noise has the variance ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by
     direction: one factor that many columns share stands out of noise that their sum of squares would drown in.
     """
     size, variances = len(spread), np.diagonal(spread)
@@ -437,8 +441,12 @@ def _without_noise(spread: Array, std: float) -> tuple[Array, Array]:
     kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
     clear = _denoised(between, std)
     sure = float(np.square(clear).sum()) / max(float(np.square(between).sum()), 1e-300)
-    left = std**2 * np.array([kept, sure])
-    return np.asarray(clear + np.diag(variances.mean() + kept * apart)), left
+    mean, unsure = float(variances.mean()), std**2 / size
+    if usual is not None:
+        known = usual[1] ** 2 / (usual[1] ** 2 + unsure)
+        mean, unsure = known * mean + (1 - known) * usual[0], known * unsure
+    left = np.array([std**2 * kept, std**2 * sure, unsure])
+    return np.asarray(clear + np.diag(mean + kept * apart)), left
 
 
 def _denoised(matrix: Array, std: float) -> Array:
