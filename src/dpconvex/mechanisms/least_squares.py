@@ -85,6 +85,8 @@ _PLACES = 0.02  # of what columns are centred by, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
+_SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
+_WORSE = 1.2  # scale of residuals, in units of that of the target, with which a first step is taken back
 _DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
 
 
@@ -315,13 +317,16 @@ class _Run:
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         scale, _ = self._widened(frame, start, scale, "rough products")
-        found = GatheredSteps(start, frame, self._height(frame), scale)
+        # A median is not the mean, and counts have noise.
+        constant = scale * math.hypot(_SKEWED, self.terms["targets"].scale / self.mass)
+        found = GatheredSteps(start, frame, self._height(frame), scale, constant)
         found.add(start, *self._step(weighted, frame, start, scale, "rough products"))
         phi = found.likely()
         residual = self._residual_scale(frame, phi, scale)
-        if residual > scale:  # counted: worse than a constant, so the curvature is not what it seemed
-            found = GatheredSteps(start, frame, self._height(frame), scale)
-            phi, residual = start, scale
+        if residual > _WORSE * scale:  # than a constant: the curvature is not what it seemed
+            found = GatheredSteps(start, frame, self._height(frame), scale, constant)
+            phi = start
+        residual = min(residual, scale)
         self.released["residual_scale"] = residual
         scale, tails = self._widened(frame, phi, residual, "products")
         self.released["residual_limit"] = limits.width * scale
