@@ -32,7 +32,7 @@ _BELOW = 16  # octaves below 1
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
-_SUSPECT, _SUSPECT_ALL = 3.0, 2.0  # in units of the noise: of some octaves of many, and of all
+_SUSPECT, _SUSPECT_ALL = 3.5, 2.5  # in units of the noise: of some octaves of many, and of all
 _WITHIN = (
     0.8  # share of the records that must lie within surely filled places for a column to be centred
 )

@@ -82,6 +82,7 @@ _SHARES = {
 _TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
 _PLACES = 0.02  # of what columns are centred by, where no bounds are public
+_RAW_SCALES = 0.03  # of what finds the sizes of columns, the same
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
@@ -208,6 +209,7 @@ def calibrate_least_squares(
         shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
         shares["places"] = _PLACES * (1 - 0.7 * few)
+        shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
     if bounds.weighted_rows:
         shares["mass"] = _MASS
     if inference:
