@@ -66,7 +66,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-RESIDUAL_STEPS, ROUNDS, INTERVAL_ROUNDS, TAIL_LOOKS = 14, 5, 2, 2
+RESIDUAL_STEPS, ROUNDS, INTERVAL_ROUNDS, TAIL_LOOKS = 10, 5, 2, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -87,6 +87,7 @@ _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are p
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
+_AGAIN = 2  # rounds after which residuals are measured again
 _WORSE = 1.2  # scale of residuals, in units of that of the target, with which a first step is taken back
 _DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
 
@@ -179,8 +180,8 @@ def release_facts(
         "octaves": (bounds.histogram_sensitivity(), TARGET_BINS, 1),
         "targets": (count, 1, TARGET_STEPS),
         "rough products": (product, size, 1),
-        "residuals": (count, 1, RESIDUAL_STEPS),
-        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS),
+        "residuals": (count, 1, RESIDUAL_STEPS * (1 if inference else 2)),
+        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS + (not inference)),
         "products": (product, size, INTERVAL_ROUNDS if inference else ROUNDS),
     }
 
@@ -332,7 +333,10 @@ class _Run:
         self.released["residual_scale"] = residual
         scale, tails = self._widened(frame, phi, residual, "products")
         self.released["residual_limit"] = limits.width * scale
-        for _ in range(INTERVAL_ROUNDS - 1 if self.inference else ROUNDS):
+        for count in range(INTERVAL_ROUNDS - 1 if self.inference else ROUNDS):
+            if count == _AGAIN:
+                residual = min(residual, self._residual_scale(frame, phi, residual))
+                scale, tails = self._widened(frame, phi, residual, "products")
             found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
             phi = found.likely()
         if self.inference:
@@ -420,9 +424,10 @@ class _Run:
         return np.asarray(each / self._height(frame))
 
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
-        """Return the private scale of the residuals, no larger than twice that of the target."""
+        """Return the private scale of the residuals, no larger than twice a given one, and not far below without proof."""
         below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
-        belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
+        unsure = self.terms["residuals"].scale / (self.mass * math.sqrt(RESIDUAL_STEPS))
+        belief = Belief(-scale, scale, min(0.5, max(2.0**-10, 2 * unsure)) * scale, 2 * scale)
         _, found = private_location(
             below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.mass, self.noise
         )
