@@ -417,54 +417,65 @@ def _whiten(
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     alone = np.sum(vectors**4, axis=0)  # how far a direction is a column
-    along = noisy[0] * alone + noisy[1] * (1 - alone) + noisy[2]
-    doubts = np.sqrt([along, np.full(size, noisy[1])]) * raised**-power
+    between = np.maximum(np.einsum("ij,ik,kj->j", vectors, noisy.between, vectors), 0.0)
+    along = noisy.apart * alone + between * (1 - alone) + noisy.mean
+    doubts = np.sqrt([along, between]) * raised**-power
     if frame.doubts is not None:
         doubts = np.hypot(power * doubts, (1 - power) * frame.doubts[:, lead:] @ vectors**2)
     doubts = np.hstack([np.zeros((2, lead)), doubts])
     return step, np.concatenate([np.ones(lead), left]), doubts
 
 
+@dataclass(frozen=True)
+class _Left:
+    """What noise is left in covariances: variances of a variance beside their mean and of the mean.
+
+    Between directions a and b, twice the variance of a covariance is the geometric mean of ``a^T between a`` and
+    ``b^T between b``.
+    """
+
+    apart: float
+    between: Array
+    mean: float
+
+
 def _without_noise(
     spread: Array, std: float, usual: tuple[float, float] | None = None
-) -> tuple[Array, Array]:
+) -> tuple[Array, _Left]:
     """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left of it.
 
-    What is left is the variance of a variance beside their mean, twice that of a covariance, and that of the mean, which
-    may be known beforehand: ``usual`` is its expectation and standard deviation. Noise has the variance ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by
-    direction: one factor that many columns share stands out of noise that their sum of squares would drown in.
+    The mean may be known beforehand: ``usual`` is its expectation and standard deviation. Noise has the variance
+    ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by direction: one factor that
+    many columns share stands out of noise that their sum of squares would drown in.
     """
     size, variances = len(spread), np.diagonal(spread)
     apart = variances - variances.mean()
-    between = spread - np.diag(variances)
     noise = (size - 1) * std**2
     kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
-    clear = _denoised(between, std)
-    sure = float(np.square(clear).sum()) / max(float(np.square(between).sum()), 1e-300)
+    values, vectors = np.linalg.eigh(spread - np.diag(variances))
+    found = _denoised(values, std)
+    passed = np.square(found / np.where(values == 0, 1.0, values))
     mean, unsure = float(variances.mean()), std**2 / size
     if usual is not None:
         known = usual[1] ** 2 / (usual[1] ** 2 + unsure)
         mean, unsure = known * mean + (1 - known) * usual[0], known * unsure
-    left = np.array([std**2 * kept, std**2 * sure, unsure])
-    return np.asarray(clear + np.diag(mean + kept * apart)), left
+    left = _Left(std**2 * kept, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, unsure)
+    return np.asarray((vectors * found) @ vectors.T + np.diag(mean + kept * apart)), left
 
 
-def _denoised(matrix: Array, std: float) -> Array:
-    r"""Return a symmetric matrix with noise of the variance ``std^2 / 2`` beside its diagonal taken out.
+def _denoised(values: Array, std: float) -> Array:
+    r"""Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries.
 
-    Noise drives eigenvalues apart: ``v_i`` by ``std^2 sum_j 1 / (v_i - v_j)``. What is taken back also counts that
-    eigenvectors are not those of the matrix below, for which twice as much is right in squared error (Bun, Allez,
-    Bouchaud and Potters 2016); in two dimensions it is what James and Stein shrink by.
+    Noise drives eigenvalues apart: ``v_i`` by ``std^2 / 2 sum_j 1 / (v_i - v_j)``. Twice as much is taken back, which
+    is right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters
+    2016); in two dimensions it is what James and Stein shrink by.
     """
-    values, vectors = np.linalg.eigh(matrix)
     gaps = values[:, None] - values
     pushed = gaps / (gaps**2 + std**2 / 2 + 1e-300)
     found = values - std**2 * pushed.sum(axis=1)
-    # Never beyond 0, and in order.
+    # Never beyond 0, nor away from it, and in order.
     found = np.where(found * values > 0, found, 0.0)
-    found = np.where(np.abs(found) < np.abs(values), found, values)
-    found = np.sort(found)
-    return np.asarray((vectors * found) @ vectors.T)
+    return np.sort(np.where(np.abs(found) < np.abs(values), found, values))
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
