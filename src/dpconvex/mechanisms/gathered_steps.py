@@ -1,13 +1,13 @@
 r"""What several noisy steps towards a minimum say together, and how much of it is believed.
 
-A step from a point ``p`` towards the minimum of a quadratic function says that the minimum is at ``p + step``, up to
-noise of known size and to what is not known of the curvature that the step was divided by: an error in proportion to
-how far the minimum is. No step is thrown away: each counts by the inverse of both variances. The more is known, the
-less the curvature matters, so later steps count more where noise is small, and all count alike where it is not.
+A step from a point ``p`` towards the minimum of a quadratic function is ``H (minimum - p)`` plus noise of known size.
+The curvature H was measured with noise too, and where noise was large, little is known of it. So both are inferred at
+once, coordinate by coordinate, from all steps: a curvature that is too small for them makes steps turn back, one that is
+too large makes them go on and on. No step is thrown away.
 
-Coordinates in which signal does not stand out of that variance are drawn to the start, by the law of all coordinates: a
-mixture of normal laws whose shares the steps themselves tell (empirical Bayes). Everything here is computed from
-released numbers.
+Coordinates in which signal does not stand out of noise are drawn to the start, by the law of all coordinates: a mixture
+of normal laws whose shares the steps themselves tell (empirical Bayes). Everything here is computed from released
+numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _OCTAVES = 12  # of standard deviations that coordinates may have, below the lar
 _UNSURE = 0.5  # coordinates that are 0 before anything is seen, and that are not
 _TURNS = 30  # of the iteration that finds the shares of a mixture
 _MISTAKEN = 0.2  # relative error of a curvature that noise has no part in: rows are not normal
+_CURVATURES = 2.0 ** np.arange(-5, 1.6, 0.5)  # in units of what steps were divided by
 
 
 class GatheredSteps:
@@ -49,42 +50,52 @@ class GatheredSteps:
     ) -> None:
         self.start, self.lead, self.scale, self.constant = start, frame.lead, scale, constant
         doubts = np.zeros((2, start.size)) if frame.doubts is None else frame.doubts
-        self.along, self.between = np.minimum(doubts / height, 1.0)
+        along, self.between = np.minimum(doubts / np.hypot(frame.moments, doubts[0]), 1.0)
         self.height = height
-        nothing = np.zeros(start.size)
-        # Sums of weights, and with these weights of what was found, of its noise and of its other errors.
-        self.weights, self.found, self.noise, self.missed = nothing, nothing, nothing, nothing
+        # Steps are divided by the root mean square of what the curvature may be.
+        expected = np.sqrt(1 - along**2)
+        spread = np.hypot(along, _MISTAKEN * expected)
+        likely = -(((_CURVATURES[:, None] - expected) / spread) ** 2) / 2
+        self.curvatures = likely + np.log(_CURVATURES)[:, None]  # equal factors apart
+        self.points: list[Array] = []
+        self.steps: list[Array] = []
+        self.variances: list[Array] = []
         self.error = np.full(start.size, scale**2 / float(height.sum()))
-
-    def _missed(self, error: Array) -> Array:
-        """Return the variance of a step for what is not known of the curvature, where coordinates err by so much."""
-        # Curvature errs along a coordinate, and between it and all others.
-        others = self.height * self.between * error
-        between = self.between / self.height * (others.sum() - others) / 2
-        return np.asarray((self.along**2 + _MISTAKEN**2) * error + between)
 
     def add(self, point: Array, step: Array, noise: Array) -> None:
         """Add a step from a point; noise is the standard deviation of each of its coordinates."""
-        missed = self._missed(self.error)
-        weight = 1 / (noise**2 + missed)
-        self.weights = self.weights + weight
-        self.found = self.found + weight * (point + step - self.start)
-        self.noise = self.noise + (weight * noise) ** 2
-        self.missed = self.missed + weight**2 * missed
+        # Curvature errs between coordinates, too: in proportion to how far all others are from where they lead.
+        others = self.height * self.between * self.error
+        between = self.between / self.height * (others.sum() - others) / 2
+        self.points.append(point - self.start)
+        self.steps.append(step)
+        self.variances.append(noise**2 + between)
 
     def likely(self) -> Array:
         """Return where the minimum is expected."""
-        found, noise = self.found / self.weights, self.noise / self.weights**2
-        missed = self.missed / self.weights**2
-        way, error = found.copy(), noise + missed
+        points, steps, variances = map(np.array, (self.points, self.steps, self.variances))
+        weights = 1 / variances
+        # For every curvature: where steps lead together, its variance, and how badly they agree.
+        curved = _CURVATURES[:, None]
+        total = weights.sum(axis=0)
+        found = (weights * steps).sum(axis=0) / total / curved + (weights * points).sum(axis=0) / total
+        variance = 1 / (curved**2 * total)
+        apart = steps + curved[:, None] * (points - found[:, None])
+        logs = self.curvatures - (weights * apart**2).sum(axis=1) / 2 + np.log(variance) / 2
         lead = self.lead
-        kept = self.constant**2 / (self.constant**2 + error[:lead])
-        way[:lead], error[:lead] = kept * way[:lead], kept * error[:lead]
-        ratio = self._missed(np.ones(found.size))
-        way[lead:], error[lead:] = shrunk(
-            found[lead:], noise[lead:], missed[lead:], ratio[lead:], self.scale
-        )
-        self.error, self.way, self.gone = error, way, found
+        way, error = np.empty(self.start.size), np.empty(self.start.size)
+        for part, laws in (
+            (slice(None, lead), np.array([self.constant**2])),
+            (
+                slice(lead, None),
+                np.concatenate([[0.0], self.scale**2 * 4.0 ** -np.arange(_OCTAVES)]),
+            ),
+        ):
+            way[part], error[part] = shrunk(
+                found[:, part], variance[:, part], logs[:, part], laws
+            )
+        self.error, self.way = error, way
+        self.gone = found[int(np.argmin(np.abs(_CURVATURES - 1)))]
         return np.asarray(self.start + way)
 
     def kept_share(self) -> float:
@@ -93,37 +104,32 @@ class GatheredSteps:
         return float(np.linalg.norm(self.way[self.lead :])) / max(gone, 1e-300)
 
 
-def shrunk(
-    found: Array, noise: Array, missed: Array, ratio: Array, largest: float
-) -> tuple[Array, Array]:
-    """Return the posterior mean and variance of numbers that were found with noise.
+def shrunk(found: Array, variance: Array, logs: Array, laws: Array) -> tuple[Array, Array]:
+    """Return the posterior mean and variance of numbers that were found with noise, in one of several ways each.
 
     Parameters
     ----------
-    found : array of shape (size,)
-        What was found.
-    noise, missed : array of shape (size,)
-        Variance of its noise, and of errors in proportion to the numbers themselves.
-    ratio : array of shape (size,)
-        What the latter variance is at most, in units of that of the numbers: numbers that are 0 have no such error.
-    largest : float
-        Largest standard deviation that the numbers may have.
+    found, variance : array of shape (ways, size)
+        What was found, and the variance of its noise.
+    logs : array of shape (ways, size)
+        Logarithm of how likely a way is, up to a constant, whatever the number is.
+    laws : array of shape (laws,)
+        Variances that the numbers may have.
     """
-    laws = np.concatenate([[0.0], largest**2 * 4.0 ** -np.arange(_OCTAVES)])[:, None]
-    errors = noise + np.minimum(missed, ratio * laws)
-    total = laws + errors
-    logs = -(np.log(total) + found**2 / total) / 2
-    likely = np.exp(logs - logs.max(axis=0))
-    prior = np.full(laws.size, _UNSURE / _OCTAVES)
+    total = laws[:, None, None] + variance
+    likely = logs - (np.log(total) + found**2 / total) / 2
+    likely = np.exp(likely - likely.max(axis=(0, 1)))
+    each = likely.sum(axis=1)
+    prior = np.full(laws.size, _UNSURE / max(1, laws.size - 1))
     prior[0] = _UNSURE
     shares = prior / prior.sum()
     for _ in range(_TURNS):
-        each = shares[:, None] * likely
-        shares = (each / each.sum(axis=0)).sum(axis=1) + prior
+        held = shares[:, None] * each
+        shares = (held / held.sum(axis=0)).sum(axis=1) + prior
         shares /= shares.sum()
-    each = shares[:, None] * likely
-    each /= each.sum(axis=0)
-    kept = laws / total
-    mean = (each * kept).sum(axis=0) * found
-    second = (each * (kept * errors + (kept * found) ** 2)).sum(axis=0)
+    weights = shares[:, None, None] * likely
+    weights /= weights.sum(axis=(0, 1))
+    kept = laws[:, None, None] / total
+    mean = (weights * kept * found).sum(axis=(0, 1))
+    second = (weights * (kept * variance + (kept * found) ** 2)).sum(axis=(0, 1))
     return mean, np.maximum(second - mean**2, 0.0)
