@@ -21,11 +21,12 @@ __all__ = ["GatheredSteps"]
 
 Array = NDArray[np.float64]
 
-_OCTAVES = 12  # of standard deviations that coordinates may have, below the largest
+# Octaves of standard deviations that coordinates may have, in units of the target's: above it where rows hardly vary.
+_OCTAVES = np.arange(-11, 4)
 _UNSURE = 0.5  # coordinates that are 0 before anything is seen, and that are not
 _TURNS = 30  # of the iteration that finds the shares of a mixture
 _MISTAKEN = 0.2  # relative error of a curvature that noise has no part in: rows are not normal
-_CURVATURES = 2.0 ** np.arange(-5, 1.6, 0.5)  # in units of what steps were divided by
+_CURVATURES = 2.0 ** np.arange(-8, 1.6, 0.5)  # in units of what steps were divided by
 
 
 class GatheredSteps:
@@ -40,7 +41,7 @@ class GatheredSteps:
     height : array of shape (dimension,)
         Curvature that steps were divided by.
     scale : float
-        Standard deviation of the target: no coordinate is likely to be further from the start.
+        Standard deviation of the target.
     constant : float
         Standard deviation of what is missing in the start's constant.
     """
@@ -88,7 +89,7 @@ class GatheredSteps:
             (slice(None, lead), np.array([self.constant**2])),
             (
                 slice(lead, None),
-                np.concatenate([[0.0], self.scale**2 * 4.0 ** -np.arange(_OCTAVES)]),
+                np.concatenate([[0.0], self.scale**2 * 4.0**_OCTAVES]),
             ),
         ):
             way[part], error[part] = shrunk(
