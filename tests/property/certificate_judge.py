@@ -514,7 +514,10 @@ class Judge:
         }
         if inference:
             released |= {"curvature": self.products, "scores": self.products}
-        elif self.c:
+        else:
+            # A score between -1 and 1, of which another record may have the other.
+            released["gain"] = (self.records * k, 1, 1)
+        if self.c and not inference:
             released["mean"] = (self.records * k, 1, 1)
         if self.facts.get("weighted_rows"):
             released["mass"] = (k, 1, 1)

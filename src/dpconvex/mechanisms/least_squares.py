@@ -80,6 +80,7 @@ _SHARES = {
 }
 # Of octaves and a mean of residuals, where records are many: where they are few, noise hides what a limit does.
 _TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
+_GAIN = 0.01  # of what a fit gains over a constant
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
 _PLACES = 0.02  # of what columns are centred by, where no bounds are public
 _RAW_SCALES = 0.03  # of what finds the sizes of columns, the same
@@ -87,6 +88,8 @@ _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are p
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
+_LOST = 2.5  # loss against a constant, in units of its noise, with which a fit is given up
+_FAR = 4.0  # squares of residuals, in units of the target's, that count in full
 _AGAIN = 2  # rounds after which residuals are measured again
 _WORSE = 1.2  # scale of residuals, in units of that of the target, with which a first step is taken back
 _DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
@@ -166,6 +169,8 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     if bounds.weighted_rows:
         more["mass"] = (count, 1, 1)
+    if not inference:
+        more["gain"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     if bounds.fit_intercept and not inference:
         more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     histograms = bounds.histogram_sensitivity(columns)
@@ -206,6 +211,8 @@ def calibrate_least_squares(
         shares["octaves"] += _RAW_OCTAVES
     many = 1 / (1 + (_MANY / max(bounds.n_samples * mu, 1e-6)) ** 2)
     shares["tails"] = _TAILS * max(many, 1e-3)
+    if "gain" in facts:
+        shares["gain"] = _GAIN * (1 - 0.7 * few)
     if "mean" in facts:
         shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
@@ -317,6 +324,7 @@ class _Run:
         middle, scale = private_target(
             self.rows, self.mass, self.terms, self.noise, not limits.raw_target
         )
+        unit = scale
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         scale, _ = self._widened(frame, start, scale, "rough products")
@@ -345,6 +353,7 @@ class _Run:
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
+        phi = phi if self._gains(frame, phi, middle, unit) else start
         if "mean" in self.terms:
             phi[: frame.lead] += self._mean(weighted, frame, phi, tails)
         return frame.to_rows(phi)
@@ -385,6 +394,25 @@ class _Run:
         width, spread = self.limits.width, self._noise(frame, 1.0, name)
         noise = math.sqrt(float(frame.moments @ spread**2)) / width
         return tails.best(width * scale, noise) / width, tails
+
+    def _gains(self, frame: Coordinates, phi: Array, middle: float, scale: float) -> bool:
+        """Return whether squared residuals, none counted beyond a limit, are surely not larger than a constant's.
+
+        Columns may hold numbers that are so rare and so large that nothing else has seen them.
+        """
+        term, constant = self.terms["gain"], middle if frame.lead else 0.0
+
+        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
+            # The difference of both squares as a product: squares alone may exceed all numbers.
+            lost = (z - constant) / scale * (((z - y) + (constant - y)) / scale) / _FAR
+            # In parts of 64, whose sums are exact.
+            score = np.round(64 * np.clip(np.nan_to_num(lost), -1.0, 1.0)) / 64
+            return (np.array([float(v @ score)]),)
+
+        (exact,) = self.rows.predicted(frame.to_rows(phi)).sum_targets(part)
+        found = float(self.noise.add(np.asarray(exact), term)[0])
+        self.released["gain"] = -found / self.mass
+        return found <= _LOST * term.scale
 
     def _mean(self, rows: Rows, frame: Coordinates, phi: Array, tails: Tails) -> float:
         """Return a private mean of residuals, shortened by what noise alone would be.
