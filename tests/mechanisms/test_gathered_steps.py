@@ -37,7 +37,7 @@ def test_a_wrong_curvature_is_overcome(ratio):
     """Plain steps with a curvature 2.5 times too small end 1.5^6 = 11 times further away than they began."""
     truth = np.random.default_rng(1).normal(0, 0.3, SIZE)
     point = gathered(truth, ratio, 0.01, 0.7, 6)
-    assert np.linalg.norm(point - truth) < 0.4 * np.linalg.norm(truth)
+    assert np.linalg.norm(point - truth) < 0.2 * np.linalg.norm(truth)
 
 
 def test_all_steps_count_where_noise_is_large():
@@ -54,12 +54,19 @@ def test_noise_alone_goes_nowhere():
 
 
 def test_shrinkage_is_by_the_noise_of_each_number():
-    found = np.array([3.0, -3.0, 3.0, -3.0])
-    noise = np.array([0.01, 0.01, 100.0, 100.0])
-    mean, variance = shrunk(found, noise, np.zeros(4), np.zeros(4), 4.0)
-    assert mean[:2] == pytest.approx(found[:2], rel=0.01)
+    found = np.array([[3.0, -3.0, 3.0, -3.0]])
+    noise = np.array([[0.01, 0.01, 100.0, 100.0]])
+    mean, variance, _ = shrunk(found, noise, np.zeros((1, 4)), np.array([0.0, 1.0, 4.0, 16.0]))
+    assert mean[:2] == pytest.approx(found[0, :2], rel=0.01)
     assert np.all(np.abs(mean[2:]) < 0.5)
-    assert np.all(variance[:2] < 0.02) and np.all(variance[2:] > 1.0)
+    assert np.all(variance[:2] < 0.02)
+    assert np.all(variance[2:] > 1.0)
+
+
+def test_the_likelier_way_is_believed():
+    found, logs = np.array([[1.0], [5.0]]), np.array([[0.0], [9.0]])
+    mean, _, _ = shrunk(found, np.full((2, 1), 1e-4), logs, np.array([0.0, 9.0]))
+    assert mean[0] == pytest.approx(5.0, abs=0.1)
 
 
 def test_a_shared_factor_stands_out_of_noise():
@@ -90,7 +97,9 @@ def test_a_long_column_does_not_share_the_unit_of_flags():
     rng = np.random.default_rng(0)
     flags = (rng.random((6000, 7)) < 0.1).astype(float)
     pay = np.where(rng.random(6000) < 0.7, 0.0, rng.lognormal(6, 1.2, 6000))
-    found = np.array([units_of(np.column_stack([pay, flags]), seed, 125.0, 40) for seed in range(20)])
+    found = np.array(
+        [units_of(np.column_stack([pay, flags]), seed, 125.0, 40) for seed in range(20)]
+    )
     assert np.all(found[:, 0] > 100)
     assert np.median(found[:, 1:]) == 2.0  # flags are 1, and in the octave from 1 to 2
 
@@ -100,8 +109,8 @@ def test_columns_alike_share_a_unit():
     X = np.random.default_rng(0).normal(0, 1, (3500, 50))
     for seed in range(10):
         found = units_of(X, seed, 300.0, 40)
-        # One column of a hundred is suspected of more, which hides it.
-        assert np.mean(found == found.min()) > 0.9
+        # One column of a hundred is suspected of more, which hides it, or seen two octaves away.
+        assert np.mean(found == np.median(found)) > 0.9
 
 
 def sensors(seed, rows=3500):
@@ -133,3 +142,17 @@ def test_fits_are_no_worse_than_a_constant(table, epsilon, least):
         model = DPLinearRegression(epsilon=epsilon, random_state=seed, **bounds)
         model.fit(X[:3500], y[:3500]).certificate_.verify()
         assert model.score(X[3500:], y[3500:]) > least
+
+
+def test_a_fit_that_loses_is_given_up():
+    """Coefficients of 30 where 0 is right: the fit is compared with a constant, and the constant is kept."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(4000, 2)), rng.normal(5, 1, 4000)
+    model = DPLinearRegression(epsilon=1.0, feature_bounds=(-4, 4), target_bounds=(0, 10), random_state=0)  # fmt: skip
+    worst = pytest.MonkeyPatch()
+    with worst.context() as patch:
+        patch.setattr(GatheredSteps, "likely", lambda self: self.start + np.r_[0.0, 3.0, 3.0])
+        model.fit(X, y)
+    assert model.released_["gain"] < 0
+    assert np.all(model.coef_ == 0)
+    assert model.intercept_ == pytest.approx(5.0, abs=0.3)

@@ -1,8 +1,8 @@
 r"""Predicted risk of private least squares: the squared error beyond the best linear model's, as a share of it.
 
 In white coordinates a coefficient has the error of the mean of all released products, ``std sqrt(k / r) / (n h)``
-residual scales for k coefficients (rows are ``sqrt(k)`` long), r products and weights that leave ``h`` of the second moments; without privacy it has
-``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant, as the descents do. Output perturbation has
+residual scales for k coefficients (rows are ``sqrt(k)`` long), r products and weights that leave ``h`` of the second
+moments; without privacy it has ``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant, as the descents do. Output perturbation has
 a closed form: a ridge penalty's bias, and the released noise.
 
 How much columns lose where records are few, and a factor of output perturbation, were read off 107 settings of the
@@ -12,7 +12,6 @@ predictions were within a factor of 2 of the mean of six fits, and 54 within a f
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np

@@ -2,8 +2,8 @@ r"""What several noisy steps towards a minimum say together, and how much of it 
 
 A step from a point ``p`` towards the minimum of a quadratic function is ``H (minimum - p)`` plus noise of known size.
 The curvature H was measured with noise too, and where noise was large, little is known of it. So both are inferred at
-once, coordinate by coordinate, from all steps: a curvature that is too small for them makes steps turn back, one that is
-too large makes them go on and on. No step is thrown away.
+once, coordinate by coordinate, from all steps: a curvature that is too small for them makes steps turn back, one that
+is too large makes them go on and on. No step is thrown away.
 
 Coordinates in which signal does not stand out of noise are drawn to the start, by the law of all coordinates: a mixture
 of normal laws whose shares the steps themselves tell (empirical Bayes). Everything here is computed from released
@@ -62,6 +62,7 @@ class GatheredSteps:
         self.steps: list[Array] = []
         self.variances: list[Array] = []
         self.error = np.full(start.size, scale**2 / float(height.sum()))
+        self.kept = self.gone = 0.0
 
     def add(self, point: Array, step: Array, noise: Array) -> None:
         """Add a step from a point; noise is the standard deviation of each of its coordinates."""
@@ -79,34 +80,35 @@ class GatheredSteps:
         # For every curvature: where steps lead together, its variance, and how badly they agree.
         curved = _CURVATURES[:, None]
         total = weights.sum(axis=0)
-        found = (weights * steps).sum(axis=0) / total / curved + (weights * points).sum(axis=0) / total
+        found = (weights * steps).sum(axis=0) / total / curved + (weights * points).sum(
+            axis=0
+        ) / total
         variance = 1 / (curved**2 * total)
         apart = steps + curved[:, None] * (points - found[:, None])
         logs = self.curvatures - (weights * apart**2).sum(axis=1) / 2 + np.log(variance) / 2
-        lead = self.lead
-        way, error = np.empty(self.start.size), np.empty(self.start.size)
-        for part, laws in (
+        lead, size = self.lead, self.start.size
+        way, error, gone = np.empty(size), np.empty(size), np.empty(size)
+        laws = np.concatenate([[0.0], self.scale**2 * 4.0**_OCTAVES])
+        for part, each in (
             (slice(None, lead), np.array([self.constant**2])),
-            (
-                slice(lead, None),
-                np.concatenate([[0.0], self.scale**2 * 4.0**_OCTAVES]),
-            ),
+            (slice(lead, None), laws),
         ):
-            way[part], error[part] = shrunk(
-                found[:, part], variance[:, part], logs[:, part], laws
+            way[part], error[part], gone[part] = shrunk(
+                found[:, part], variance[:, part], logs[:, part], each
             )
-        self.error, self.way = error, way
-        self.gone = found[int(np.argmin(np.abs(_CURVATURES - 1)))]
+        self.error = error
+        self.kept, self.gone = (float(np.linalg.norm(each[lead:])) for each in (way, gone))
         return np.asarray(self.start + way)
 
     def kept_share(self) -> float:
         """Return how long the way is, as a share of what it was before it was shrunk."""
-        gone = float(np.linalg.norm(self.gone[self.lead :]))
-        return float(np.linalg.norm(self.way[self.lead :])) / max(gone, 1e-300)
+        return min(1.0, self.kept / max(self.gone, 1e-300))
 
 
-def shrunk(found: Array, variance: Array, logs: Array, laws: Array) -> tuple[Array, Array]:
+def shrunk(found: Array, variance: Array, logs: Array, laws: Array) -> tuple[Array, Array, Array]:
     """Return the posterior mean and variance of numbers that were found with noise, in one of several ways each.
+
+    And the mean that they would have without being shrunk.
 
     Parameters
     ----------
@@ -133,4 +135,4 @@ def shrunk(found: Array, variance: Array, logs: Array, laws: Array) -> tuple[Arr
     kept = laws[:, None, None] / total
     mean = (weights * kept * found).sum(axis=(0, 1))
     second = (weights * (kept * variance + (kept * found) ** 2)).sum(axis=(0, 1))
-    return mean, np.maximum(second - mean**2, 0.0)
+    return mean, np.maximum(second - mean**2, 0.0), (weights * found).sum(axis=(0, 1))

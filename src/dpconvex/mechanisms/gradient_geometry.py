@@ -60,8 +60,8 @@ class Coordinates:
     cover : LengthCover or None
         Bound that stands for lengths where it saves time.
     doubts : array of shape (2, dimension) or None
-        Standard deviation of what noise made of the moments, and with another coordinate's as factor that of ``sqrt(2)``
-        times a product of both; None where it is not known.
+        Standard deviation of what noise made of the moments, and a factor: that of two coordinates gives the variance
+        of ``sqrt(2)`` times the mean of their products. None where it is not known.
     """
 
     matrix: Array
@@ -442,7 +442,7 @@ class _Left:
 def _without_noise(
     spread: Array, std: float, usual: tuple[float, float] | None = None
 ) -> tuple[Array, _Left]:
-    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left of it.
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left.
 
     The mean may be known beforehand: ``usual`` is its expectation and standard deviation. Noise has the variance
     ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by direction: one factor that

@@ -80,7 +80,10 @@ _SHARES = {
 }
 # Of octaves and a mean of residuals, where records are many: where they are few, noise hides what a limit does.
 _TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
-_GAIN = 0.01  # of what a fit gains over a constant
+_GAIN, _RAW_GAIN = (
+    0.01,
+    0.03,
+)  # of what a fit gains over a constant, with bounds of columns and without
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
 _PLACES = 0.02  # of what columns are centred by, where no bounds are public
 _RAW_SCALES = 0.03  # of what finds the sizes of columns, the same
@@ -88,10 +91,12 @@ _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are p
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
-_LOST = 2.5  # loss against a constant, in units of its noise, with which a fit is given up
+_LOST = 2.0  # loss against a constant, in units of its noise, with which a fit is given up
 _FAR = 4.0  # squares of residuals, in units of the target's, that count in full
 _AGAIN = 2  # rounds after which residuals are measured again
-_WORSE = 1.2  # scale of residuals, in units of that of the target, with which a first step is taken back
+_WORSE = (
+    1.2  # scale of residuals, in units of that of the target, with which a first step is taken back
+)
 _DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
 
 
@@ -212,7 +217,7 @@ def calibrate_least_squares(
     many = 1 / (1 + (_MANY / max(bounds.n_samples * mu, 1e-6)) ** 2)
     shares["tails"] = _TAILS * max(many, 1e-3)
     if "gain" in facts:
-        shares["gain"] = _GAIN * (1 - 0.7 * few)
+        shares["gain"] = (_RAW_GAIN if limits.above else _GAIN) * (1 - 0.7 * few)
     if "mean" in facts:
         shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
@@ -353,7 +358,8 @@ class _Run:
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
-        phi = phi if self._gains(frame, phi, middle, unit) else start
+        if not self._gains(frame, phi, middle, unit):
+            phi, self.released["kept_share"] = start, 0.0
         if "mean" in self.terms:
             phi[: frame.lead] += self._mean(weighted, frame, phi, tails)
         return frame.to_rows(phi)
@@ -432,7 +438,9 @@ class _Run:
 
     def _height(self, frame: Coordinates) -> Array:
         """Return the second moments of weighted coordinates to divide by: larger where noise may hide them."""
-        moments = frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts[0])
+        moments = (
+            frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts[0])
+        )
         return np.maximum(min(1.0, self.limits.clip) * moments, 0.05)
 
     def _step(
@@ -452,7 +460,7 @@ class _Run:
         return np.asarray(each / self._height(frame))
 
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
-        """Return the private scale of the residuals, no larger than twice a given one, and not far below without proof."""
+        """Return the private scale of the residuals, at most twice a given one, and not far below without proof."""
         below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
         unsure = self.terms["residuals"].scale / (self.mass * math.sqrt(RESIDUAL_STEPS))
         belief = Belief(-scale, scale, min(0.5, max(2.0**-10, 2 * unsure)) * scale, 2 * scale)
