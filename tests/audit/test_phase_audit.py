@@ -1,4 +1,4 @@
-"""Audits of single phases of least squares: histograms of residuals and of columns, and the mean of residuals.
+"""Audits of single phases of least squares: histograms of residuals and columns, the mean of residuals, and the gain.
 
 A phase is run as a fit runs it, on two tables that differ in one record; the number and the noise that it asks for are
 then released many times. False-alarm rate: each audit refutes a true claim with probability at most 1e-6, and seeds are
@@ -42,6 +42,12 @@ def mean(run):
     run._mean(run.rows.with_weights(np.ones(run.rows.n_rows)), frame, np.zeros(COLUMNS + 1), nothing)  # fmt: skip
 
 
+def gain(run):
+    # The first record's residual grows by the model's, the other's shrinks.
+    frame = Coordinates(np.eye(COLUMNS + 1), 1, 1.0, np.ones(COLUMNS + 1))
+    run._gains(frame, np.array([-1e5, 0.0, 0.0]), 0.0, 1.0)
+
+
 def places(run):
     _centred(run.rows, ROWS, 1, np.full(COLUMNS, 2048.0), run.terms["places"].scale, run.noise)
 
@@ -54,7 +60,7 @@ def certificate_of(neighbors):
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
-@pytest.mark.parametrize("phase", [tails, mean, places])
+@pytest.mark.parametrize("phase", [tails, mean, gain, places])
 def test_half_the_noise_of_a_phase_is_refuted(phase, neighbors):
     certificate = certificate_of(neighbors)
     name = phase.__name__

@@ -146,7 +146,7 @@ def test_no_neighbour_moves_a_release_further(count, columns, seed, removed, los
 
 def test_half_the_noise_is_noticed():
     """The product of one row, released with all and with half its noise; false alarm at most 1e-6."""
-    certificate = certificate_of(4, 1, mu=1.0)
+    certificate = certificate_of(4, 1, mu=4.0)
     term = certificate.noise["products"]
 
     def sampler(place, factor):

@@ -511,13 +511,16 @@ class Judge:
             "octaves": (bin_, 64, 1),
             "targets": (k, 1, 16),
             "rough products": (moved, size, 1),
-            "residuals": (k, 1, 14),
-            "tails": (bin_, 49, 2),
-            "products": (moved, size, 2),
+            "residuals": (k, 1, 10 if inference else 20),
+            "tails": (bin_, 49, 2 if inference else 3),
+            "products": (moved, size, 2 if inference else 5),
         }
         if inference:
             released |= {"curvature": self.products, "scores": self.products}
-        elif self.c:
+        else:
+            # A score between -1 and 1, of which another record may have the other.
+            released["gain"] = (self.records * k, 1, 1)
+        if self.c and not inference:
             released["mean"] = (self.records * k, 1, 1)
         if self.facts.get("weighted_rows"):
             released["mass"] = (k, 1, 1)

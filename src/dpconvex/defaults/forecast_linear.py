@@ -1,9 +1,9 @@
 r"""Predicted risk of private least squares: the squared error beyond the best linear model's, as a share of it.
 
-In white coordinates a coefficient has the error of one released product, ``std sqrt(k) / (n h)`` residual scales for k
-coefficients (rows are ``sqrt(k)`` long) and weights that leave ``h`` of the second moments; without privacy it has
-``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant, as the descents do. Output perturbation has
-a closed form: a ridge penalty's bias, and the released noise.
+In white coordinates a coefficient has the error of the mean of all released products, ``std sqrt(k / r) / (n h)``
+residual scales for k coefficients (rows are ``sqrt(k)`` long), r products and weights that leave ``h`` of the second
+moments; without privacy it has ``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant, as the
+descents do. Output perturbation has a closed form: a ridge penalty's bias, and the released noise.
 
 How much columns lose where records are few, and a factor of output perturbation, were read off 107 settings of the
 reference population, six fits each (n of 500 to 40,000, 1 to 15 columns, epsilon of 0.1 to 5). Of 55 other settings, 51
@@ -12,7 +12,6 @@ predictions were within a factor of 2 of the mean of six fits, and 54 within a f
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +32,6 @@ Array = NDArray[np.float64]
 HUBER_WIDTH = 0.25  # of output perturbation, in half ranges of the target
 _HALF_LOST = 30.0  # n mu at which a fit of one coefficient loses half of what columns bring
 _GROWTH, _STEEPNESS = 0.6, 3.5  # of that number with the coefficients, and of the loss with n mu
-_DAMPED = 0.8  # of the variance of a product: the last step goes nine tenths of the way
 _LESS_CURVED = 1.6  # a Huber loss has less curvature than the square that the closed form is for
 
 
@@ -64,7 +62,8 @@ def linear_excess(
         return sampling + _LESS_CURVED * _output(bounds, guarantee, moment) / scales**2
     found = calibrate("least-squares", replace(bounds, loss=Squared()), guarantee, {})
     height = min(1.0, found.stated["limits"]["clip"])
-    noise = _DAMPED * size * (found.noise["products"].scale * math.sqrt(size) / (n * height)) ** 2
+    products = found.noise["products"]
+    noise = size**2 / products.releases * (products.scale / (n * height)) ** 2
     half = _HALF_LOST * size**_GROWTH
     lost = 1 / (1 + (n * total_mu(guarantee, "LeastSquares") / half) ** _STEEPNESS)
     return kept_below(noise + sampling, constant, lost)

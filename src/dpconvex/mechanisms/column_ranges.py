@@ -36,6 +36,7 @@ _MUCH = 0.4  # share of the records in two octaves that may tell a scale with le
 # Share of the records that a stretch of places must seem to hold for a column to be centred there, and surely holds.
 _WITHIN, _SURELY = 0.8, 0.25
 _WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16)  # of stretches, in places
+_SUSPECT, _SUSPECT_ALL = 3.5, 2.5  # in units of the noise: of some octaves of many, and of all
 
 
 def octaves_above(bounds: LinearRecord) -> int:
@@ -104,29 +105,60 @@ def column_units(
     std = terms["scales"].scale
     (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, size)
-    octave, seen = _largest(counts, std, mass)
-    if not seen.all():
-        # Columns that noise hides one by one are seen much earlier together, and share a unit.
-        many = int(np.count_nonzero(~seen))
-        pooled = counts[~seen].sum(axis=0, keepdims=True)
-        octave[~seen] = _largest(pooled, math.sqrt(many) * std, many * mass)[0]
+    octave, alone, seen = _largest(counts, std, mass)
+    if not alone.all():
+        # Columns that noise hides one by one are seen much earlier together, and share a unit. So do those that are
+        # seen an octave away: which octave is the first to be seen is what noise tells then, and not the column.
+        many = int(np.count_nonzero(~alone))
+        pooled = counts[~alone].sum(axis=0, keepdims=True)
+        shared = _largest(pooled, math.sqrt(many) * std, many * mass)[0][0]
+        octave[np.abs(octave - shared) <= 1] = shared
+        octave[~seen] = _reaching(counts[~seen], std, int(shared))
     sizes = 2.0 ** (above - octave.astype(np.float64))
     if "places" not in terms:
         return ColumnUnits(sizes, np.zeros(columns))
     return _centred(rows, mass, lead, sizes, terms["places"].scale, noise)
 
 
-def _largest(counts: Array, std: float, mass: float) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return for each histogram the largest octave that surely holds enough, or the first, and whether there is one."""
+def _largest(
+    counts: Array, std: float, mass: float
+) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return for each histogram the largest octave that surely holds enough, or the first, and whether there is one.
+
+    By itself first, and by itself or with its neighbour.
+    """
     # By its own count: in sums over octaves the noise of empty ones would end up as a scale far too small, and a rare
     # flag would be stretched beyond all others.
     enough = counts[:, :-1] > max(_CERTAIN * std, _FEWEST * mass)
+    alone = np.asarray(enough.any(axis=1))
     # Two neighbours that hold much of a column are seen earlier: by what noise exceeds in one fit of ten thousand.
     surely = -float(ndtri(1e-4 / counts.size))
     pairs = counts[:, :-2] + counts[:, 1:-1]
     enough[:, :-1] |= pairs > max(surely * math.sqrt(2) * std, _MUCH * mass)
     seen = np.asarray(enough.any(axis=1))
-    return np.where(seen, enough.argmax(axis=1), 0), seen
+    return np.where(seen, enough.argmax(axis=1), 0), alone, seen
+
+
+def _reaching(counts: Array, std: float, shared: int) -> NDArray[np.intp]:
+    """Return the octave up to which each column may reach beyond a shared one, or the shared one.
+
+    A unit that is too large hides a column, one that is too small lets its noise explode: a suspicion suffices. Numbers
+    of many sizes are in no octave often enough to be seen, so several are summed.
+    """
+    found = np.full(len(counts), shared, dtype=np.intp)
+    above = counts[:, : max(shared - 1, 0)]
+    if not above.size:
+        return found
+    highest = np.full(len(counts), _SUSPECT)
+    summed = np.cumsum(np.hstack([np.zeros((len(counts), 1)), above]), axis=1)
+    for width in (2, 4, 8):
+        if width <= above.shape[1]:
+            each = (summed[:, width:] - summed[:, :-width]) / (math.sqrt(width) * std)
+            best = each.max(axis=1)
+            found = np.where(best > highest, each.argmax(axis=1), found)
+            highest = np.maximum(highest, best)
+    many = summed[:, -1] > _SUSPECT_ALL * math.sqrt(above.shape[1]) * std
+    return np.where(many & (found == shared), 0, found)
 
 
 def _centred(

@@ -38,6 +38,7 @@ _RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to multi
 _MEDIAN_SHARE = (
     0.7  # of a mean square length: what the square of the median length is at least taken for
 )
+_USUAL = (0.15, 0.15)  # mean variance of columns in their own units, and how far from it it may be
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 
@@ -58,6 +59,9 @@ class Coordinates:
         Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
     cover : LengthCover or None
         Bound that stands for lengths where it saves time.
+    doubts : array of shape (2, dimension) or None
+        Standard deviation of what noise made of the moments, and a factor: that of two coordinates gives the variance
+        of ``sqrt(2)`` times the mean of their products. None where it is not known.
     """
 
     matrix: Array
@@ -65,6 +69,7 @@ class Coordinates:
     typical: float
     moments: Array
     cover: LengthCover | None = None
+    doubts: Array | None = None
 
     @cached_property
     def stretches(self) -> Array | None:
@@ -287,14 +292,14 @@ def private_coordinates(
         with single_threaded_blas():  # matrices are small: threads would wait for each other
             # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
             for raised in (1.0, 10.0, 1e2, 1e3, 1e4, 1e5):
-                step, moments = _whiten(
+                step, moments, doubts = _whiten(
                     sums / mass, std, radius, current, most * unit, raised * look.floor, power
                 )
                 matrix = step @ current.matrix
                 # Directions are capped one by one, and together may exceed the cap by a little.
                 matrix[lead:] /= max(1.0, _largest_stretch(matrix[lead:, lead:] / unit) / most)
                 if cancellation(matrix) <= look.most_cancellation:
-                    current = Coordinates(matrix, lead, 1.0, moments)
+                    current = Coordinates(matrix, lead, 1.0, moments, doubts=doubts)
                     break
     guess = usual
     if look.lighter and lead:
@@ -377,8 +382,8 @@ def _whiten(
     most: Array,
     floor: float,
     power: float,
-) -> tuple[Array, Array]:
-    """Return the affine whitening of noisy mean moments, and the second moments that it leaves.
+) -> tuple[Array, Array, Array]:
+    """Return the affine whitening of noisy mean moments, the second moments that it leaves, and the noise in them.
 
     No direction is stretched beyond ``most``, which is in units of each column. With ``power`` below 1 it goes only
     part of the way, and the moments are partly those known before.
@@ -396,7 +401,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
-    spread = _without_noise(spread, std / mass)
+    spread, noisy = _without_noise(spread, std / mass, None if frame.doubts is not None else _USUAL)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -415,21 +420,66 @@ def _whiten(
         values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
-    return step, np.concatenate([np.ones(lead), left])
+    alone = np.sum(vectors**4, axis=0)  # how far a direction is a column
+    between = np.maximum(np.einsum("ij,ik,kj->j", vectors, noisy.between, vectors), 0.0)
+    along = noisy.apart * alone + between * (1 - alone) + noisy.mean
+    doubts = np.sqrt([along, between]) * raised**-power
+    if frame.doubts is not None:
+        doubts = np.hypot(power * doubts, (1 - power) * frame.doubts[:, lead:] @ vectors**2)
+    doubts = np.hstack([np.zeros((2, lead)), doubts])
+    return step, np.concatenate([np.ones(lead), left]), doubts
 
 
-def _without_noise(spread: Array, std: float) -> Array:
-    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them.
+@dataclass(frozen=True)
+class _Left:
+    """What noise is left in covariances: variances of a variance beside their mean and of the mean.
 
-    Noise has the variance ``std^2`` on the diagonal and half of it beside it.
+    Between directions a and b, twice the variance of a covariance is the geometric mean of ``a^T between a`` and
+    ``b^T between b``.
+    """
+
+    apart: float
+    between: Array
+    mean: float
+
+
+def _without_noise(
+    spread: Array, std: float, usual: tuple[float, float] | None = None
+) -> tuple[Array, _Left]:
+    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left.
+
+    The mean may be known beforehand: ``usual`` is its expectation and standard deviation. Noise has the variance
+    ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by direction: one factor that
+    many columns share stands out of noise that their sum of squares would drown in.
     """
     size, variances = len(spread), np.diagonal(spread)
     apart = variances - variances.mean()
-    between = spread - np.diag(variances)
     noise = (size - 1) * std**2
     kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
-    sure = max(0.0, 1 - noise * size / 2 / max(float(np.square(between).sum()), 1e-300))
-    return np.asarray(sure * between + np.diag(variances.mean() + kept * apart))
+    values, vectors = np.linalg.eigh(spread - np.diag(variances))
+    found = _denoised(values, std)
+    passed = np.square(found / np.where(values == 0, 1.0, values))
+    mean, unsure = float(variances.mean()), std**2 / size
+    if usual is not None:
+        known = usual[1] ** 2 / (usual[1] ** 2 + unsure)
+        mean, unsure = known * mean + (1 - known) * usual[0], known * unsure
+    left = _Left(std**2 * kept, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, unsure)
+    return np.asarray((vectors * found) @ vectors.T + np.diag(mean + kept * apart)), left
+
+
+def _denoised(values: Array, std: float) -> Array:
+    r"""Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries.
+
+    Noise drives eigenvalues apart: ``v_i`` by ``std^2 / 2 sum_j 1 / (v_i - v_j)``. Twice as much is taken back, which
+    is right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters
+    2016); in two dimensions it is what James and Stein shrink by.
+    """
+    gaps = values[:, None] - values
+    pushed = gaps / (gaps**2 + std**2 / 2 + 1e-300)
+    found = values - std**2 * pushed.sum(axis=1)
+    # Never beyond 0, nor away from it, and in order.
+    found = np.where(found * values > 0, found, 0.0)
+    return np.sort(np.where(np.abs(found) < np.abs(values), found, values))
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:

@@ -19,6 +19,7 @@ from dpconvex.checks import check_number
 from dpconvex.engine.rows import RAW_FARTHEST, RowMap, Rows
 from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
+from dpconvex.mechanisms.gathered_steps import GatheredSteps
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
@@ -65,7 +66,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-RESIDUAL_STEPS, ROUNDS, TAIL_LOOKS = 14, 2, 2
+RESIDUAL_STEPS, ROUNDS, INTERVAL_ROUNDS, TAIL_LOOKS = 10, 5, 2, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -79,14 +80,24 @@ _SHARES = {
 }
 # Of octaves and a mean of residuals, where records are many: where they are few, noise hides what a limit does.
 _TAILS, _MEAN, _MANY = 0.03, 0.04, 500.0
+_GAIN, _RAW_GAIN = (
+    0.01,
+    0.03,
+)  # of what a fit gains over a constant, with bounds of columns and without
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
 _PLACES = 0.02  # of what columns are centred by
+_RAW_SCALES = 0.03  # of what finds the sizes of columns, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
-_DAMPED = 0.9  # of the way that products say, should rows be less white than they seem
+_SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
+_LOST = 2.0  # loss against a constant, in units of its noise, with which a fit is given up
+_FAR = 4.0  # squares of residuals, in units of the target's, that count in full
+_AGAIN = 2  # rounds after which residuals are measured again
+_WORSE = (
+    1.2  # scale of residuals, in units of that of the target, with which a first step is taken back
+)
 _DOUBTFUL = 0.05  # noise of a mean, in units of its limit, with which half of it is corrected
-_CERTAIN = 1.0  # of the expected noise that a fit is shrunk for
 
 
 @dataclass(frozen=True)
@@ -163,6 +174,8 @@ def release_facts(
     more = {"curvature": moments, "scores": moments} if inference else {}
     if bounds.weighted_rows:
         more["mass"] = (count, 1, 1)
+    if not inference:
+        more["gain"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     if bounds.fit_intercept and not inference:
         more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     histograms = bounds.histogram_sensitivity(columns)
@@ -177,9 +190,9 @@ def release_facts(
         "octaves": (bounds.histogram_sensitivity(), TARGET_BINS, 1),
         "targets": (count, 1, TARGET_STEPS),
         "rough products": (product, size, 1),
-        "residuals": (count, 1, RESIDUAL_STEPS),
-        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS),
-        "products": (product, size, ROUNDS),
+        "residuals": (count, 1, RESIDUAL_STEPS * (1 if inference else 2)),
+        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS + (not inference)),
+        "products": (product, size, INTERVAL_ROUNDS if inference else ROUNDS),
     }
 
 
@@ -203,10 +216,13 @@ def calibrate_least_squares(
         shares["octaves"] += _RAW_OCTAVES
     many = 1 / (1 + (_MANY / max(bounds.n_samples * mu, 1e-6)) ** 2)
     shares["tails"] = _TAILS * max(many, 1e-3)
+    if "gain" in facts:
+        shares["gain"] = (_RAW_GAIN if limits.above else _GAIN) * (1 - 0.7 * few)
     if "mean" in facts:
         shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
         shares["places"] = _PLACES * (1 - 0.7 * few)
+        shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
     if bounds.weighted_rows:
         shares["mass"] = _MASS
     if inference:
@@ -313,29 +329,37 @@ class _Run:
         middle, scale = private_target(
             self.rows, self.mass, self.terms, self.noise, not limits.raw_target
         )
+        unit = scale
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
         scale, _ = self._widened(frame, start, scale, "rough products")
-        phi = start + _DAMPED * self._product(weighted, frame, start, scale, "rough products")
-        phi = start + self._kept(phi - start, frame, self._noise(frame, scale, "rough products"))
-        scale = self._residual_scale(frame, phi, scale)
-        self.released["residual_scale"] = scale
-        scale, tails = self._widened(frame, phi, scale, "products")
+        # A median is not the mean, and counts have noise.
+        constant = scale * math.hypot(_SKEWED, self.terms["targets"].scale / self.mass)
+        found = GatheredSteps(start, frame, self._height(frame), scale, constant)
+        found.add(start, *self._step(weighted, frame, start, scale, "rough products"))
+        phi = found.likely()
+        residual = self._residual_scale(frame, phi, scale)
+        if residual > _WORSE * scale:  # than a constant: the curvature is not what it seemed
+            found = GatheredSteps(start, frame, self._height(frame), scale, constant)
+            phi = start
+        residual = min(residual, scale)
+        self.released["residual_scale"] = residual
+        scale, tails = self._widened(frame, phi, residual, "products")
         self.released["residual_limit"] = limits.width * scale
-        for _ in range(ROUNDS - self.inference):
-            phi = phi + _DAMPED * self._product(weighted, frame, phi, scale, "products")
+        for count in range(INTERVAL_ROUNDS - 1 if self.inference else ROUNDS):
+            if count == _AGAIN:
+                residual = min(residual, self._residual_scale(frame, phi, residual))
+                scale, tails = self._widened(frame, phi, residual, "products")
+            found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
+            phi = found.likely()
         if self.inference:
             return self._with_covariance(weighted, frame, phi, scale)
-        spread = self._noise(frame, scale, "products")
-        way = phi - start
-        way[: frame.lead] = 0.0  # the middle is no noise to be shrunk to
-        kept = self._kept(way, frame, spread)
-        gone, left = float(np.linalg.norm(way)), float(np.linalg.norm(kept))
-        self.released["kept_share"] = left / max(gone, 1e-300)
-        phi = phi + kept - way
+        self.released["kept_share"] = found.kept_share()
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
             phi = np.asarray(np.linalg.solve(np.diag(frame.moments) + penalty, frame.moments * phi))
+        if not self._gains(frame, phi, middle, unit):
+            phi, self.released["kept_share"] = start, 0.0
         if "mean" in self.terms:
             phi[: frame.lead] += self._mean(weighted, frame, phi, tails)
         return frame.to_rows(phi)
@@ -361,7 +385,7 @@ class _Run:
         )
         noise = self.terms["curvature"].scale
         inverse, widest = curvature_inverses(curvature, noise, frame.moments)
-        step = self._product(rows, frame, phi, scale, "products") * self._height(frame) * self.mass
+        step = self._step(rows, frame, phi, scale, "products")[0] * self._height(frame) * self.mass
         std = self.terms["products"].scale * frame.typical * scale
         covariance = sandwich(widest / length**2, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
@@ -376,6 +400,25 @@ class _Run:
         width, spread = self.limits.width, self._noise(frame, 1.0, name)
         noise = math.sqrt(float(frame.moments @ spread**2)) / width
         return tails.best(width * scale, noise) / width, tails
+
+    def _gains(self, frame: Coordinates, phi: Array, middle: float, scale: float) -> bool:
+        """Return whether squared residuals, none counted beyond a limit, are surely not larger than a constant's.
+
+        Columns may hold numbers that are so rare and so large that nothing else has seen them.
+        """
+        term, constant = self.terms["gain"], middle if frame.lead else 0.0
+
+        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
+            # The difference of both squares as a product: squares alone may exceed all numbers.
+            lost = (z - constant) / scale * (((z - y) + (constant - y)) / scale) / _FAR
+            # In parts of 64, whose sums are exact.
+            score = np.round(64 * np.clip(np.nan_to_num(lost), -1.0, 1.0)) / 64
+            return (np.array([float(v @ score)]),)
+
+        (exact,) = self.rows.predicted(frame.to_rows(phi)).sum_targets(part)
+        found = float(self.noise.add(np.asarray(exact), term)[0])
+        self.released["gain"] = -found / self.mass
+        return found <= _LOST * term.scale
 
     def _mean(self, rows: Rows, frame: Coordinates, phi: Array, tails: Tails) -> float:
         """Return a private mean of residuals, shortened by what noise alone would be.
@@ -394,35 +437,33 @@ class _Run:
         return limit * found * sure / (1 + (std / _DOUBTFUL) ** 2)
 
     def _height(self, frame: Coordinates) -> Array:
-        """Return the expected second moments of weighted coordinates."""
-        return np.maximum(min(1.0, self.limits.clip) * frame.moments, 0.05)
+        """Return the second moments of weighted coordinates to divide by: larger where noise may hide them."""
+        moments = (
+            frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts[0])
+        )
+        return np.maximum(min(1.0, self.limits.clip) * moments, 0.05)
 
-    def _product(
+    def _step(
         self, rows: Rows, frame: Coordinates, phi: Array, scale: float, name: str
-    ) -> Array:
-        """Return a noisy step towards least squares from ``phi``."""
+    ) -> tuple[Array, Array]:
+        """Return a noisy step from ``phi`` to least squares, and its noise."""
         width, term = self.limits.width, self.terms[name]
         slope = WeightedSlope(Huber(width * scale))
         (total,) = rows.combine(frame.to_rows(phi), slope)
         exact = np.asarray(frame.matrix @ np.asarray(total)) / (frame.typical * scale)
         noisy = self.noise.add(exact, term) * (frame.typical * scale / self.mass)
-        return np.asarray(-noisy / self._height(frame))
+        return np.asarray(-noisy / self._height(frame)), self._noise(frame, scale, name)
 
     def _noise(self, frame: Coordinates, scale: float, name: str) -> Array:
         """Return the standard deviation of each coordinate of a step."""
         each = self.terms[name].scale * frame.typical * scale / self.mass
         return np.asarray(each / self._height(frame))
 
-    def _kept(self, way: Array, frame: Coordinates, spread: Array) -> Array:
-        """Return a way, shortened by what noise alone would have gone."""
-        noise = _CERTAIN * float(frame.moments @ spread**2)
-        length = float(frame.moments @ way**2)
-        return np.asarray(max(0.0, 1 - noise / max(length, 1e-300)) * way)
-
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
-        """Return the private scale of the residuals, no larger than twice that of the target."""
+        """Return the private scale of the residuals, at most twice a given one, and not far below without proof."""
         below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
-        belief = Belief(-scale, scale, 2.0**-10 * scale, 2 * scale)
+        unsure = self.terms["residuals"].scale / (self.mass * math.sqrt(RESIDUAL_STEPS))
+        belief = Belief(-scale, scale, min(0.5, max(2.0**-10, 2 * unsure)) * scale, 2 * scale)
         _, found = private_location(
             below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.mass, self.noise
         )

@@ -33,6 +33,7 @@ _RELEASES = {
     "early gradients": "gradients of the first steps",
     "middle gradients": "gradients of steps between",
     "residuals": "spread of the residuals",
+    "gain": "what the fit gains over a constant",
     "gradients": "gradients of the descent",
     "constant part": "part of the gradient that stays the same",
     "labels": "number of positive labels",
