@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -53,6 +53,7 @@ class _Rows:
     features: Array
     target: Array  # numbers, or positions of labels; NaN where a row is invalid
     people: People | None = None
+    column: int | None = None  # of predictions at several levels
 
     @property
     def count(self) -> int:
@@ -68,7 +69,8 @@ class _Rows:
         return np.asarray(getattr(self.model, method)(shown))[: len(usable)]
 
     def residuals(self) -> Array:
-        return np.asarray(self.target - self.answers("predict"))
+        found = self.answers("predict")
+        return np.asarray(self.target - (found if self.column is None else found[:, self.column]))
 
     def positive(self) -> Array:
         """Return the probability of the second of two classes."""
@@ -93,8 +95,7 @@ def _log_loss(rows: _Rows) -> Array:
 
 
 def _pinball(rows: _Rows) -> Array:
-    level = rows.model.certificate_.parameters.get("quantile", 0.5)
-    residual = rows.residuals()
+    level, residual = _level(rows.model, rows.column), rows.residuals()
     return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
 
 
@@ -144,6 +145,7 @@ def private_score(
     ledger: Ledger | None = None,
     *,
     groups: object = None,
+    quantile: float | None = None,
     residual_bound: float | None = None,
     bins: int = 10,
     neighbors: str = "replace_one",
@@ -179,6 +181,8 @@ def private_score(
         those of its rows, and the score the mean over people. For AUC a row has the share ``1 / m`` of its person's m
         rows, and a pair the product of both; pairs of one person's rows count as ties. A row that names nobody counts
         for nobody.
+    quantile : float, optional
+        Which of its levels is scored, of a model with several.
     residual_bound : float, optional
         Residuals beyond it, in the target's units, count as that far; by default the width of the target's range.
         Noise grows with it.
@@ -217,7 +221,8 @@ def private_score(
     model, X = _taken_apart(model, X)
     check_is_fitted(model, "certificate_")
     metric = _default_metric(model) if metric is None else metric
-    _check_metric(model, metric)
+    column = _column(model, quantile)
+    _check_metric(model, metric, column)
     check_neighbors(neighbors, owner)
     allowed = "a number between 0 and 1"
     level = check_number("level", owner, level, allowed, 0, 1, low_open=True)
@@ -227,8 +232,8 @@ def private_score(
             f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(ledger).__name__} instead."
         )
     guarantee = resolve_guarantee(epsilon, delta, mu, owner)
-    low, high = _range(model, metric, residual_bound)
-    rows = _read(model, X, y, groups, least_rows(neighbors))
+    low, high = _range(model, metric, residual_bound, column)
+    rows = replace(_read(model, X, y, groups, least_rows(neighbors)), column=column)
     n = rows.count
     statistic, dimension = _statistic(metric, bins, neighbors)
     certificate = EvaluationCertificate.issue(
@@ -270,7 +275,32 @@ def _default_metric(model: Any) -> str:
     return "pinball" if hasattr(model, "quantile") else "squared"
 
 
-def _check_metric(model: Any, metric: object) -> None:
+def _levels(model: Any) -> list[float]:
+    """Return the levels of a model with several; none of products, which have one each."""
+    found = getattr(model.certificate_, "parameters", {}).get("quantile")
+    return found if isinstance(found, list) and hasattr(model, "quantile") else []
+
+
+def _column(model: Any, quantile: object) -> int | None:
+    """Return which of several predictions is scored."""
+    levels = _levels(model)
+    if quantile is None:
+        return None
+    if quantile not in levels:
+        allowed = f"None or one of the model's levels, {levels}" if levels else "None: it has one"
+        raise ValueError(
+            f"The 'quantile' parameter of private_score must be {allowed}. Got {quantile!r} instead."
+        )
+    return levels.index(quantile)
+
+
+def _level(model: Any, column: int | None) -> float:
+    """Return the level of the prediction that is scored."""
+    found = model.certificate_.parameters.get("quantile", 0.5)
+    return float(found if column is None else found[column])
+
+
+def _check_metric(model: Any, metric: object, column: int | None) -> None:
     if metric not in METRICS:
         raise ValueError(
             f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead."
@@ -281,10 +311,17 @@ def _check_metric(model: Any, metric: object) -> None:
         np.ndim(getattr(inner, "coef_", ())) == 2
         and not is_classifier(model)
         and not (metric == "coverage" and hasattr(model, "predict_interval"))
+        and column is None
     ):
+        levels = _levels(model)
+        many = "levels" if levels else "levels or products"
+        remedy = "There are no scores of several products."
+        if levels:
+            remedy = (
+                f"Say which one to score, like quantile={levels[0]:g}: the model stays as it is."
+            )
         raise ValueError(
-            f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} levels or products "
-            "instead. Fit the one that is to be scored by itself."
+            f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} {many} instead. {remedy}"
         )
     of_labels = metric in _OF_CLASSIFIERS
     needed = _NEEDS.get(str(metric), "predict")
@@ -299,7 +336,9 @@ def _check_metric(model: Any, metric: object) -> None:
         )
 
 
-def _range(model: Any, metric: str, residual_bound: object) -> tuple[float, float]:
+def _range(
+    model: Any, metric: str, residual_bound: object, column: int | None = None
+) -> tuple[float, float]:
     """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration"):
         return 0.0, 1.0
@@ -320,7 +359,7 @@ def _range(model: Any, metric: str, residual_bound: object) -> tuple[float, floa
         return -bound, bound
     steepest = 1.0
     if metric == "pinball":
-        level = model.certificate_.parameters.get("quantile", 0.5)
+        level = _level(model, column)
         steepest = max(level, 1 - level)
     if metric == "cost":
         steepest = max(model.underage_cost, model.overage_cost)

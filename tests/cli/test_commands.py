@@ -107,7 +107,7 @@ def test_columns_are_found_by_name_whatever_their_order(fitted):
 def test_verify_takes_models_and_certificates(fitted):
     result = fitted.run("verify", "model.json")
     assert result.exit_code == 0
-    assert "Verified: this model" in result.stdout
+    assert "Verified: the guarantee of this model" in result.stdout
     certificate = fitted.run("certify", "--n-samples", 50, "--n-features", 2, "--json").stdout
     (fitted / "certificate.json").write_text(certificate)
     result = fitted.run("verify", "certificate.json", "--json")
@@ -302,7 +302,10 @@ def test_intervals_are_printed_and_too_few_rows_are_refused_before_anything_is_c
     found = dpconvex.load_model(folder / "model.json").confidence_interval()
     assert np.array_equal(json.loads(result.stdout)["interval"], found)
     assert "95 % interval" in (folder / "report.html").read_text()
-    assert "has no option --inference" in folder.fit("--task", "svm", "--inference").stderr
+    assert (
+        "has no option --inference"
+        in folder.fit("--task", "svm", "--classes", "0,1", "--inference").stderr
+    )
 
 
 def test_newsvendor_takes_costs_and_no_quantile(folder):

@@ -123,6 +123,7 @@ def test_pairs_of_records_in_different_files(folder):
     for label in (0, 1):  # each file holds one class
         table.filter(pl.col("t") == label).write_parquet(folder.path / f"x{label}.parquet")
     options = ["--task", "auc", "--feature-bounds", "ab.toml", "--epsilon", "50", "--json"]
+    options += ["--classes", "0,1"]
     whole = folder.run("fit", "whole.parquet", *options, "--out", "whole.json")
     parts = folder.run("fit", "x*.parquet", *options, "--out", "parts.json", "--engine", "dask")
     assert (whole.exit_code, parts.exit_code) == (0, 0), parts.output

@@ -206,3 +206,39 @@ def test_panics_of_compiled_readers_are_input_errors(folder, monkeypatch):
     result = folder.fit()
     assert result.exit_code == 2
     assert SECRET not in result.output
+
+
+def test_the_likeliest_reason_for_an_unreadable_file_follows_from_what_the_user_said(folder):
+    """And not from the rows: other bytes and ragged rows have the same words."""
+    texts = set()
+    for content in ("price,demand\nü,1\n".encode("cp1252"), b"price,demand\n1,2,3\n"):
+        (folder / "sales.csv").write_bytes(content)
+        (folder / "bounds.toml").write_text(
+            "[features]\nprice = [0, 9]\n[target]\ndemand = [0, 9]\n"
+        )
+        texts.add(folder.fit().stderr)
+        assert "Most likely its rows are of different" in folder.fit("--encoding", "utf-8").stderr
+    assert len(texts) == 1
+    assert "Most likely it is not in UTF-8: say --encoding cp1252" in texts.pop()
+    (folder / "sales.csv").write_bytes(b"")
+    assert "'sales.csv' is empty" in folder.fit().stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "sales.csv", "--schema", "bounds.toml", "--out", "model.json", "--epsilon"),
+        ("plan", "--rows", 10, "--features", 2, "--class-rate"),
+        ("score", "model.json", "sales.csv", "--mu"),
+        ("ledger", "init", "b.db", "--epsilon"),
+    ],
+)
+def test_a_decimal_comma_is_shown_and_refused(folder, arguments):
+    result = folder.run(*arguments, "0,3")
+    assert result.exit_code == 2
+    assert "'0,3' is no number. Use a point" in " ".join(result.stderr.split())
+
+
+def test_fits_always_recommend_a_check(folder):
+    said = " ".join(folder.fit().stdout.split())
+    assert "`dpconvex bounds check` counts them, for your eyes only." in said

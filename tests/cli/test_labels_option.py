@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import dpconvex
-from dpconvex.cli.options import parse_classes
+from dpconvex.cli.options import TASKS, parse_classes
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import label_column
 from dpconvex.words.terminal import MOST_CLASSES, coefficient_table
@@ -53,6 +53,43 @@ def test_whole_numbers_without_end_are_no_labels(sales, more):
     assert result.exit_code == 2
     assert "at most 100 different ones" in result.stderr
     assert "400" not in result.stderr
+
+
+@pytest.mark.parametrize("task", [name for name, task in TASKS.items() if task.labels])
+def test_a_range_is_no_set_of_labels(folder, task):
+    folder.run("ledger", "init", "b.db", "--epsilon", 1)
+    for command in (
+        ("fit", "sales.csv", "--out", "model.json", "--ledger", "b.db"),
+        ("certify", "--rows", 400),
+    ):
+        result = folder.run(*command, "--schema", "bounds.toml", "--task", task)
+        assert result.exit_code == 2
+        assert "has a range" in result.stderr
+        assert "{classes = " in result.stderr
+    assert json.loads(folder.run("ledger", "show", "b.db", "--json").stdout)["entries"] == []
+    declared = ("--schema", "bounds.toml", "--task", task, "--classes", "0,1")
+    assert folder.run("certify", "--rows", 400, *declared).exit_code == 0
+
+
+def test_where_the_label_set_is_from_is_said(sales):
+    found = sales.fit("--task", "logistic", "--target", "city")
+    assert "was read from the data, without noise" in " ".join(found.stdout.split())
+    said = " ".join(sales.run("verify", "model.json").stdout.split())
+    assert "was read from the data, without noise" in said
+    assert "or --classes" in said
+    assert "declared beforehand" in sales.fit("--task", "logistic", *CITY).stdout
+    assert "label set" not in sales.fit("--target", "temperature").stdout
+
+
+def test_verification_says_what_it_does_not_check(sales):
+    sales.fit("--target", "temperature")
+    said = " ".join(sales.run("verify", "model.json").stdout.split())
+    assert said.startswith("Verified: the guarantee of this model follows from its public facts.")
+    assert "Not checked: the coefficients" in said
+    certificate = dpconvex.load_model(sales / "model.json").certificate_
+    (sales / "certificate.json").write_text(certificate.to_json())
+    said = sales.run("verify", "certificate.json").stdout
+    assert "Not checked: who wrote it" in said
 
 
 def test_dates_are_no_labels():

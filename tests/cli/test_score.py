@@ -47,3 +47,11 @@ def test_people_count_once_and_other_files_are_read(fitted):
     assert entry.unit == "one person"
     result = fitted.run(*score[:-2], "--encoding", "utf-16", "--delimiter", "|")
     assert result.exit_code == 2, result.output
+
+
+def test_a_level_of_several_is_scored(folder):
+    assert folder.fit("--quantile", "0.1,0.9").exit_code == 0
+    refused = folder.run("score", "model.json", "sales.csv")
+    assert refused.exit_code == 2
+    assert "Say which one to score, like --quantile 0.1" in refused.stderr
+    assert folder.run("score", "model.json", "sales.csv", "--quantile", 0.9).exit_code == 0

@@ -290,6 +290,32 @@ def test_templates_see_decimal_commas_and_other_dates(folder):
     assert text.index("# height = ") < text.index("[flags]")
 
 
+def test_templates_know_identifiers_and_times(folder):
+    rows = "".join(
+        f"{k:06d};{7000 + 13 * k};0{k % 9}067;{1000 + 13 * (k % 90)};{k % 28 + 1:02d}.02.2024 {k % 24:02d}:00\n"
+        for k in range(100)
+    )
+    (folder / "t.csv").write_text("case;account;postcode;income;when\n" + rows)
+    text = folder.run("bounds", "init", "t.csv", "--target", "account").stdout
+    assert text.index("# postcode = {values") < text.index("identifiers") < text.index("# case\n")
+    assert '# when = {format = "%d.%m.%Y %H:%M", parts = ' in text
+    assert "# income = {bounds" in text
+    assert "# account = [low, high]" in text  # a target of amounts, as nobody learns identifiers
+    assert "# account\n" in folder.run("bounds", "init", "t.csv").stdout
+    filled = text.replace("# income", "income").replace("# when", "when")
+    (folder / "t.toml").write_text(filled)
+    result = folder.run("certify", "--rows", 100, "--schema", "t.toml")
+    assert result.exit_code == 2
+    assert "Write numbers in place of low and high." in result.stderr
+    (folder / "t.toml").write_text(filled.replace("[low, high]", "[0, 5000]"))
+    found = json.loads(
+        folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout
+    )
+    assert found["invalid"] == 0
+    (folder / "t.toml").write_text("[features]\nincome = [0, 1\n# account = [low, high]\n")
+    assert "in place of" not in folder.run("certify", "--rows", 9, "--schema", "t.toml").stderr
+
+
 def test_plans_know_schemas_and_class_rates(folder):
     plan = ("plan", "--rows", 20_000, "--json")
     by_schema = json.loads(folder.run(*plan, "--schema", "bounds.toml").stdout)

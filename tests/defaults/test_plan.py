@@ -1,5 +1,6 @@
 """The planner: order, units, refusals, and agreement with simulations."""
 
+import itertools
 import json
 import math
 
@@ -11,7 +12,11 @@ from typer.testing import CliRunner
 from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.cli import app
 from dpconvex.defaults import plan
-from dpconvex.defaults.forecast_logistic import logistic_excess
+from dpconvex.defaults.forecast_logistic import (
+    intercept_for,
+    logistic_constant_excess,
+    logistic_excess,
+)
 from dpconvex.defaults.forecast_quantile import pinball_risk
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 
@@ -248,11 +253,54 @@ def test_predictions_are_within_a_factor_of_simulations():
         assert not third, [*first, *second, *third]
 
 
+@pytest.mark.parametrize("task", ["quantile", "linear", "logistic"])
+def test_default_fits_lose_no_more_than_a_constant(task):
+    default = MECHANISMS.get(task, ("gradient",))[0]
+    rates = [{"class_rate": rate} for rate in (0.003, 0.03, 0.5)] if task == "logistic" else [{}]
+    for rows, more in itertools.product((100, 2000, 50_000), rates):
+        outlook = plan(task, rows, 10, ApproxDP(0.5, 1e-6), **more)
+        assert forecast(outlook, default).excess_risk <= outlook.constant.excess_risk
+        assert (
+            outlook.constant.excess_risk == plan(task, 7, 10, BUDGET, **more).constant.excess_risk
+        )
+
+
+def test_a_constant_loses_less_where_labels_are_rare():
+    """The excess of the share of positive labels, by simulation: 3e6 margins know it to 1 %."""
+    intercept = intercept_for(0.03)
+    margins = intercept + math.sqrt(2) * np.random.default_rng(0).normal(size=3_000_000)
+    best = expit(margins)
+    entropy = -np.mean(best * np.log(best) + (1 - best) * np.log1p(-best))
+    constant = -(0.03 * math.log(0.03) + 0.97 * math.log(0.97))
+    assert logistic_constant_excess(intercept) == pytest.approx(constant - entropy, rel=0.02)
+
+
+def test_other_tasks_are_refused_with_the_nearest():
+    for task, near in (("auc", "logistic"), ("robust-regression", "linear")):
+        result = CliRunner().invoke(app, ["plan", "--rows", "9", "--features", "2", "--task", task])
+        assert result.exit_code == 2
+        assert f"Got '{task}' instead. The nearest is {near}." in result.output
+
+
 def test_command_line(tmp_path):
     runner = CliRunner()
     shown = runner.invoke(app, ["plan", "--rows", "5000", "--features", "3", "--accuracy", "0.02"])
     assert shown.exit_code == 0
     assert "without privacy" in shown.output
+    assert "a constant" in shown.output
+    assert "Expect little" not in shown.output
+    rare = [
+        "plan",
+        "--rows",
+        "2000",
+        "--features",
+        "9",
+        "--task",
+        "logistic",
+        "--class-rate",
+        "0.03",
+    ]
+    assert "Expect little more than a constant" in runner.invoke(app, rare).output
     picture = tmp_path / "plan.png"
     result = runner.invoke(
         app,

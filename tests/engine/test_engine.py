@@ -2,7 +2,11 @@
 
 import json
 import math
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -14,7 +18,7 @@ from hypothesis import strategies as st
 from dpconvex.engine import MemoryRows, RowMap, memory, summation_order
 from dpconvex.engine.mapping import APART, map_stretches
 from dpconvex.engine.summation_order import most_additions
-from dpconvex.engine.threads import single_threaded_blas, worker_pool
+from dpconvex.engine.threads import in_threads, single_threaded_blas
 from dpconvex.engine.votes import Votes
 from dpconvex.losses import Logistic
 
@@ -338,8 +342,44 @@ def test_blas_has_one_thread_inside_workers_whoever_set_the_limit_before():
         assert [lib.get_num_threads() for lib in blas.lib_controllers] == before
 
 
-def test_worker_pool_is_shared():
-    assert worker_pool(2) is worker_pool(2)
+def test_workers_are_shared_and_do_alone_what_they_ask_of_others():
+    """Else a fit inside a fit would wait for its own threads."""
+
+    def name(_):
+        return threading.current_thread().name
+
+    first, second = (set(in_threads(name, range(50), 2)) for _ in range(2))
+    assert len(first | second) <= 2
+    assert threading.current_thread().name not in first
+    inside = list(in_threads(lambda _: (name(0), set(in_threads(name, range(9), 2))), range(4), 2))
+    assert all(names == {outer} for outer, names in inside)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_process_that_is_forked_during_a_fit_begins_anew():
+    """Threads that hold the lock, or limit BLAS, are not in the child: it neither waits for them nor stays limited."""
+    script = """
+import os, threading, numpy as np
+from threadpoolctl import ThreadpoolController
+from dpconvex.engine import threads
+counts = lambda: [c.num_threads for c in ThreadpoolController().select(user_api="blas").lib_controllers]
+np.ones((9, 9)) @ np.ones((9, 9))
+before = counts()
+with threads.single_threaded_blas():
+    threads._lock.acquire()  # as another thread may
+    child = os.fork()
+    if child == 0:
+        alone = counts() == before
+        with threads.single_threaded_blas():
+            total = sum(threads.in_threads(int, range(10), 2))
+        os._exit(0 if alone and total == 45 and counts() == before else 1)
+    threads._lock.release()
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert (
+        subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=120).returncode == 0
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

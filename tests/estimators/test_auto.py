@@ -105,6 +105,9 @@ def test_a_fit_that_privacy_will_drown_is_announced():
             model.fit(rows, targets)
         texts.add(str(caught[0].message))
     assert len(texts) == 1
+    with pytest.warns(PrivacyCostWarning, match=r"at 30 people: .* people, or epsilon of"):
+        model.fit(X, y, groups=np.arange(60) // 2)
+    assert "rows" not in repr(model.summary()).split("noise")[1].split("sampler")[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         large = rng.random((20_000, 2))
@@ -114,12 +117,29 @@ def test_a_fit_that_privacy_will_drown_is_announced():
 def test_columns_without_bounds_are_pointed_out():
     """Where they are taken to be of order 1; a descent finds their sizes."""
     X = np.random.default_rng(0).normal(size=(5000, 2))
-    with pytest.warns(UnboundedColumnsWarning, match="about -1 to 1"):
+    with pytest.warns(
+        UnboundedColumnsWarning, match="'output' takes every column .* about -1 to 1"
+    ):
         DPQuantileRegressor(mechanism="output").fit(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DPQuantileRegressor(mechanism="output", feature_bounds=(-4, 4)).fit(X, X[:, 0])
         DPQuantileRegressor().fit(X, X[:, 0])
+
+
+def test_bounds_belong_around_the_values_however_wide():
+    """As docs/howto/bounds.md says: an offset of many spreads from the middle hides a column, width does not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(101_325, 12, (3_000, 2))
+    y = (X[:, 0] - 101_325) / 12 + rng.normal(0, 0.5, 3_000)
+    scores = [
+        DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-5, 5), random_state=0)
+        .fit(X, y)
+        .score(X, y)
+        for bounds in ((0, 200_000), (101_325 - 12_000, 101_325 + 12_000), (101_200, 101_650))
+    ]
+    assert scores[0] < 0.1
+    assert min(scores[1:]) > 0.5  # the best is 0.55
 
 
 def raw_table(n, rng):

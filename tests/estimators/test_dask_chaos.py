@@ -375,6 +375,23 @@ def test_all_workers_killed(bare_cluster, table, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_frozen_worker_is_not_waited_for_any_longer_than_a_lost_one(
+    bare_cluster, table, monkeypatch
+):
+    (X, y), folder = table
+    frozen = bare_cluster[1][0]
+    after_the_charge(monkeypatch, lambda: frozen.send_signal(signal.SIGSTOP))
+    model, ledger = model_with_ledger(folder)
+    with (
+        dask.config.set({"dpconvex.timeout": "15 s"}),
+        pytest.raises(ClusterLostError, match=f"has not answered .* {SPENT}"),
+    ):
+        model.fit(X, y)
+    frozen.send_signal(signal.SIGCONT)
+    assert len(ledger.entries()) == 1
+
+
+@pytest.mark.slow
 def test_workers_that_come_back_in_time_finish_the_fit(table, monkeypatch):
     (X, y), folder = table
     options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}

@@ -1,11 +1,14 @@
 """Several quantile levels, and several products, under one budget: shapes, files, refusals, and what they share."""
 
+import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPNewsvendor, DPQuantileRegressor, load_model, save_model
 from dpconvex.defaults import plan
@@ -126,6 +129,24 @@ def test_files_hold_every_row(tmp_path, request, table, name):
         load_model(spoiled)
 
 
+def test_products_have_the_names_of_their_columns(tmp_path, table):
+    X, demands = table[0], np.random.default_rng(0).uniform(0, 9, (len(table[0]), 2))
+    model = DPNewsvendor(feature_bounds=(-1, 1), target_bounds=(0, 9))
+    model.fit(X, pd.DataFrame(demands, columns=["bread", "milk"]))
+    save_model(model, tmp_path / "model.json")
+    for named in (model, load_model(tmp_path / "model.json")):
+        assert named.product_names_ == ["bread", "milk"]
+        assert "\nmilk " in repr(named.summary())
+        assert "product 1" not in repr(named.summary())
+    content = json.loads((tmp_path / "model.json").read_text())
+    for names in (["bread"], ["bread", "bread"], ["bread", 3], "ab", None):
+        (tmp_path / "spoiled.json").write_text(json.dumps({**content, "product_names": names}))
+        with pytest.raises(ModelFileError, match="product_names"):
+            load_model(tmp_path / "spoiled.json")
+    for unnamed in (demands, pd.DataFrame(demands, columns=["a", "a"])):
+        assert "product 1" in repr(model.fit(X, unnamed).summary())
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -203,13 +224,30 @@ def test_intervals_between_levels(table):
 
 def test_scores_and_selection_are_for_one_prediction(table, curves):
     X, y = table[0], table[1][:, 0]
-    with pytest.raises(ValueError, match="one prediction per row"):
+    with pytest.raises(ValueError, match=r"one prediction per row.*like quantile=0\.1"):
         private_score(curves, X, y, epsilon=1.0)
+    with pytest.raises(ValueError, match=r"one of the model's levels, \[0\.1, 0\.5, 0\.9\]"):
+        private_score(curves, X, y, epsilon=1.0, quantile=0.2)
+    one = DPQuantileRegressor(0.5, **PUBLIC).fit(X, y)
+    with pytest.raises(ValueError, match="must be None: it has one"):
+        private_score(one, X, y, epsilon=1.0, quantile=0.5)
     grid = {"alpha": [0.1, 1.0]}
     public = {**PUBLIC, "random_state": None}
     chosen = DPSelect(DPQuantileRegressor(LEVELS, **public), grid, epsilon=1.0)
     with pytest.raises(ValueError, match="one number per row"):
         chosen.fit(X, y)
+
+
+def test_one_of_several_levels_is_scored(table, curves):
+    X, y = table[0], table[1][:, 0]
+    for place, level in enumerate(LEVELS):
+        exact = mean_pinball_loss(y, curves.predict(X)[:, place], alpha=level)
+        found = private_score(curves, X, y, epsilon=8.0, quantile=level, random_state=0)
+        assert found.value == pytest.approx(
+            exact, abs=2e-3
+        )  # noise of 2e-4; the wrong level is off by 0.04 or more
+        share = private_score(curves, X, y, "coverage", 8.0, quantile=level, random_state=0)
+        assert share.value == pytest.approx(np.mean(y <= curves.predict(X)[:, place]), abs=5e-3)
 
 
 def test_plans_of_several_levels():

@@ -16,6 +16,7 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTopRankClassifier,
 )
+from dpconvex.engine.failures import SourceChangedError
 from dpconvex.mechanisms import NoisySGD
 from dpconvex.models import file as model_file
 from dpconvex.privacy.certificates import certificate as certificate_rules
@@ -183,6 +184,33 @@ def test_people_are_kept_together_in_cross_validation_and_selection():
     search.certificate_.verify()
     with pytest.raises(ValueError, match="both parts"):
         DPSelect(DPLogisticRegression(rows_per_person=2), {"row_norm": [1.0]}).certify(100, 2)
+
+
+@pytest.mark.parametrize("limit", ["1 GB", 0])
+@pytest.mark.parametrize("beside", ["groups", "sample_weight"])
+def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, limit):
+    """Else somebody with half of all rows would have the votes of others, and weights would stand beside other rows."""
+    dask, dd = pytest.importorskip("dask"), pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    n, reads = 400, []
+    frame = pd.DataFrame({"x": np.linspace(0, 1, n), "y": 1.0, "id": np.arange(n) // 2 / n})
+
+    def read(number, shuffled):
+        part = frame[number * 200 : (number + 1) * 200]
+        reads.append(number)
+        return part.sample(frac=1, random_state=len(reads)) if shuffled else part
+
+    def fit(shuffled):
+        parts = [dask.delayed(read, pure=False)(i, shuffled) for i in range(2)]
+        table = dd.from_delayed(parts, meta=frame[:0])
+        model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1))
+        with dask.config.set({"dpconvex.spill-limit": limit}):
+            model.fit(table[["x"]], table["y"], **{beside: table["id"]})
+
+    fit(shuffled=False)
+    with pytest.raises(SourceChangedError, match="not the one that was checked"):
+        fit(shuffled=True)
 
 
 def test_dask_and_memory_agree():

@@ -47,6 +47,10 @@ def refusal(ledger, X, y, **settings):
 
 
 BAD_SETTINGS = {
+    "target bounds of products": (
+        {"target_bounds": ([0, 0], [9, 9])},
+        "Got 2 lows and 2 highs instead. One pair serves all products",
+    ),
     "epsilon zero": ({"epsilon": 0}, "'epsilon'"),
     "epsilon negative": ({"epsilon": -1.0}, "'epsilon'"),
     "epsilon infinite": ({"epsilon": np.inf}, "'epsilon'"),

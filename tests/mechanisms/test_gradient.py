@@ -113,16 +113,21 @@ def test_problems_share_the_budget():
 
 @pytest.mark.parametrize("loss", [Pinball(0.9), Logistic()])
 def test_effort_varies_without_jumps(loss):
-    """Shares, clips and trust move by at most a few per cent when the number of rows does by five."""
+    """Shares, clips and trust move by at most a few per cent when the number of rows does by five.
+
+    The second look at moments comes with next to nothing of the budget.
+    """
     settings = NoisyGradientDescent().settings()
     sizes = np.unique(np.geomspace(20, 1e7, 270).astype(int)).tolist()
     plans = [plan_gradient(facts(loss, n)[1], 0.3, settings) for n in sizes]
     for plan, larger in itertools.pairwise(plans):
-        assert plan.phases.keys() == larger.phases.keys()
-        for name, phase in plan.phases.items():
-            assert 0.85 < larger.phases[name].share / phase.share < 1.18
+        assert larger.phases.keys() - plan.phases.keys() <= {"finer moments"}
+        for name, phase in larger.phases.items():
+            before = plan.phases[name].share if name in plan.phases else 0.0
+            assert 0.85 * before < phase.share < 1.18 * before + 5e-4
         assert 0.95 < larger.course.clip / plan.course.clip < 1.1
-    assert plans[0].course.trust < 0.05
+    assert plans[0].course.trust == 0
+    assert "finer moments" not in plans[0].phases
     assert plans[-1].course.trust > 0.99
     assert plans[0].course.clip < 0.6
     assert plans[-1].course.clip > 5  # consistent: what is clipped gets rare

@@ -112,6 +112,22 @@ def test_columns_that_noise_hides_one_by_one_share_a_unit():
     assert drowned.sizes.tolist() == [1.0]
 
 
+def test_columns_in_a_corner_of_their_bounds_are_centred_and_few_far_numbers_not_stretched():
+    """Blood pressures and a flag that is mostly set; noise of 60 hides single places, and not stretches of them."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([
+        rng.normal(0.4, 0.04, 2000), rng.random(2000) < 0.9, rng.normal(0, 0.1, 2000),
+        rng.random(2000) < 0.1, rng.normal(-0.8, 0.01, 2000),
+    ]).astype(float)  # fmt: skip
+    for std, far in ((1.0, 0.35), (60.0, 0.8)):
+        terms = {**noisy(std), "places": noisy(std)["scales"]}
+        units = column_units(rows_of(X), 2000, 1, 0, terms, NoiseSource(random_state=0))
+        np.testing.assert_allclose(units.centres, [0.4, 0.98, 0, 0, -0.8], atol=0.06)
+        assert units.sizes[0] < far
+        assert units.sizes[4] < far
+        assert min(units.sizes[1], units.sizes[3]) > 0.3
+
+
 def test_raw_columns_find_their_units_and_years_their_middle():
     rng = np.random.default_rng(0)
     X = np.column_stack([
@@ -121,7 +137,7 @@ def test_raw_columns_find_their_units_and_years_their_middle():
     rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_FARTHEST))
     terms = {**noisy(1.0), "places": noisy(1.0)["scales"]}
     units = column_units(rows, 2000, 1, 40, terms, NoiseSource(random_state=0))
-    assert abs(units.centres[0] - 2007) < units.sizes[0] <= 64
+    assert abs(units.centres[0] - 2007) < units.sizes[0] <= 128
     assert 2.0**17 <= units.sizes[1] <= 2.0**19
     assert 1 <= units.sizes[2] <= 2
     assert 2.0**-24 <= units.sizes[3] <= 2.0**-22

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.metrics import log_loss
 
+from dpconvex import DPLogisticRegression
 from dpconvex.mechanisms.gradient_margins import margin_calibration
 
 EDGES = np.linspace(-3.2, 3.2, 17)
@@ -39,3 +41,40 @@ def test_noise_that_hides_the_answer_leaves_what_the_descent_claims():
 def test_no_slope_beyond_the_limit():
     counts, share = histogram(12.0, 0.0)
     assert margin_calibration(counts, 1e-6, EDGES, share, 1.0, 4.0)[1] <= 4.0
+
+
+def test_a_descent_that_is_too_modest_is_told_by_the_histogram():
+    """What the descent might hope for is how far evidence may move it; without any, labels that nothing tells stay so.
+
+    Means of 400 histograms with noise: slopes of 1.5 come out as 0.46 without the hope and as 1.42 with it, with a
+    standard deviation of 0.01 and less; where there is no slope, the root mean square of what is found is 0.08.
+    """
+    rng, std = np.random.default_rng(0), 0.0072  # as on 32,561 rows at epsilon = 0.1
+
+    def slopes(true, hoped):
+        counts, share = histogram(true, -1.5)
+        noisy = counts + std * rng.normal(size=(400, *counts.shape))
+        return np.array(
+            [margin_calibration(c, std, EDGES, share, 0.0, 8.0, hoped)[1] for c in noisy]
+        )
+
+    assert slopes(1.5, 0.0).mean() < 0.6
+    assert slopes(1.5, 2.0).mean() > 1.25
+    assert np.sqrt(np.mean(slopes(0.0, 2.0) ** 2)) < 0.15
+
+
+def test_many_flags_tell_labels_at_a_small_budget():
+    """Six records for each of 100 flags; seeded, so that the same three fits are made whenever it runs.
+
+    Of 20 fits the loss is 0.855 of a constant's in the mean, with a standard deviation of 0.02; 0.908 without the hope.
+    """
+    rng = np.random.default_rng(7)
+    X = (rng.random((24_000, 100)) < rng.uniform(0.02, 0.5, 100)).astype(float)
+    margins = X @ rng.normal(0, 0.7, 100)
+    y = rng.random(24_000) < expit(2.0 * (margins - margins.mean()) / margins.std() - 1.0)
+    X, y, fresh, labels = X[:8000], y[:8000], X[8000:], y[8000:]
+    losses = []
+    for seed in range(3):
+        model = DPLogisticRegression(epsilon=0.3, feature_bounds=(0, 1), random_state=seed)
+        losses.append(log_loss(labels, model.fit(X, y).predict_proba(fresh)))
+    assert np.mean(losses) < 0.88 * log_loss(labels, np.full(labels.size, y.mean()))

@@ -69,7 +69,7 @@ def map_of(columns, raw):
 
 
 def run(X, y, certificate, leader=None):
-    row_map = map_of(X.shape[1], "places" in certificate.noise)
+    row_map = map_of(X.shape[1], certificate.bounds.max_norm > 1e6)
     rows = MemoryRows(X, y, row_map, threads=1)
     bounds = certificate.bounds
     noise = Coupled(leader)

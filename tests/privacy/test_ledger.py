@@ -165,7 +165,10 @@ def test_a_budget_in_mu_allows_exactly_its_squares(path):
 
 def test_a_budget_in_mu_takes_what_is_pure_or_gaussian(path):
     ledger = Ledger(path, mu=1.0)
-    assert "up to epsilon 4.887 at delta 1e-06 (mu 1), or a pure epsilon" in str(ledger.remaining())
+    said = str(ledger.remaining())
+    assert "one more default fit, whose noise is Gaussian, of up to epsilon 4.887" in said
+    assert "(mu 1), or instead for a release of another kind" in said
+    assert "of up to epsilon 0.807 and delta 0. The whole budget is mu 1;" in said
     with pytest.raises(BudgetExceeded, match=r"delta without being Gaussian.*'output'"):
         ledger.charge(ApproxDP(0.01, 1e-9))
     ledger.charge(ApproxDP(1.0, 1e-6), mu=0.23)
@@ -428,3 +431,22 @@ def test_records_are_plain_json(path):
     assert [row["kind"] for row in rows] == ["budget", "charge"]
     assert rows[1]["guarantee"] == {"kind": "approx", "epsilon": 0.5, "delta": 1e-7}
     assert rows[1]["cost"] == {"epsilon": 0.5, "delta": 1e-7, "mu_squared": 0.0}
+
+
+def test_the_page_on_budgets_says_what_kinds_cost(tmp_path):
+    """The numbers of docs/howto/budget.md: a score of another kind is dearer than one in mu."""
+    mu = gaussian_mu(0.5, 1e-6)
+    assert mu == pytest.approx(0.124, abs=1e-3)
+    left = {}
+    for name, charge in {
+        "none": None,
+        "fit": {"guarantee": ApproxDP(0.5, 1e-6), "mu": mu},
+        "score": {"guarantee": PureDP(0.5)},
+        "score of mu": {"guarantee": GaussianDP(0.124)},
+    }.items():
+        ledger = Ledger(tmp_path / "privacy.db", name, epsilon=2.0, delta=1e-5)
+        ledger.charge(ApproxDP(1.0, 1e-6), mu=gaussian_mu(1.0, 1e-6))
+        if charge is not None:
+            ledger.charge(**charge)
+        left[name] = round(GaussianDP(ledger.remaining().mu).epsilon(1e-5), 2)
+    assert left == {"none": 1.65, "fit": 1.57, "score": 0.51, "score of mu": 1.57}

@@ -103,6 +103,9 @@ TOTALS = [
     "INSERT INTO running SELECT * FROM running",
     "DROP TABLE log",
     "DROP TABLE running",
+    "CREATE TRIGGER quiet BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TABLE other (number INTEGER)",
+    "CREATE VIEW other AS SELECT * FROM log",
     "PRAGMA application_id = 0",
     "PRAGMA user_version = 3",
 ]
@@ -156,6 +159,32 @@ def test_totals_that_do_not_follow_from_the_records_are_noticed_by_a_check(path)
     seal(path, 2, fresh)
     with pytest.raises(LedgerError, match="totals do not follow"):
         ledger.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "forged"),
+    [("turned", [0.5, 0.500001]), ("spent_mu_squared", [0.0, 0.01]), ("turned", [1.0, 0.0])],
+)
+def test_totals_that_only_sum_up_to_those_of_the_records_are_noticed_by_a_check(path, name, forged):
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    ledger.charge(GaussianDP(0.1))
+    states = json.loads(states_of(path))
+    states["default"][name] = forged
+    seal(path, 2, json.dumps(states, sort_keys=True))
+    with pytest.raises(LedgerError, match="totals do not follow"):
+        ledger.check()
+
+
+def test_charges_that_cannot_have_been_granted_are_noticed_by_a_check(path):
+    """Of somebody who set totals back before a charge, and let it go on from there."""
+    ledger = Ledger(path, epsilon=1.0, delta=0.0)
+    fresh = states_of(path)
+    ledger.charge(PureDP(0.9))
+    seal(path, 2, fresh)
+    forged = Ledger(path)
+    forged.charge(PureDP(0.8))
+    with pytest.raises(LedgerError, match="record 3 cannot have been granted"):
+        forged.check()
 
 
 def test_a_removed_charge_is_noticed_by_a_head_kept_elsewhere(path):

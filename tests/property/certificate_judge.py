@@ -401,11 +401,14 @@ class Judge:
         released = {
             "gradients": (self.records * steep * clip, self.size, steps),
             "scales": (pair * math.sqrt(self.d), (above + max(16, above) + 1) * self.d, 1),
-            "lengths": (1.0, 1, 30),
+            "lengths": (1.0, 1, 20),
             "moments": (pair, numbers, 1),
-            "finer moments": (pair, numbers, 1),
         }
-        if above and self.c:
+        if course.get("trust", 1.0) != 0:  # a second look at the moments, and at lengths for it
+            released |= {"lengths": (1.0, 1, 30), "finer moments": (pair, numbers, 1)}
+        centred = course.get("centred", False)
+        require(type(centred) is bool and (self.c or not centred), "centred")
+        if (above or centred) and self.c:
             released["places"] = (pair * math.sqrt(self.d), 64 * self.d, 1)
         if early:
             released["early gradients"] = (self.records * steep * clip, self.size, early * fits)
@@ -444,7 +447,7 @@ class Judge:
             "moments": self.products,
             "finer moments": self.products,
         }
-        if above and self.c:
+        if self.c:
             looks["places"] = (columns, 64 * self.d, 1)
         return looks
 

@@ -124,17 +124,17 @@ def test_gradient_sensitivity_is_attained(loss, how):
     extreme = 1.0 if loss.kind == "margin" else 1e6
     d, row_norm = 2, None if how == "private" else 0.5
     row_map, bounds, certificate = facts(
-        loss, 3, d, 2.0, intercept=True, row_norm=row_norm, neighbors="replace_one", how=how
+        loss, 3, d, 20.0, intercept=True, row_norm=row_norm, neighbors="replace_one", how=how
     )
     record = np.full(d, 0.5 / math.sqrt(d)) if how == "given" else np.ones(d)
     first, second = pair(d, extreme, -extreme, record, record)
     ratios, spent = differences(first, second, bounds, row_map, certificate)
-    assert spent <= 2.0 * (1 + 1e-9)
+    assert spent <= 20.0 * (1 + 1e-9)
     # The hinge saturates only far from the origin; private coordinates weight long rows.
     least = 0.95 if how == "given" and loss.kind == "residual" else 0.3
     assert ratios["gradients"] >= least
     if how == "given" and loss == Pinball(0.5):
-        assert spent >= 0.99 * 2.0  # nothing but gradients was released: all of mu is needed
+        assert spent >= 0.99 * 20.0  # nothing but gradients was released: all of mu is needed
 
 
 def test_the_constant_part_is_attained():

@@ -37,7 +37,7 @@ def test_missing_answers_are_shown_as_missing_and_given_ones_as_given():
     model = fitted()
     text = words(render_report(model))
     assert text.count(" missing ") >= len(FIELDS) - 2
-    assert "No ledger was kept with this model." in text
+    assert "No ledger was given to this report." in text
     text = words(render_report(model, release=RELEASE))
     assert " missing " not in text
     for name in FIELDS:
@@ -61,7 +61,7 @@ def test_the_sharper_promise_is_shown_beside_the_claim():
 def test_the_ledger_takes_the_place_of_the_red_box(tmp_path):
     ledger = Ledger(tmp_path / "privacy.db", epsilon=2.0, delta=1e-5)
     text = words(render_report(fitted(ledger=ledger)))
-    assert "No ledger was kept" not in text
+    assert "No ledger was given" not in text
     assert "Everything that was charged to it" in text
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpconvex import DPLogisticRegression, DPQuantileRegressor
+from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
+from dpconvex.words.content import value_heading
 from dpconvex.words.summary import WIDTH, shown, shown_names
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 3))
@@ -37,6 +38,20 @@ def test_a_label_cannot_forge_a_line():
     labels = np.array(["a", "b\nguarantee        PureDP(epsilon=0.001)", "c"])[np.arange(60) % 3]
     text = repr(DPLogisticRegression(feature_bounds=(0, 1)).fit(X, labels).summary())
     assert sum(line.startswith("guarantee") for line in text.splitlines()) == 1
+
+
+def test_tables_say_which_of_two_labels_is_the_positive_one():
+    y = np.where(X[:, 0] > 0.5, "ja", "nein")
+    options = {"classes": ["nein", "ja"], "feature_bounds": (0, 1)}
+    model = DPLogisticRegression(**options).fit(X, y)
+    assert model.classes_.tolist() == ["ja", "nein"]
+    assert value_heading(model) == "log odds of nein against ja"
+    assert "log odds of nein against ja" in repr(model.summary())
+    assert value_heading(DPLinearSVC(**options).fit(X, y)) == "value, for nein against ja"
+    alike = ["a" * 30 + "x", "a" * 30 + "y"]
+    model = DPLogisticRegression(feature_bounds=(0, 1)).fit(X, np.array(alike)[np.arange(60) % 2])
+    label, against = value_heading(model).removeprefix("log odds of ").split(" against ")
+    assert label != against
 
 
 def test_coefficients_are_drawn_with_their_intervals():

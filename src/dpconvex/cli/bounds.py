@@ -32,9 +32,10 @@ _HEAD = """\
 # Schema for private fits: what is public about the table. Write what you know before you see the
 # data: limits of the instrument, of the form, of the law. Bounds and categories taken from the data
 # are not private.
-# Remove the '#' of the columns to use and fill in what is known; a column that is not named is not
-# used. missing = "indicator" gives a column more, missing = {value = ...} puts a public value in its
-# place, missing = "row" makes the row invalid (see --invalid-rows).
+# Remove the '#' of the columns to use and write numbers for low and high, and words for "a" and "b";
+# a column that is not named is not used. missing = "indicator" gives a column more, missing =
+# {value = ...} puts a public value in its place, missing = "row" makes the row invalid (see
+# --invalid-rows).
 # To sort the columns, every value of the file was looked at: a single record can move a column to
 # another table, and no budget covers that. No value is shown. Do not publish this template.
 # Filled in, `dpconvex bounds check` counts what it cannot read, before a fit is paid for.
@@ -46,7 +47,10 @@ _TABLES = {
     "categories": ("text", '{values = ["a", "b"], other = true}'),
     "dates": ("date", '{parts = ["weekday", "month"], missing = "indicator"}'),
 }
-_NAMES = "# Nearly as many words as rows, identifiers or remarks: for [person], or not used."
+_NAMES = (
+    "# Nearly as many words or whole numbers as rows, identifiers or remarks: for [person], or not\n"
+    "# used. Amounts belong to [features]."
+)
 _CODES = (
     "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
 )
@@ -181,7 +185,11 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
             for name, column in seen.items()
             if column.kind == kind and name != target
         ]
-        names = [name for name, found in kinds.items() if found == "name" and name != target]
+        names = [
+            name
+            for name, found in kinds.items()
+            if found in ("name", "identifier") and name != target
+        ]
         if table == "categories" and names:
             lines += [_NAMES, *(f"# {_key(name)}" for name in names)]
         codes = [name for name, found in kinds.items() if found == "code" and name != target]
@@ -196,7 +204,7 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
     parts += ['# column = "name of the column that says whose row it is"', "", "[target]"]
     if target is None:
         parts += ["# column = [low, high]", '# or column = {classes = ["no", "yes"]}']
-    elif kinds[target] == "number":
+    elif kinds[target] in ("number", "identifier"):
         parts.append(f"# {_key(target)} = [low, high]")
     elif kinds[target] == "date":
         parts.append(f"# {_key(target)}: dates cannot be learned; make a number of them.")

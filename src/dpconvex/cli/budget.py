@@ -10,6 +10,7 @@ import typer
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import JsonOption, open_ledger
+from dpconvex.cli.options import number_option
 from dpconvex.cli.screen import console, print_json
 from dpconvex.inputs.errors import InputError
 
@@ -33,11 +34,11 @@ def register_commands(app: typer.Typer) -> None:
 @reports_errors
 def init(
     path: PathArgument,
-    epsilon: Annotated[float | None, typer.Option(help="The whole budget.")] = None,
+    epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
     delta: Annotated[
-        float | None, typer.Option(help="The whole delta; 1e-6 by default, 0 for pure budgets.")
+        float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")
     ] = None,
-    mu: Annotated[float | None, typer.Option(help="The whole budget in Gaussian DP.")] = None,
+    mu: Annotated[float | None, number_option("The whole budget in Gaussian DP.")] = None,
     composition: Annotated[
         str | None,
         typer.Option(help="`sums` adds the epsilon and delta that each release states."),

@@ -128,8 +128,9 @@ def fit(
 ) -> None:
     """Fit a private model to a table and write it as JSON.
 
-    Everything that is checked is checked before the budget is charged. What is printed and written
-    may be published: it is public or covered by the guarantee.
+    Run `dpconvex bounds check` first: how many cells the schema cannot read is private, and not said here. Everything
+    that is checked is checked before the budget is charged. What is printed and written may be published: it is public
+    or covered by the guarantee.
     """
     if task is not None:
         find_task(task)
@@ -209,6 +210,12 @@ def fit(
     screen.print(certificate_table(fitted.certificate_))
     screen.print(coefficient_table(fitted))
     screen.print(f"Written to {out}", markup=False)
+    # Always: how many there are is private.
+    screen.print(
+        "Cells that the schema cannot read count as missing, silently: `dpconvex bounds check` counts them, for your "
+        "eyes only.",
+        markup=False,
+    )
     if report is not None:
         screen.print(f"Report written to {report}", markup=False)
     if registry is not None:
@@ -334,6 +341,13 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
         raise InputError(
             f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
             "[target] a range: column = [low, high]."
+        )
+    if labels and schema.target_bounds is not None and settings.get("classes") is None:
+        of_numbers = [name for name, known in TASKS.items() if not known.labels]
+        raise InputError(
+            f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values "
+            f"would be taken for labels and published. Use one of {of_numbers}, or name the labels: "
+            'column = {classes = ["no", "yes"]} in [target], or --classes.'
         )
     if not labels and schema.target_bounds is None:
         typer.echo(

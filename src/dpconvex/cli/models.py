@@ -183,7 +183,14 @@ def verify(
         print_json({**found, "certificate": plain})
         return
     screen = console()
-    screen.print(f"Verified: this {kind} follows from its public facts.", style="bold green")
+    screen.print(
+        f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green"
+    )
+    screen.print(
+        "Not checked: "
+        + ("" if kind == "certificate" else "the coefficients, which no file can prove, and ")
+        + "who wrote it. This is no signature."
+    )
     screen.print(certificate_table(certificate))
     if certificate.sampler.startswith("seeded"):
         screen.print("Its noise was seeded, for tests: it protects nobody.", style="bold red")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpconvex.cli.errors import OPTION_NAMES, reports_errors
+from dpconvex.cli.errors import OPTION_NAMES, one_line, reports_errors
 from dpconvex.inputs.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "label_private": (bool, "Whether labels are private; yes by default.", MODEL),
     "classes": (
         list[str],
-        "The labels, separated by commas or one by one; by default those found in the data.",
+        "The labels, separated by commas or one by one; by default those found in the data. The last of two in sorted "
+        "order is the positive one.",
         MODEL,
     ),
     "inference": (
@@ -126,6 +127,22 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
 }
 
 OPTION_NAMES.update(OPTIONS)
+
+
+def number_option(text: str, group: str | None = None, **more: Any) -> Any:
+    """Return an option that is a number, whose refusal shows what was given."""
+    return typer.Option(
+        help=text, rich_help_panel=group, show_default=False, parser=_number, metavar="<float>", **more
+    )  # fmt: skip
+
+
+def _number(text: str | float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{one_line(str(text))!r} is no number. Use a point, and nothing between thousands: 0.3."
+        ) from None
 
 
 def find_task(name: str) -> Task:
@@ -199,7 +216,10 @@ def with_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
-                kind | None, typer.Option(help=text, rich_help_panel=group, show_default=False)
+                kind | None,
+                number_option(text, group)
+                if kind is float
+                else typer.Option(help=text, rich_help_panel=group, show_default=False),
             ],
         )
         for name, (kind, text, group) in OPTIONS.items()

@@ -10,7 +10,7 @@ import typer
 
 from dpconvex.cli.errors import reports_errors
 from dpconvex.cli.fit import SCHEMA, JsonOption, default_task
-from dpconvex.cli.options import BUDGET, parse_levels
+from dpconvex.cli.options import BUDGET, find_task, number_option, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema_parsing import read_schema
@@ -59,32 +59,40 @@ def plan(
             "quantile (default), newsvendor, linear, or logistic (default for a target of classes)."
         ),
     ] = None,
-    epsilon: Annotated[float | None, _option("Budget epsilon; 1 by default.", BUDGET)] = None,
-    delta: Annotated[float | None, _option("Budget delta; 1e-6 by default.", BUDGET)] = None,
-    mu: Annotated[float | None, _option("Budget of Gaussian DP instead.", BUDGET)] = None,
+    epsilon: Annotated[float | None, number_option("Budget epsilon; 1 by default.", BUDGET)] = None,
+    delta: Annotated[float | None, number_option("Budget delta; 1e-6 by default.", BUDGET)] = None,
+    mu: Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)] = None,
     neighbors: Annotated[
         str, _option("replace_one (default) or add_or_remove_one.", BUDGET)
     ] = "replace_one",
     quantile: Annotated[
         str | None, _option("Quantile level, or several of one fit: 0.1,0.5,0.9; 0.5 by default.")
     ] = None,
-    underage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too few.")] = None,
-    overage_cost: Annotated[float | None, _option("Newsvendor: cost of one unit too many.")] = None,
+    underage_cost: Annotated[
+        float | None, number_option("Newsvendor: cost of one unit too few.")
+    ] = None,
+    overage_cost: Annotated[
+        float | None, number_option("Newsvendor: cost of one unit too many.")
+    ] = None,
     accuracy: Annotated[
-        float | None, _option("Excess risk you want, to find the rows it needs; 0.05 by default.")
+        float | None,
+        number_option("Excess risk you want, to find the rows it needs; 0.05 by default."),
     ] = None,
     residual_scale: Annotated[
         float | None,
-        _option("Public guess: standard deviation of residuals over half the target's range."),
+        number_option(
+            "Public guess: standard deviation of residuals over half the target's range."
+        ),
     ] = None,
     feature_spread: Annotated[
-        float | None, _option("Public guess: standard deviation of a column over its bound.")
+        float | None, number_option("Public guess: standard deviation of a column over its bound.")
     ] = None,
     class_rate: Annotated[
-        float | None, _option("Logistic: public guess of the share of the rarer or any one class.")
+        float | None,
+        number_option("Logistic: public guess of the share of the rarer or any one class."),
     ] = None,
     row_norm: Annotated[
-        float | None, _option("Bound on a row's influence, in mapped units.")
+        float | None, number_option("Bound on a row's influence, in mapped units.")
     ] = None,
     plot: Annotated[
         Path | None, _option("Draw accuracy against epsilon to this file (png, svg, pdf).")
@@ -107,9 +115,10 @@ def plan(
         features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
     assert features is not None
     task = task or (default_task(known) if schema is not None else "quantile")
-    if classes and task != "logistic":
+    if classes and task in PLANNED and task != "logistic":
         raise InputError(
-            f"The task {task} needs a target of numbers, and the schema's is one of classes. Use --task logistic."
+            f"The task {task} of plan needs a target of numbers, and the schema's is one of classes. Use --task "
+            "logistic."
         )
     levels = None if quantile is None else parse_levels(quantile)
     level = _level(task, levels, underage_cost, overage_cost, class_rate)
@@ -141,6 +150,12 @@ def plan(
     screen = console()
     screen.print(_table(outlook, unit))
     screen.print(f"Excess risk: {outlook.quantity}.", markup=False)
+    if outlook.best.excess_risk > 0.5 * outlook.constant.excess_risk:
+        screen.print(
+            f"Expect little more than a constant: all that columns can gain over it is "
+            f"{outlook.constant.excess_risk:.3g}. More {unit}, a larger budget or fewer columns help.",
+            markup=False,
+        )
     if plot is not None:
         screen.print(f"Picture: {plot}", markup=False)
 
@@ -154,7 +169,11 @@ def _level(
 ) -> float | list[float]:
     """Return the quantile level; a newsvendor's follows from its costs."""
     if task not in PLANNED:
-        raise InputError(f"The task of plan must be one of {list(PLANNED)}. Got {task!r} instead.")
+        near = f" The nearest is {'logistic' if find_task(task).labels else 'linear'}."
+        raise InputError(
+            f"The task of plan must be one of {list(PLANNED)}: there are no forecasts of others. Got {task!r} "
+            f"instead.{near}"
+        )
     foreign = [
         flag
         for flag, value, owner in (
@@ -196,18 +215,19 @@ def _table(outlook: RiskPlan, unit: str) -> Table:
     from dpconvex.words.terminal import guarantee_in_words
 
     promise = guarantee_in_words(outlook.guarantee)
-    title = f"{outlook.n_samples:,} {unit}, {outlook.n_features} columns, {promise}"
+    title = f"{outlook.n_samples:,} {unit}, {outlook.n_features} columns\n{promise}"
     table = Table(title=title)
     table.add_column("mechanism")
     table.add_column("excess risk", justify="right")
     table.add_column(f"{unit} for {outlook.wanted:g}", justify="right")
-    for forecast in (*outlook.forecasts, outlook.without_privacy):
-        name = "without privacy" if forecast.mechanism == "none" else forecast.mechanism
+    for forecast in (*outlook.forecasts, outlook.constant, outlook.without_privacy):
+        name = {"none": "without privacy", "constant": "a constant"}.get(forecast.mechanism)
         needed = forecast.samples_needed
+        beyond = "no number" if forecast.mechanism == "constant" else "beyond a billion"
         table.add_row(
-            name,
+            name or forecast.mechanism,
             f"{forecast.excess_risk:.3g}" if math.isfinite(forecast.excess_risk) else "cannot run",
-            "beyond a billion" if needed is None else f"{needed:,}",
+            beyond if needed is None else f"{needed:,}",
         )
     return table
 
@@ -231,6 +251,7 @@ def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
         "wanted": outlook.wanted,
         "forecasts": [plain(forecast) for forecast in outlook.forecasts],
         "without_privacy": plain(outlook.without_privacy),
+        "constant": plain(outlook.constant),
         "plot": None if plot is None else str(plot),
     }
 

@@ -16,7 +16,7 @@ from dpconvex.cli.fit import (
     open_ledger,
     with_file_options,
 )
-from dpconvex.cli.options import BUDGET
+from dpconvex.cli.options import BUDGET, number_option
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.opening import check_file, table_format
@@ -39,19 +39,16 @@ def score(
             help="pinball, cost, absolute, squared, accuracy, log_loss, auc, calibration, coverage, residuals."
         ),
     ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Budget epsilon; 1 by default.", rich_help_panel=BUDGET)
-    ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Budget delta; 1e-6 by default.", rich_help_panel=BUDGET)
-    ] = None,
-    mu: Annotated[
-        float | None, typer.Option(help="Budget of Gaussian DP instead.", rich_help_panel=BUDGET)
-    ] = None,
+    epsilon: Annotated[float | None, number_option("Budget epsilon; 1 by default.", BUDGET)] = None,
+    delta: Annotated[float | None, number_option("Budget delta; 1e-6 by default.", BUDGET)] = None,
+    mu: Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
     dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
+    quantile: Annotated[
+        float | None, number_option("Which level to score, of a model with several.")
+    ] = None,
     residual_bound: Annotated[
-        float | None, typer.Option(help="Residuals beyond it count as that far.")
+        float | None, number_option("Residuals beyond it count as that far.")
     ] = None,
     person: Annotated[
         str | None,
@@ -91,7 +88,7 @@ def score(
         X, y, people = read_training_file(data, schema, labels, kind, True, 1, person)
         found = private_score(
             estimator, X, y.to_numpy(), metric, epsilon, delta, mu, account,
-            groups=people, residual_bound=residual_bound,
+            groups=people, quantile=quantile, residual_bound=residual_bound,
         )  # fmt: skip
     if json_:
         print_json(
@@ -110,4 +107,4 @@ def score(
         shown = ", ".join(f"{value:.3g}" for value in values)
         console().print(f"  {name}: {shown}", markup=False)
     if account is not None:
-        console().print(f"Ledger: {account.remaining()}", markup=False)
+        console().print(f"Ledger: {account.remaining()}.", markup=False)

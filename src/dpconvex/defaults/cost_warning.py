@@ -63,15 +63,15 @@ def warn_of_cost(certificate: Certificate) -> None:
     growth = _factor(
         lambda f: _lost(replace(bounds, n_samples=round(f * bounds.n_samples)), mu, settings)
     )
-    rows = 2 * growth * bounds.n_samples
+    rows, unit = 2 * growth * bounds.n_samples, bounds.counted
     more = 2 * math.sqrt(problems) * mu * _factor(lambda f: _lost(bounds, f * mu, settings))
     budget = f"mu of {more:.2g}"
     if isinstance(guarantee, ApproxDP):
         budget = f"epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g}"
     warnings.warn(
-        f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} rows: the fit will "
-        f"predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} rows, or {budget}, would do; "
-        "so would fewer columns.",
+        f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} {unit}: the fit "
+        f"will predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} {unit}, or {budget}, "
+        "would do; so would fewer columns.",
         PrivacyCostWarning,
         stacklevel=6,
     )

@@ -52,10 +52,12 @@ def constant_excess(dimension: int, feature_moment: float, scales: ArrayLike) ->
     return np.asarray(np.sqrt(1 + explained / np.square(scales)) - 1)
 
 
-def logistic_descent_excess(noise_excess: float, size: float) -> float:
+def logistic_descent_excess(
+    noise_excess: float, size: float, constant: float = CONSTANT_EXCESS
+) -> float:
     """Return the excess logistic loss of a descent along margins, given what noise and sampling alone would cost."""
     lost = 1 / (1 + size / _SLOW + (size / _FAST) ** 2)
-    return float(kept_below(noise_excess, CONSTANT_EXCESS, lost))
+    return float(kept_below(noise_excess, constant, lost))
 
 
 def kept_below(noise_excess: ArrayLike, constant: ArrayLike, lost: float) -> Array:

@@ -42,8 +42,8 @@ def linear_excess(
 
     Parameters
     ----------
-    mechanism : {"least-squares", "output", "none"}
-        How noise is added; "none" is least squares without privacy.
+    mechanism : {"least-squares", "output", "none", "constant"}
+        How noise is added; "none" is least squares without privacy, "constant" the best constant prediction.
     bounds : LinearBounds
         Public facts; its loss is not used.
     guarantee : PureDP, ApproxDP or GaussianDP
@@ -55,15 +55,15 @@ def linear_excess(
     """
     n, size = bounds.n_samples, bounds.dimension
     sampling = np.full(len(scales), size / n)
-    if mechanism == "none":
-        return sampling
+    constant = moment * bounds.n_features / size / scales**2
+    if mechanism in ("none", "constant"):
+        return sampling if mechanism == "none" else constant
     if mechanism == "output":
         return sampling + _LESS_CURVED * _output(bounds, guarantee, moment) / scales**2
     found = calibrate("least-squares", replace(bounds, loss=Squared()), guarantee, {})
     height = min(1.0, found.stated["limits"]["clip"])
     products = found.noise["products"]
     noise = size**2 / products.releases * (products.scale / (n * height)) ** 2
-    constant = moment * bounds.n_features / size / scales**2
     half = _HALF_LOST * size**_GROWTH
     lost = 1 / (1 + (n * total_mu(guarantee, "LeastSquares") / half) ** _STEEPNESS)
     return kept_below(noise + sampling, constant, lost)

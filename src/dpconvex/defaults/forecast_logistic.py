@@ -20,7 +20,13 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import expit
 
-__all__ = ["CONSTANT_EXCESS", "MARGIN_VARIANCE", "intercept_for", "logistic_excess"]
+__all__ = [
+    "CONSTANT_EXCESS",
+    "MARGIN_VARIANCE",
+    "intercept_for",
+    "logistic_constant_excess",
+    "logistic_excess",
+]
 
 Array = NDArray[np.float64]
 
@@ -28,12 +34,24 @@ MARGIN_VARIANCE = 2.0
 _NODES, _WEIGHTS = hermegauss(31)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _FEATURES = math.sqrt(MARGIN_VARIANCE) * _NODES
-_BEST = expit(1 + _FEATURES)
-_SHARE = float(_WEIGHTS @ _BEST)  # of positive labels
-#: Excess of the best constant prediction.
-CONSTANT_EXCESS = float(
-    _WEIGHTS @ (_BEST * np.log(_BEST / _SHARE) + (1 - _BEST) * np.log((1 - _BEST) / (1 - _SHARE)))
-)
+
+
+def logistic_constant_excess(intercept: float = 1.0) -> float:
+    """Return the excess of the best constant prediction, in nats, where the best margins have this mean.
+
+    Examples
+    --------
+    >>> round(logistic_constant_excess(), 2), round(logistic_constant_excess(intercept_for(0.03)), 2)
+    (0.14, 0.03)
+    """
+    best = expit(intercept + _FEATURES)
+    share = float(_WEIGHTS @ best)  # of positive labels
+    gap = best * np.log(best / share) + (1 - best) * np.log((1 - best) / (1 - share))
+    return float(_WEIGHTS @ gap)
+
+
+#: Excess of the best constant prediction in the reference population.
+CONSTANT_EXCESS = logistic_constant_excess()
 
 
 def logistic_excess(

@@ -23,9 +23,17 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
-from dpconvex.defaults.forecast_descent import logistic_descent_excess, quantile_descent_excess
+from dpconvex.defaults.forecast_descent import (
+    constant_excess,
+    logistic_descent_excess,
+    quantile_descent_excess,
+)
 from dpconvex.defaults.forecast_linear import linear_excess
-from dpconvex.defaults.forecast_logistic import intercept_for, logistic_excess
+from dpconvex.defaults.forecast_logistic import (
+    intercept_for,
+    logistic_constant_excess,
+    logistic_excess,
+)
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
@@ -80,7 +88,7 @@ class Forecast:
     Attributes
     ----------
     mechanism : str
-        Name of the mechanism, or ``"none"`` for a fit without privacy.
+        Name of the mechanism, ``"none"`` for a fit without privacy, or ``"constant"``.
     excess_risk : float
         Predicted excess risk at the plan's number of rows.
     samples_needed : int or None
@@ -108,6 +116,9 @@ class RiskPlan:
         One per mechanism that offers the guarantee, best first.
     without_privacy : Forecast
         The same without noise or penalty: what sampling alone costs.
+    constant : Forecast
+        The best constant prediction, which a fit must beat for its columns to be of use. Default fits fall back to one
+        where records are few; those of output and objective perturbation do not.
     problem : _Problem
         The public facts behind the predictions.
     """
@@ -121,6 +132,7 @@ class RiskPlan:
     wanted: float | None
     forecasts: tuple[Forecast, ...]
     without_privacy: Forecast
+    constant: Forecast
     problem: _Problem
 
     @property
@@ -270,7 +282,8 @@ def plan(
     )
     return RiskPlan(
         task, n_samples, n_features, guarantee, neighbors, UNITS[task], wanted, tuple(forecasts),
-        problem.forecast("none", n_samples, wanted), problem,
+        problem.forecast("none", n_samples, wanted), problem.forecast("constant", n_samples, wanted),
+        problem,
     )  # fmt: skip
 
 
@@ -360,7 +373,9 @@ class _Problem:
         moment, scales = self._reference(bounds)
         sampling = level * (1 - level) / n
         population = ReferencePopulation(level, bounds.dimension, moment, scales, sampling)
-        if mechanism == "none":
+        if mechanism == "constant":
+            excess = constant_excess(bounds.dimension, moment, scales)
+        elif mechanism == "none":
             excess = predicted_excess(population, _KERNEL, 0.0, NO_PENALTY, 0.0)
         elif mechanism == "output":
             chosen = output_prescription(level, bounds, self.guarantee)
@@ -403,6 +418,9 @@ class _Problem:
         settings: dict[str, float] = {}
         if self.class_rate is not None:
             settings["intercept"] = intercept_for(self.class_rate)
+        constant = logistic_constant_excess(**settings)
+        if mechanism == "constant":
+            return constant
         if mechanism == "gradient":
             steps, noise = self._descent(bounds)
             settings["gradient_std"] = noise
@@ -421,7 +439,7 @@ class _Problem:
         found = float(np.exp(np.mean(np.log(risks))))
         if mechanism == "gradient" and steps.course.private:
             size = n * total_mu(self.guarantee, "NoisyGradientDescent")
-            found = logistic_descent_excess(found, size)
+            found = logistic_descent_excess(found, size, constant)
         return found
 
     def _descent(self, bounds: LinearBounds) -> tuple[GradientPlan, float]:

@@ -16,6 +16,7 @@ __all__ = [
     "APART",
     "combine_with_error",
     "count_octaves",
+    "count_places",
     "map_stretches",
     "margins_with_error",
     "place_rows",
@@ -224,6 +225,20 @@ def count_octaves(block: Array, votes: Array, lead: int, above: int, counts: Arr
             octave = 1022 + above - ((bits[i, lead + j] >> 52) & 0x7FF)
             octave = octave if octave > 0 else 0
             counts[j, octave if octave < last else last] += votes[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def count_places(block: Array, votes: Array, lead: int, fineness: Array, counts: Array) -> None:
+    """Add a row's vote to ``counts[j, k]``, k the place of its value in column ``lead + j``.
+
+    Places are intervals of length ``1 / fineness_j``; 0 is where the later half of them begins, and the first and the
+    last one hold all that is beyond.
+    """
+    places = counts.shape[1]
+    for i in range(block.shape[0]):
+        for j in range(counts.shape[0]):
+            place = math.floor(block[i, lead + j] * fineness[j]) + places // 2
+            counts[j, int(min(max(place, 0.0), places - 1.0))] += votes[i]
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})

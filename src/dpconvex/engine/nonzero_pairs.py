@@ -64,6 +64,32 @@ def count_nonzero_octaves(
 
 
 @numba.njit(nogil=True, cache=True)
+def count_nonzero_places(
+    indptr: Places,
+    columns: Columns,
+    values: Values,
+    places: Places,
+    low: Array,
+    high: Array,
+    shift: Array,
+    scale: Array,
+    factors: Array,
+    fineness: Array,
+    counts: Array,
+) -> None:
+    """Count the places of stored values, as `dpconvex.engine.mapping.count_places` counts those of all."""
+    last = counts.shape[1] - 1.0
+    for i in range(places.size):
+        if factors.size and factors[i] == 0.0:
+            continue
+        for k in range(first_of(indptr, places[i]), first_of(indptr, places[i] + 1)):
+            j = columns[k]
+            inside = offset(np.float64(values[k]), low[j], high[j], 0.0)
+            place = math.floor((inside - shift[j]) * scale[j] * fineness[j]) + counts.shape[1] // 2
+            counts[j, int(min(max(place, 0.0), last))] += 1.0
+
+
+@numba.njit(nogil=True, cache=True)
 def _longest(indptr: Places, places: Places) -> int:
     """Return how many values the fullest row stores."""
     width = 0

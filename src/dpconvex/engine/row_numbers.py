@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpconvex.engine.rows import Array, Places, RowFunction, Sums
 from dpconvex.engine.summation_order import accumulate
-from dpconvex.engine.threads import in_threads
+from dpconvex.engine.threads import in_threads, single_threaded_blas
 from dpconvex.engine.votes import Votes
 
 __all__ = ["LARGEST", "RowNumbers"]
@@ -115,7 +115,8 @@ class RowNumbers:
                 y, self._weights(rows), np.ones(y.size) if shares is None else shares[rows]
             )
 
-        return tuple(accumulate(in_threads(part, self._blocks(), threads)))
+        with single_threaded_blas():
+            return tuple(accumulate(in_threads(part, self._blocks(), threads)))
 
     def counter(
         self, function: Callable[[Array, Array], Array], threads: int
@@ -133,7 +134,8 @@ class RowNumbers:
             # Votes lie on a grid on which their sums are exact.
             return sum(float(shares[r] @ part) for r, part in zip(blocks, below, strict=True))
 
-        list(in_threads(fill, blocks, threads))
+        with single_threaded_blas():
+            list(in_threads(fill, blocks, threads))
         return count
 
     def _blocks(self) -> list[slice]:

@@ -20,7 +20,6 @@ __all__ = [
     "scratch",
     "single_threaded_blas",
     "surely_finite",
-    "worker_pool",
 ]
 
 
@@ -35,26 +34,30 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+_local = threading.local()
+
+
 @functools.lru_cache(maxsize=8)
-def worker_pool(threads: int) -> ThreadPoolExecutor:
+def _worker_pool(threads: int) -> ThreadPoolExecutor:
     """Return the process-wide pool of `threads` workers."""
-    return ThreadPoolExecutor(
-        threads, thread_name_prefix="dpconvex", initializer=_keep_blas_out_of_this_thread
-    )
+    return ThreadPoolExecutor(threads, thread_name_prefix="dpconvex", initializer=_begin_worker)
+
+
+def _begin_worker() -> None:
+    _local.is_worker = True
+    _keep_blas_out_of_this_thread()
 
 
 def in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], threads: int
 ) -> Iterator[Result]:
-    """Return ``function(item)`` of each, in their order, computed by so many workers if that is of use."""
-    if threads <= 1 or len(items) == 1:
+    """Return ``function(item)`` of each, in their order, computed by so many workers if that is of use.
+
+    A worker does it alone: if all workers waited for what others of them are to do, nobody would do it.
+    """
+    if threads <= 1 or len(items) == 1 or getattr(_local, "is_worker", False):
         return map(function, items)
-    return worker_pool(threads).map(function, items)
-
-
-# Threads do not survive a fork: a child that used the parent's pool would wait for ever.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=worker_pool.cache_clear)
+    return _worker_pool(threads).map(function, items)
 
 
 _WORTH_THREADS = 1 << 22  # numbers
@@ -76,10 +79,7 @@ def surely_finite(array: object) -> bool:
         with np.errstate(all="ignore"):
             return float(flat[edges[block] : edges[block + 1]].sum())
 
-    return bool(np.isfinite(list(worker_pool(threads).map(total, range(8 * threads)))).all())
-
-
-_local = threading.local()
+    return bool(np.isfinite(list(in_threads(total, range(8 * threads), threads))).all())
 
 
 def scratch(rows: int, columns: int) -> npt.NDArray[np.float64]:
@@ -139,6 +139,23 @@ def _take_control() -> None:
 _lock = threading.Lock()
 _depth = 0
 _limiter: Any = None
+
+
+def _begin_child() -> None:
+    """Let a forked process begin anew: threads of its parent do not go on there, nor give back what they hold."""
+    global _lock, _depth, _limiter
+    _worker_pool.cache_clear()
+    _local.__dict__.clear()
+    _lock, _depth = threading.Lock(), 0
+    limiter, _limiter = _limiter, None
+    if limiter is not None:
+        _take_control()
+        limiter.restore_original_limits()
+        _take_control()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_child)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.quantile import PrivateQuantileModel
+from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.people import Ballot, Records
 from dpconvex.inputs.settings import (
     MOST_LEVELS,
@@ -57,6 +58,8 @@ class DPNewsvendor(PrivateQuantileModel):
     ----------
     coef_, intercept_, certificate_, released_
         As in :class:`DPQuantileRegressor`, with products in place of levels.
+    product_names_ : list of str
+        Names of the columns of y, of a fit to a table that has them.
 
     Notes
     -----
@@ -172,6 +175,11 @@ class DPNewsvendor(PrivateQuantileModel):
                 f"The X and y given to {owner} must be in memory for several products. Got a Dask collection instead. "
                 "Use X.compute(), or fit one product at a time, each with its part of the budget."
             )
+        names = column_names(y) or []
+        self.__dict__.pop("product_names_", None)  # of an earlier fit
+        texts = {name for name in names if isinstance(name, str)}
+        if names and len(texts) == len(names):
+            self.product_names_ = [str(name) for name in names]
         clean = Clean(numbers_or_missing) if ignores_invalid(self) else None
         found, least = [], least_rows(self.neighbors)
         for column in np.asarray(y).T:
@@ -190,7 +198,8 @@ class DPNewsvendor(PrivateQuantileModel):
         return [SeveralTargets(rows, bounds.loss, bounds.alpha, divisor=bounds.n_samples)]
 
     def _problem_name(self, problem: int) -> str:
-        return f"product {problem}"
+        names = getattr(self, "product_names_", None)
+        return f"product {problem}" if names is None else str(names[problem])
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         levels = np.atleast_1d(self.certificate_.parameters["quantile"])

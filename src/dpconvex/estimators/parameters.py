@@ -66,7 +66,8 @@ smoothing : {"convolution", "moreau"}, default="convolution"
     below. The latter is for comparison; ``mechanism="gradient"`` takes the former alone.""",
     "classes": """
 classes : sequence, optional
-    The labels that may occur. By default they are read from y and become public; the certificate says which.""",
+    The labels that may occur. By default they are read from y and become public; the certificate says which. In
+    whatever order they are given, ``classes_`` is sorted; of two, the last is the positive one.""",
     "class_weight": """
 class_weight : dict, optional
     Public weights of labels, 1 where left out; divided by the largest one if that is above 1.""",

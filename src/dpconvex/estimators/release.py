@@ -91,7 +91,7 @@ def _spent() -> Iterator[None]:
         yield
     except EngineError as error:
         raise type(error)(f"{error} {_SPENT}") from None
-    except Exception as error:
+    except BaseException as error:  # whoever interrupts a fit should know it, too
         error.add_note(_SPENT)
         raise
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Seen", "read_kinds"]
 
-KINDS = ("number", "code", "flag", "date", "text", "name")
+KINDS = ("number", "code", "identifier", "flag", "date", "text", "name")
 MOST = 0.9  # of its cells decide what a column seems to hold: a remark among numbers makes no categories of them
 MOST_CODES = 25  # different whole numbers of a column that may be codes rather than amounts
-DATE_FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")  # "" is ISO 8601
+DIFFERENT = 0.995  # of the whole numbers of a column: identifiers rather than amounts, which meet now and then
+ZEROS = 0.01  # of the cells of a column that begin with a zero, like 01067: words of digits rather than numbers
+DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+# "" is ISO 8601
+DATE_FORMATS = ("", *DAYS, *(f"{day} {time}" for day in DAYS for time in ("%H:%M", "%H:%M:%S")))
 
 
 @dataclass(frozen=True)
@@ -56,19 +62,28 @@ def _seen(column: pl.Series) -> Seen:
         words = set(known.str.to_lowercase().unique().to_list())
         if 1 < len(words) <= 4 and words <= {*usual.true, *usual.false}:
             return Seen("flag")
+    zeros = 0 if numeric else int(known.str.contains(r"^0[0-9]+$").sum())
+    spelled = zeros > ZEROS * len(known)
     numbers = known.cast(pl.Float64, strict=False).drop_nulls()
-    if len(numbers) >= MOST * len(known):
+    if len(numbers) >= MOST * len(known) and not spelled:
         different = numbers.unique()
         if set(different.to_list()) == {0.0, 1.0} and len(numbers) == len(known):
             return Seen("flag")
         whole = bool((different == different.round()).all())
-        few = whole and len(different) <= MOST_CODES < len(known)
-        return Seen("code" if few else "number")
-    if with_point(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
+        if whole and len(different) <= MOST_CODES < len(known):
+            return Seen("code")
+        if whole and len(different) >= max(DIFFERENT * len(known), MOST_CODES):
+            return Seen("identifier")
+        return Seen("number")
+    if not spelled and with_point(known).cast(pl.Float64, strict=False).count() >= MOST * len(
+        known
+    ):
         return Seen("number", decimal=",")
     words = known.unique().to_list()
     for form in DATE_FORMATS:
-        if sum(_is_date(word, form) for word in words) >= MOST * len(words):
+        others = (word for word in words if not _is_date(word, form))
+        allowed = math.floor((1 - MOST) * len(words))
+        if next(islice(others, allowed, None), None) is None:
             return Seen("date", format=form)
     return Seen("name" if len(words) > max(MOST_CODES, len(known) / 4) else "text")
 

@@ -49,9 +49,11 @@ def table_format(path: Path) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Raise if there is no such file."""
+    """Raise if there is no such file, or nothing in it."""
     if not path.is_file():
         raise InputError(f"The data file {str(path)!r} is not a file.")
+    if path.stat().st_size == 0:
+        raise InputError(f"The data file {path.name!r} is empty.")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class OpenTable:
     names: list[str]
     delimiter: str = ","
     content: bytes | None = None  # of a CSV file that had to be unpacked or decoded
+    encoding: str | None = None  # that the user says
     lenient: bool = False  # whether lines that cannot be read are read nevertheless
 
     def read(self, path: Path, wanted: list[str], least: int = 0) -> pl.DataFrame:
@@ -77,7 +80,7 @@ class OpenTable:
             )
             raise InputError(f"The data file has no column {absent[0]!r}{more}.{hint}")
         try:
-            with without_values(path):
+            with without_values(path, self.encoding):
                 table = self.rows.select(wanted).collect()
         except InputError:
             if not self.lenient:
@@ -123,7 +126,7 @@ def open_table(path: Path, file: FileFormat | None = None, every_line: bool = Fa
     kind = table_format(path)
     check_file(path)
     path = path.resolve()
-    with without_values(path):
+    with without_values(path, file.encoding):
         if kind == "parquet":
             lazy = pl.scan_parquet(path, glob=False)
             return OpenTable(lazy, lazy.collect_schema().names())
@@ -134,7 +137,7 @@ def open_table(path: Path, file: FileFormat | None = None, every_line: bool = Fa
         if every_line:
             options |= {"encoding": "utf8-lossy", "truncate_ragged_lines": True}
     try:
-        with without_values(path):
+        with without_values(path, file.encoding):
             header = pl.scan_csv(source, has_header=False, n_rows=1, **options).collect()
             source = path if content is None else io.BytesIO(content)
             lazy = pl.scan_csv(source, **options)
@@ -150,7 +153,7 @@ def open_table(path: Path, file: FileFormat | None = None, every_line: bool = Fa
     _check_header(names)
     # An index column has no name; it cannot be asked for.
     usable = [name for name, shown in zip(found, names, strict=False) if shown.strip()]
-    return OpenTable(lazy, usable, delimiter, content, lenient=every_line)
+    return OpenTable(lazy, usable, delimiter, content, file.encoding, every_line)
 
 
 def _decoded(path: Path, encoding: str | None, lossy: bool) -> bytes | None:
@@ -271,9 +274,24 @@ def refuse_empty_records(content: bytes | mmap.mmap, delimiter: str = ",") -> No
         )
 
 
+def _reasons(path: Path | None, encoding: str | None) -> str:
+    if path is not None and path.suffix.lower() in PARQUET:
+        return "Most likely it is damaged, or no Parquet file."
+    rows = "its rows are of different lengths, by a quote or a delimiter"
+    if encoding is not None:
+        return f"Most likely {rows}. Else it is not in {encoding}, or damaged."
+    return (
+        "Most likely it is not in UTF-8: say --encoding cp1252, for instance, which spreadsheets write. "
+        f"Else {rows}, or it is damaged."
+    )
+
+
 @contextlib.contextmanager
-def without_values(path: Path | None) -> Iterator[None]:
-    """Replace a reader's error, which may quote data, by one that does not."""
+def without_values(path: Path | None, encoding: str | None = None) -> Iterator[None]:
+    """Replace a reader's error, which may quote data, by one that does not.
+
+    The likeliest reason is named by the encoding that the user says: which one it is depends on the rows.
+    """
     import polars as pl
 
     what = "The data" if path is None else f"The file {path.name!r}"
@@ -282,10 +300,7 @@ def without_values(path: Path | None) -> Iterator[None]:
     except InputError:
         raise
     except (pl.exceptions.PolarsError, UnicodeError, ValueError, OverflowError):
-        raise InputError(
-            f"{what} cannot be read: it is empty, damaged, not in UTF-8 (say --encoding for another), or has rows "
-            "of different lengths."
-        ) from None
+        raise InputError(f"{what} cannot be read. {_reasons(path, encoding)}") from None
     except BaseException as error:
         # A panic of polars' compiled code is a BaseException of its own module.
         if type(error).__name__ != "PanicException":

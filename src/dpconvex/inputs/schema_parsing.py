@@ -54,8 +54,10 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         raise InputError(f"The schema {str(path)!r} is not a file.")
     if os.path.getsize(path) > LARGEST_FILE:
         raise InputError(f"The schema is larger than {LARGEST_FILE // 2**20} MiB.")
+    text = ""
     try:
-        data = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        text = path.read_bytes().decode("utf-8-sig")
+        data = tomllib.loads(text)
     except UnicodeDecodeError:
         raise InputError("The schema must be text in UTF-8.") from None
     except RecursionError:
@@ -64,7 +66,9 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
         # Only the place: should somebody pass the data here, no part of it is shown.
         place = re.search(r"\(at (line \d+, column \d+|end of document)\)$", str(error))
         where = f" (at {place.group(1)})" if place else ""
-        raise InputError(f"The schema is not valid TOML{where}.") from None
+        left = re.search(r"^[^#\n]*\[\s*low\s*,\s*high\s*\]", text, re.MULTILINE)
+        hint = " Write numbers in place of low and high." if left else ""
+        raise InputError(f"The schema is not valid TOML{where}.{hint}") from None
     return parse_schema(data)
 
 

@@ -180,9 +180,12 @@ def resolve_bounds(
         raise ValueError(f"{problem} Got another shape or type instead.") from error
     if wrong:
         counts = f"{low.size} lows and {high.size} highs"
+        if columns is None:
+            raise ValueError(
+                f"{problem} Got {counts} instead. One pair serves all products and levels: give the widest range."
+            )
         raise ValueError(
-            f"{problem} Got {counts} for {1 if columns is None else columns} columns instead. Indicators of categories "
-            "are columns too."
+            f"{problem} Got {counts} for {columns} columns instead. Indicators of categories are columns too."
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"{problem} Got a value that is not finite instead.")

@@ -52,6 +52,17 @@ __all__ = [
 _FLOATS = [np.float64, np.float32]
 
 
+def _floats_of(X: Any) -> Any:
+    """Return the types of floats that X may keep: scikit-learn reads those of arrays and pandas, no other frame's."""
+    if isinstance(X, np.ndarray) or hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return _FLOATS
+    import narwhals as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    single = isinstance(frame, nw.DataFrame) and set(frame.schema.values()) == {nw.Float32}
+    return np.float32 if single else _FLOATS
+
+
 def _canonical(X: Any) -> Any:
     """Return a sparse matrix as CSR with every entry once: entries that stand for one place may add up to infinity."""
     return NonZeros.of(X).to_scipy() if issparse(X) else X
@@ -98,7 +109,7 @@ def read_training(
                 estimator,
                 X,
                 y,
-                dtype=_FLOATS,
+                dtype=_floats_of(X),
                 ensure_min_samples=least,
                 ensure_all_finite=not surely_finite(X),
                 accept_sparse="csr",
@@ -126,7 +137,8 @@ def _read_marked(
     # Objects stay objects: next to text, numpy would make text of numbers.
     table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     rows = validate_data(
-        estimator, table, dtype=_FLOATS, ensure_min_samples=least, ensure_all_finite=False, accept_sparse="csr",
+        estimator, table, dtype=_floats_of(table), ensure_min_samples=least, ensure_all_finite=False,
+        accept_sparse="csr",
     )  # fmt: skip
     target = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else exact_values(y)
     column = column_or_1d(target)
@@ -267,7 +279,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     try:
         with _validating():
             return validate_data(
-                estimator, _canonical(X), reset=reset, dtype=_FLOATS, accept_sparse="csr"
+                estimator, _canonical(X), reset=reset, dtype=_floats_of(X), accept_sparse="csr"
             )
     except (ValueError, OverflowError, TypeError):
         problem = table_problem(estimator, X, 1, reset)

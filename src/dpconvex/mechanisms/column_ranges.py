@@ -2,8 +2,9 @@ r"""Which numbers columns hold: noisy histograms, one per column, that make all 
 
 Where bounds are public, columns are mapped into [-1, 1], and what is looked for is how much smaller they are: the
 largest octave that holds enough values. Where they are not, octaves go as far up as rows may, so that ages, incomes and
-flags find their own units; and a second histogram tells columns that stay away from 0, such as years, from those that
-do not, and centres them. What noise hides in each column by itself is looked for in all of them together.
+flags find their own units. A second histogram tells columns that stay away from 0, such as years, blood pressures or
+what lies in a corner of wide bounds, from those that do not, and centres them. What noise hides in each column by
+itself is looked for in all of them together.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _FEWEST = 0.002  # share of the records that must lie in an octave for it to cou
 _CERTAIN = 5.0  # in units of the noise
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
 _SUSPECT, _SUSPECT_ALL = 3.5, 2.5  # in units of the noise: of some octaves of many, and of all
-_WITHIN = (
-    0.8  # share of the records that must lie within surely filled places for a column to be centred
-)
+# Share of the records that a stretch of places must seem to hold for a column to be centred there, and surely holds.
+_WITHIN, _SURELY = 0.8, 0.25
+_WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16)  # of stretches, in places
 
 
 def octaves_above(bounds: LinearRecord) -> int:
@@ -165,25 +166,48 @@ def _centred(
 ) -> ColumnUnits:
     """Return narrower units of columns that surely stay away from 0, around their middle."""
     columns, half = sizes.size, PLACES // 2
-    first = PLACES * np.arange(columns)
+    fineness = half / sizes
 
+    @by_nonzeros(lambda rows: (rows.place_counts(PLACES, fineness).ravel(),))
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        places = np.floor(block[:, lead:] / sizes * half) + half
-        places = np.clip(places, 0, PLACES - 1).astype(np.intp) + first
-        votes = None if v is None else np.repeat(v, columns)
-        counts = np.bincount(places.ravel(), votes, minlength=PLACES * columns)
-        return (np.asarray(counts, np.float64),)
+        from dpconvex.engine.mapping import count_places
+
+        counts = np.zeros((columns, PLACES))
+        count_places(block, np.ones(len(block)) if v is None else v, lead, fineness, counts)
+        return (counts.ravel(),)
 
     (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
     counts = noise.add_gaussian(np.asarray(exact), std).reshape(columns, PLACES)
-    sure = counts > max(_CERTAIN * std, _FEWEST * mass)
-    low = sure.argmax(axis=1) / half - 1.0
-    high = 1.0 - sure[:, ::-1].argmax(axis=1) / half
-    away = (low > 0) | (high < 0)
-    # Less what noise may have added to places that were chosen for being full.
-    within = np.where(sure, counts, 0.0).sum(axis=1) - 2 * std * np.sqrt(sure.sum(axis=1))
-    away &= within > _WITHIN * mass
-    return ColumnUnits(
-        np.where(away, sizes * (high - low) / 2, sizes),
-        np.where(away, sizes * (high + low) / 2, 0.0),
-    )
+    middle, reach = _stretches(counts, std, mass)
+    return ColumnUnits(sizes * reach, sizes * middle)
+
+
+def _stretches(counts: Array, std: float, mass: float) -> tuple[Array, Array]:
+    """Return the middle of each column that stays away from 0, or 0, and how far it reaches from there.
+
+    The narrowest stretch of places that seems to hold most of a column, and surely holds some of it, is where its
+    middle is. It reaches as far as a place that is surely filled, and no less than the root of a bound on the mean
+    square: of half a stretch's width, and of 1 for what may be outside. Few numbers far away must not be stretched.
+    """
+    columns, places = counts.shape
+    half, every = places / 2, np.arange(columns)
+    summed = np.cumsum(np.hstack([np.zeros((columns, 1)), counts]), axis=1)
+    surely = -float(ndtri(1e-4 / (counts.size * len(_WIDTHS))))
+    middle, square = np.zeros(columns), np.ones(columns)
+    found = np.zeros(columns, dtype=np.bool_)
+    for wide in _WIDTHS:
+        held = summed[:, wide:] - summed[:, :-wide]
+        noise = math.sqrt(wide) * std
+        first = held.argmax(axis=1)
+        most, low = held[every, first], first / half - 1
+        away = (low > 0) | (low + wide / half < 0)
+        enough = most > max(_WITHIN * mass, _SURELY * mass + surely * noise)
+        middle = np.where(enough & away & ~found, low + wide / 2 / half, middle)
+        found |= enough
+        outside = np.clip(1 - _FEWEST - (most - 2 * noise) / mass, 0.0, 1.0)
+        square = np.minimum(square, (wide / 2 / half) ** 2 + outside)
+    filled = counts > max(_CERTAIN * std, _FEWEST * mass)
+    edges = np.arange(places + 1) / half - 1
+    farthest = np.maximum(np.abs(edges[:-1] - middle[:, None]), np.abs(edges[1:] - middle[:, None]))
+    reach = np.maximum(np.sqrt(square), np.where(filled, farthest, 0.0).max(axis=1))
+    return middle, np.where(middle == 0, 1.0, np.minimum(reach, 1 + np.abs(middle)))

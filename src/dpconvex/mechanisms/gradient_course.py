@@ -27,7 +27,7 @@ class Course:
     floor : float
         Eigenvalues are raised to this multiple of the noise's spectral norm.
     trust : float
-        Exponent of the second whitening, between 0 and 1.
+        Exponent of the second whitening, between 0 and 1; at 0 there is none.
     few : float
         How much of the run is a private constant: near 1 where ``n mu`` is far below 80, near 0 far above.
     reach : float
@@ -40,6 +40,8 @@ class Course:
         Steps of the final descent that come before those which are averaged, with noise of their own.
     above : int
         Octaves above 1 that columns may reach: more than 0 where no bounds of columns are public.
+    centred : bool
+        Whether columns are centred before all else, as they are wherever no bounds are public.
     raw_target : bool
         Whether no bounds of the target are public, so that its unit must be found.
     levels : tuple of float
@@ -64,6 +66,7 @@ class Course:
     raw_target: bool = False
     levels: tuple[float, ...] = ()
     targets: int = 1
+    centred: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", tuple(self.levels))
@@ -71,7 +74,7 @@ class Course:
             raise ValueError("A course's levels must be numbers between 0 and 1.")
         if type(self.targets) is not int or self.targets not in (1, len(self.levels)):
             raise ValueError("A course has one target, or one for each of its levels.")
-        for name in ("private", "ranking", "diagonal", "raw_target"):
+        for name in ("private", "ranking", "diagonal", "raw_target", "centred"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"A course's '{name}' must be True or False.")
         for rows in (self.looked_at, self.stepped_on):
@@ -81,8 +84,9 @@ class Course:
             raise ValueError(
                 "A number of early steps or of octaves must be an integer of at least 0."
             )
-        check_number("few", "Course", self.few, "a number of at least 0", 0, math.inf)
-        for name in ("records", "clip", "floor", "trust", "reach"):
+        for name in ("few", "trust"):
+            check_number(name, "Course", getattr(self, name), "a number of at least 0", 0, math.inf)
+        for name in ("records", "clip", "floor", "reach"):
             value, allowed = getattr(self, name), "a finite number above 0"
             check_number(name, "Course", value, allowed, 0, math.inf, low_open=True)
 
@@ -90,6 +94,11 @@ class Course:
     def fits(self) -> int:
         """How many final descents there are."""
         return max(1, len(self.levels))
+
+    @property
+    def rounds(self) -> int:
+        """How often moments are released: twice where a second look at them is trusted at all."""
+        return 0 if self.diagonal else 1 + (self.trust > 0)
 
     @property
     def off_middle(self) -> float:

@@ -229,7 +229,8 @@ def private_coordinates(
     look : Look
         What is known of them, and how far to go.
     terms : mapping
-        Noise of "scales", "lengths", "moments" and "finer moments", and of "places" where no bounds are public.
+        Noise of "scales", "lengths", "moments" and, for a second round, "finer moments"; of "places" where no bounds
+        are public.
     noise : NoiseSource
         Where noise comes from.
     """
@@ -249,7 +250,7 @@ def private_coordinates(
         matrix = np.diag(stretches)
         if units.centres.any():
             shifted = matrix.copy()
-            shifted[lead:, 0] = -units.centres / units.sizes
+            shifted[lead:, 0] = -units.centres * stretches[lead:]
             matrix = shifted if cancellation(shifted) <= look.most_cancellation else matrix
     current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
 
@@ -281,6 +282,8 @@ def private_coordinates(
         )
         return current, everyone.reweighted(current.store_lengths)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
+        if moments_of not in terms:
+            continue
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
@@ -307,7 +310,8 @@ def private_coordinates(
         if cancellation(lowered) <= look.most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
             current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
-    if looked_at is not None:
+    # Which of two ways bounds are computed depends on the number of rows: private where people have several.
+    if looked_at is not None and not everyone.voted:
         excess = _LONGER * (1 - looked_at / look.n_samples)
         current = replace(current, cover=length_cover(current.matrix, lead, excess))
     measured = everyone.reweighted(current.store_lengths)

@@ -19,10 +19,21 @@ _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a 
 _FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.12, 0.1  # of what is believed: relative, and absolute
+_MODEST, _MOST_MODEST = (
+    0.5,
+    1.0,
+)  # and of what may be hoped for beyond, where it is clear: relative, and at most
+_CLEAR = 4.5  # half the square of how many standard deviations are half clear
 
 
 def margin_calibration(
-    counts: Array, std: float, edges: Array, share: float, claimed: float, most: float
+    counts: Array,
+    std: float,
+    edges: Array,
+    share: float,
+    claimed: float,
+    most: float,
+    hoped: float = 0.0,
 ) -> tuple[float, float]:
     """Return intercept and slope of ``logit P(y = 1)`` on a margin of unit spread.
 
@@ -43,6 +54,8 @@ def margin_calibration(
         Slope that the descent claims.
     most : float
         Largest slope.
+    hoped : float
+        Slope if next to nothing of the descent is noise: how far what it claims may be too modest.
     """
     middles = (edges[1:] + edges[:-1]) / 2
     total = counts.sum(axis=0)
@@ -63,10 +76,9 @@ def margin_calibration(
         reach = -(edges[1] - edges[0]) / math.log(kept)
         points[last] = edge - sign * reach * np.log(0.5 - inside)
         density[last] = sizes[last] / _INSIDE
-    believed = min(claimed, _STEEPEST, most)
-    doubt = (_SPREAD * believed + _LEAST_SPREAD) ** -2
-    slope = believed
-    for _ in range(30):
+
+    def told(slope: float) -> tuple[float, float]:
+        """Return how far counts exceed what a slope expects, in units of another slope's, and how well they tell."""
         intercept = _intercept(density, points, share, slope)
         chances = (density * expit(intercept + slope * points)).sum(axis=1) / sizes
         weights = sizes * chances * (1 - chances)
@@ -76,8 +88,17 @@ def margin_calibration(
         change = weights * centred
         variance = std**2 * ((1 - chances) ** 2 + chances**2)
         factors = change / np.maximum(variance, 1e-300)
-        evidence = max(float(factors @ change), 1e-9)
-        gap = float(factors @ (counts[1] - total * chances))
+        return float(factors @ (counts[1] - total * chances)), max(float(factors @ change), 1e-9)
+
+    believed = min(claimed, _STEEPEST, most)
+    gap, evidence = told(believed)
+    # Only what noise would hardly ever say moves a modest claim far: margins of long rows cost much.
+    sure = float(expit(max(gap, 0.0) ** 2 / evidence / 2 - _CLEAR))
+    modest = sure * min(_MODEST * max(0.0, min(hoped, most) - believed), _MOST_MODEST)
+    doubt = (_SPREAD * believed + _LEAST_SPREAD + modest) ** -2
+    slope = believed
+    for _ in range(30):
+        gap, evidence = told(slope)
         move = (gap + doubt * (believed - slope)) / (evidence + doubt)
         slope = min(max(0.0, slope + float(np.clip(move, -0.5, 0.5))), most)
         if abs(move) < 1e-7:

@@ -33,12 +33,16 @@ TARGET_STEPS, RESIDUAL_STEPS, RANGE_STEPS = 16, 20, 8
 _FEW = 80.0  # n mu below which the budget goes to a constant
 _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
-_PLACES = 0.02  # share of what columns are centred by, where no bounds are public
+_PLACES = 0.02  # share of what columns are centred by, where there is a constant to do it with
+_PLACES_SEEN = 50.0  # n mu per root of the number of columns at which half of them would be seen
 _MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
 _LABELS = 0.02  # share of a count of positive labels in a ranking
 _SECOND_ROUND = 300.0  # records at which a second look at the moments is half trusted
+_UNTRUSTED = (
+    0.05  # trust below which it would cost three passes over all pairs of columns for nothing
+)
 _CLIP = 0.5  # of a typical row: what records are clipped to where noise rules
 _LOOK_LEAST, _LOOK_MOST = 4e4, 2e5  # rows that are looked at for their geometry, of however many
 _LOOK_RECORDS = 400.0  # coefficients over mu for which it is halfway between
@@ -162,7 +166,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         course = Course(False, records, ranking=ranking)
         return GradientPlan(_given_phases(bounds, settings["steps"]), course)
     few = 0.0 if ranking else 1 / (1 + (size / _FEW) ** 1.5)
-    trust = 1 / (1 + _SECOND_ROUND / records)
+    trust = max(0.0, 1 / (1 + _SECOND_ROUND / records) - _UNTRUSTED) / (1 - _UNTRUSTED)
     geometry = _GEOMETRY + _MORE_GEOMETRY / (1 + (records / 12) ** 3)
     geometry *= 1 - 0.8 * few
     scale_share = _SCALES + _MORE_SCALES / (1 + (records / 20) ** 2) * (1 - few)
@@ -177,8 +181,10 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     scales = Phase(1, scale_share, histograms, octaves(above) * columns)
     phases = {"scales": scales, **phases}
     left = 1.0 - geometry - scale_share
-    if _centred(bounds, above, diagonal):
-        places = _PLACES * (1 - 0.8 * few)
+    centred = bounds.fit_intercept and not diagonal
+    if centred:
+        hidden = _PLACES_SEEN * math.sqrt(columns) / size
+        places = max(_PLACES * (1 - 0.8 * few) / (1 + hidden**2), 1e-4)
         phases["places"] = Phase(1, places, histograms, PLACES * columns)
         left -= places
     if bounds.weighted_rows:
@@ -206,14 +212,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     early //= max(1, len(levels))
     course = Course(
         True, records, *parts, clip, floor, trust, few, reach, ranking, diagonal, early, above,
-        raw_target, levels, targets,
+        raw_target, levels, targets, centred,
     )  # fmt: skip
     return GradientPlan(phases, course)
-
-
-def _centred(bounds: LinearBounds, above: int, diagonal: bool) -> bool:
-    """Whether columns are centred before all else: without public bounds, if there is a constant to do it with."""
-    return above > 0 and bounds.fit_intercept and not diagonal
 
 
 def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
@@ -237,18 +238,17 @@ def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
 def _geometry_phases(
     bounds: LinearBounds, share: float, trust: float, lengths: float
 ) -> dict[str, Phase]:
-    """Plan lengths and two rounds of moments, of which the second costs what it is trusted."""
-    size = bounds.dimension
-    moments, numbers, second = (
-        bounds.moment_sensitivity(),
-        size * (size + 1) // 2,
-        0.5 * (1 - lengths) * max(trust, 1e-3),
-    )
-    return {
-        "lengths": Phase(3 * LENGTH_STEPS, lengths * share, bounds.count_sensitivity(), 1),
+    """Plan lengths and one or two rounds of moments, of which the second costs what it is trusted."""
+    moments, numbers = bounds.moment_sensitivity(), symmetric_entries(bounds.dimension)
+    count, rounds = bounds.count_sensitivity(), 2 if trust else 1
+    second = max(0.5 * (1 - lengths) * trust, 1e-3) if trust else 0.0
+    phases = {
+        "lengths": Phase((rounds + 1) * LENGTH_STEPS, lengths * share, count, 1),
         "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
-        "finer moments": Phase(1, second * share, moments, numbers),
     }
+    if trust:
+        phases["finer moments"] = Phase(1, second * share, moments, numbers)
+    return phases
 
 
 def _diagonal_phases(bounds: LinearBounds, share: float) -> dict[str, Phase]:
@@ -407,14 +407,15 @@ def release_facts(
         return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
     slope = (high - low) / 2 if course.levels else bounds.loss.lipschitz
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
-    whitened = {} if course.diagonal else {"moments": moments, "finer moments": moments}
+    whitened = dict.fromkeys(("moments", "finer moments")[: course.rounds], moments)
     facts = {
         "scales": (bounds.histogram_sensitivity(columns), octaves(course.above) * columns, 1),
-        "lengths": (count, 1, LENGTH_STEPS if course.diagonal else 3 * LENGTH_STEPS),
+        "lengths": (count, 1, (course.rounds + 1) * LENGTH_STEPS),
         **whitened,
         "gradients": (bounds.gradient_sensitivity(course.clip, slope), size, None),
     }
-    if _centred(bounds, course.above, course.diagonal):
+    # Certificates that do not state it are of a time when only columns without bounds were centred.
+    if course.centred or (course.above > 0 and bounds.fit_intercept and not course.diagonal):
         facts["places"] = (bounds.histogram_sensitivity(columns), PLACES * columns, 1)
     if course.early:
         facts["early gradients"] = (*facts["gradients"][:2], course.early * course.fits)

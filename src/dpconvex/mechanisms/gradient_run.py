@@ -117,13 +117,10 @@ class PrivateDescent:
         """Return the variance of predictions at the end if nothing but noise moved them."""
         return float(self.frame.moments.sum()) * steps.wander(progress, self.frame.typical)
 
-    def _signal(
-        self, way: Array, steps: Steps, rates: Array, curvature: float, certain: float
-    ) -> float:
-        """Return which share of the squared length of a way is not noise, if a given part of the expected noise is."""
-        expected = self._expected_noise(steps, rates, curvature)
+    def _noise_share(self, way: Array, steps: Steps, rates: Array, curvature: float) -> float:
+        """Return the squared length that noise is expected to give a way, over the length that it has."""
         length = float(self.frame.moments @ way**2)
-        return max(0.0, 1 - certain * expected / max(length, 1e-300))
+        return self._expected_noise(steps, rates, curvature) / max(length, 1e-300)
 
     def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
         """Return the variance that noise gives predictions at the end of a descent."""

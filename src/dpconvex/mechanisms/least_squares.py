@@ -85,8 +85,8 @@ _GAIN, _RAW_GAIN = (
     0.03,
 )  # of what a fit gains over a constant, with bounds of columns and without
 _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are asked for
-_PLACES = 0.02  # of what columns are centred by, where no bounds are public
-_RAW_SCALES = 0.03  # of what finds the sizes of columns, the same
+_PLACES = 0.02  # of what columns are centred by
+_RAW_SCALES = 0.03  # of what finds the sizes of columns, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
 _MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
@@ -179,7 +179,7 @@ def release_facts(
     if bounds.fit_intercept and not inference:
         more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
     histograms = bounds.histogram_sensitivity(columns)
-    if limits.above and bounds.fit_intercept:
+    if bounds.fit_intercept:
         more["places"] = (histograms, PLACES * columns, 1)
     return {
         **more,
@@ -222,6 +222,7 @@ def calibrate_least_squares(
         shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
         shares["places"] = _PLACES * (1 - 0.7 * few)
+    if limits.above:
         shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
     if bounds.weighted_rows:
         shares["mass"] = _MASS

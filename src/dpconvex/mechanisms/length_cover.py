@@ -62,7 +62,11 @@ class LengthCover:
         stretched_squares(block, lead, self.centre, self.stretch, squares)
         if self.factors.size:
             # Row by row: what one gives must not depend on how many there are, which is private where people vote.
-            moved = placed_rows(block[:, lead:], (self.directions * self.stretch).T)
+            columns = np.zeros(
+                (block.shape[1], self.factors.size)
+            )  # whole rows, of which the constant is left out
+            columns[lead:] = (self.directions * self.stretch).T
+            moved = placed_rows(block, columns)
             moved -= self.directions @ (self.stretch * self.centre)
             # A difference of rounded numbers: what it may lose is within what lengths are raised by.
             squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)

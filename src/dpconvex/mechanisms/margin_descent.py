@@ -82,10 +82,13 @@ class MarginDescent(PrivateDescent):
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
         certain = CERTAIN_NOISE + _CAUTION * self.plan.few
         certain += _DOUBT / (1 + (records / _DOUBTED) ** 2)
-        signal = hope * self._signal(way, steps, rates, bend, certain)
-        return self._calibrated(phi, share, signal, hope)
+        noise = self._noise_share(way, steps, rates, bend)
+        signal, hoped = (hope * max(0.0, 1 - c * noise) for c in (certain, CERTAIN_NOISE))
+        return self._calibrated(phi, share, signal, hoped, hope)
 
-    def _calibrated(self, phi: Array, share: float, signal: float, hope: float) -> Array:
+    def _calibrated(
+        self, phi: Array, share: float, signal: float, hoped: float, hope: float
+    ) -> Array:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
         lead = self.frame.lead
         direction = phi.copy()
@@ -112,6 +115,7 @@ class MarginDescent(PrivateDescent):
             share,
             signal * spread,
             _STEEPEST * hope * spread,
+            hoped * spread,
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])

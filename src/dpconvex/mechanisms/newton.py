@@ -73,7 +73,10 @@ _SHARES = {
     "scores": 0.05,
 }
 _LABELS = {"labels": 0.01}
-_PLACES, _RAW_OCTAVES = 0.02, 0.03  # where no bounds of columns, or of the target, are public
+_PLACES, _RAW_OCTAVES = (
+    0.02,
+    0.03,
+)  # of what columns are centred by; of a target without public bounds
 _TARGETS = {"octaves": 0.01, "targets": 0.03, "rough gradients": 0.09, "residuals": 0.03}
 _ROUGH_WIDTH = 0.4  # over which a rough quantile is smoothed, in units of the target's scale
 _ROUGH_RATE, _EARLY_RATE = 1.2, 0.8  # of steps, in units of the inverse curvature that is expected
@@ -159,7 +162,7 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
             "residuals": (count, 1, RESIDUAL_STEPS),
         }
     histograms = bounds.histogram_sensitivity(columns)
-    if limits.above and bounds.fit_intercept:
+    if bounds.fit_intercept:
         start["places"] = (histograms, PLACES * columns, 1)
     return {
         "scales": (histograms, octaves(limits.above) * columns, 1),

@@ -42,6 +42,7 @@ _ROUGH_WIDTH, BANDWIDTH_SHARE = 0.4, 0.06
 _RATE = 0.4  # in units of the inverse curvature
 _SURE_RATE, _BELIEVED = 0.7, 1000.0  # where many records tell the curvature, and how many half do
 _BEND, _SURE_BEND = 0.5, 0.9  # of the curvature: what pulls noise back where rows are unlike
+_UNCLEAR = 0.35  # share of noise in a way to a level of which half is kept
 # Variance that noise would give predictions without data, in units of the residual scale squared: progress slows down.
 _SLOWED = 2.0
 
@@ -126,7 +127,10 @@ class QuantileDescent(PrivateDescent):
         few = self.plan.few
         certain = CERTAIN_NOISE + (few**2 if constant is None else few)
         self.hopeless = max(self.hopeless, wander / HOPELESS)
-        factor = self._signal(phi - origin, steps, rates, bend * min(1.0, self.plan.clip), certain)
+        noise = self._noise_share(phi - origin, steps, rates, bend * min(1.0, self.plan.clip))
+        factor = max(0.0, 1 - certain * noise)
+        if constant is not None:  # columns that tell nothing are gone along by noise alone
+            factor = min(factor, 1 / (1 + (noise / _UNCLEAR) ** 2))
         factor /= 1 + self.hopeless**2
         self.released["kept_share"] = max(factor, self.released.get("kept_share", 0.0))
         return np.asarray(origin + factor * (phi - origin))

@@ -170,6 +170,7 @@ def _content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
     parameters, omitted = _parameters(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
+    products = getattr(estimator, "product_names_", None)
     return {
         "format": FORMAT,
         "version": __version__,
@@ -183,6 +184,7 @@ def _content(estimator: Fitted, schema: Schema | None) -> dict[str, object]:
         "intercept": _plain(np.asarray(estimator.intercept_)),
         "classes": None if classes is None else _plain(np.asarray(classes)),
         "released": _plain(estimator.released_),
+        **({} if products is None else {"product_names": list(products)}),
         "certificate": json.loads(estimator.certificate_.to_json()),
     }
 

@@ -157,7 +157,7 @@ def _parse(data: Content) -> ModelFile:
 def _check_fields(data: Content) -> None:
     if data.get("format") != FORMAT:
         raise ModelFileError(f"A model file must have the format {FORMAT!r}.")
-    if set(data) != set(_FIELDS):
+    if set(data) - {"product_names"} != set(_FIELDS):
         wrong = sorted(set(data) ^ set(_FIELDS))[:10]
         raise ModelFileError(f"A model file must have the fields {sorted(_FIELDS)}. Check {wrong}.")
     for name, kind in _FIELDS.items():
@@ -172,6 +172,11 @@ def _check_fields(data: Content) -> None:
         _check_names("feature_names", names)
         if len(names) != data["n_features"]:
             raise ModelFileError("The model file's 'feature_names' do not match 'n_features'.")
+    if "product_names" in data:
+        _check_names("product_names", data["product_names"])
+        table = data["estimator"] == "DPNewsvendor" and isinstance(data["intercept"], list)
+        if not table or len(data["product_names"]) != len(data["intercept"]):
+            raise ModelFileError("The model file's 'product_names' do not match its products.")
 
 
 def _check_names(name: str, values: object) -> None:
@@ -341,6 +346,8 @@ def _set_fitted(model: Fitted, certificate: Certificate, data: Content) -> None:
     model.n_features_in_ = width
     if data["feature_names"] is not None:
         model.feature_names_in_ = np.array(data["feature_names"], dtype=object)
+    if "product_names" in data:
+        model.product_names_ = data["product_names"]  # type: ignore[attr-defined]
     model.coef_ = coef
     model.intercept_ = float(intercept) if intercept.ndim == 0 else intercept
     _check_released(data["released"], certificate, np.atleast_2d(coef).shape)

@@ -237,7 +237,7 @@ class SmoothedMax(Smoothed):
         return rise, high, fall, low
 
     def _integrals(self, u: Array, level: Array | None, order: int) -> tuple[Array, Array, Array]:
-        from dpconvex.engine.threads import available_cores, worker_pool
+        from dpconvex.engine.threads import available_cores, in_threads
         from dpconvex.smoothing.max_integrals import expected_max
 
         pieces = self.loss.pieces
@@ -255,11 +255,7 @@ class SmoothedMax(Smoothed):
                 value[rows], gradient[rows], hessian[rows],
             )  # fmt: skip
 
-        starts = range(0, n, _BLOCK)
-        if len(starts) > 1:
-            list(worker_pool(available_cores()).map(part, starts))
-        else:
-            part(0)
+        list(in_threads(part, range(0, n, _BLOCK), available_cores()))
         return value, gradient, hessian
 
     def _levels(self, u: Array, level: Array | None) -> Array | None:

@@ -196,7 +196,7 @@ class SmoothedFacets(Smoothed):
 
 
 def _sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, Array, Array]:
-    from dpconvex.engine.threads import available_cores, worker_pool
+    from dpconvex.engine.threads import available_cores, in_threads
     from dpconvex.smoothing.facet_integrals import facet_sums
 
     n, size = x.shape
@@ -213,9 +213,5 @@ def _sums(x: Array, scale: Array, facets: Facets) -> tuple[Array, Array, Array, 
             slopes[rows], constants[rows], heights[rows], bends[rows],
         )  # fmt: skip
 
-    starts = range(0, n, _BLOCK)
-    if len(starts) > 1:
-        list(worker_pool(available_cores()).map(part, starts))
-    elif n:
-        part(0)
+    list(in_threads(part, range(0, n, _BLOCK), available_cores()))
     return slopes, constants, heights, bends

@@ -26,7 +26,10 @@ def model_card(model: Fitted) -> str:
     lines = [
         ("promise", f"{promise(certificate.guarantee)}, {certificate.unit}"),
         ("an attacker at even odds", f"right at most {100 * odds:.1f} % of the time"),
-        ("mechanism", f"{certificate.mechanism}, {certificate.bounds.n_samples:,} rows"),
+        (
+            "mechanism",
+            f"{certificate.mechanism}, {certificate.bounds.n_samples:,} {certificate.bounds.counted}",
+        ),
     ]
     if certificate.sampler.startswith("seeded"):
         lines.insert(0, ("not private", "random_state was fixed, which is for tests"))

@@ -6,6 +6,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
 __all__ = [
+    "describe_labels",
     "describe_mechanism",
     "describe_neighbors",
     "describe_noise",
@@ -18,6 +19,7 @@ __all__ = [
 # What a noise term of this name was added to. Names that are not here speak for themselves.
 _RELEASES = {
     "scales": "size of each column",
+    "places": "middle of each column",
     "lengths": "typical length of a row",
     "moments": "second moments of the columns",
     "finer moments": "same moments, looked at again",
@@ -81,10 +83,10 @@ def describe_size(term: NoiseTerm) -> str:
     return f"l2-Laplace noise of scale {term.scale:.4g}"
 
 
-def describe_noise(term: NoiseTerm) -> str:
+def describe_noise(term: NoiseTerm, counted: str = "rows") -> str:
     """Return one noise term in words: every coordinate of a released vector is a number of its own."""
     count = term.dimension * term.releases
-    one, many = _NUMBERS[term.added_to]
+    one, many = (words.replace("rows", counted) for words in _NUMBERS[term.added_to])
     where = f"one {one}" if count == 1 else f"each of {count:,} {many}"
     if term.distribution != "gaussian" and term.dimension > 1:
         where = f"{term.dimension:,} {many} together"
@@ -97,12 +99,15 @@ def noise_lines(certificate: Certificate) -> list[str]:
     kinds: dict[tuple[str, str], list[tuple[str, NoiseTerm]]] = {}
     for name, term in certificate.noise.items():
         kinds.setdefault((term.distribution, term.added_to), []).append((name, term))
-    lines = []
+    lines, counted = [], certificate.bounds.counted
     for (law, place), terms in kinds.items():
         if len(terms) == 1 or law != "gaussian":
-            lines += [f"{describe_release(name)}: {describe_noise(term)}" for name, term in terms]
+            lines += [
+                f"{describe_release(name)}: {describe_noise(term, counted)}" for name, term in terms
+            ]
             continue
-        lines.append(f"Gaussian noise on each {_NUMBERS[place][0]}, of standard deviation")
+        one = _NUMBERS[place][0].replace("rows", counted)
+        lines.append(f"Gaussian noise on each {one}, of standard deviation")
         for name, term in terms:
             count = term.dimension * term.releases
             numbers = _NUMBERS[place][count > 1].split()[0]
@@ -120,6 +125,17 @@ def describe_mechanism(name: str) -> str:
 def describe_neighbors(name: str) -> str:
     """Return what may differ between two data sets that must look alike."""
     return f"{name.replace('_', ' ')}: {_NEIGHBORS[name]}"
+
+
+def describe_labels(certificate: Certificate) -> str | None:
+    """Return in words where the label set is from; None for numbers."""
+    found = certificate.parameters.get("label_set")
+    if found == "assumed public":
+        return (
+            "which ones there are was read from the data, without noise, and is assumed to be public. If it is not, "
+            "declare them: classes in Python and in the schema's [target], or --classes"
+        )
+    return None if found is None else "declared beforehand"
 
 
 def describe_sampler(certificate: Certificate) -> str:

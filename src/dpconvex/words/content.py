@@ -156,7 +156,7 @@ def column_bounds(model: Fitted) -> tuple[Array, Array] | None:
     return low, high
 
 
-_LABEL = 40  # letters of a label that headings show
+_LABEL = 24  # letters of a label that headings show
 
 
 def value_heading(model: Fitted) -> str:
@@ -164,8 +164,15 @@ def value_heading(model: Fitted) -> str:
     labels: Sequence[object] = getattr(model, "classes_", ())
     if len(labels) != 2:
         return "value"
-    label = str(labels[1])[:_LABEL]
-    return f"value, for {label if label.isprintable() else repr(label)}"
+    against, label = (
+        text if len(text) <= _LABEL else f"{text[:_LABEL]}... [{number}]"
+        for number, text in enumerate(map(str, labels))
+    )
+    # Scores of tilted, robust and ranking fits are no log odds.
+    bounds = model.certificate_.bounds
+    odds = type(bounds) is LinearBounds and hasattr(model, "predict_proba")
+    heading = f"{'log odds of' if odds else 'value, for'} {label} against {against}"
+    return heading if heading.isprintable() else repr(heading)
 
 
 def problem_names(model: Fitted) -> list[str]:
@@ -182,7 +189,7 @@ def problem_names(model: Fitted) -> list[str]:
 def noise_rows(certificate: Certificate) -> list[dict[str, str]]:
     """Return the noise terms as rows of a table."""
     return [
-        {"what": describe_release(name), "noise": describe_noise(term)}
+        {"what": describe_release(name), "noise": describe_noise(term, certificate.bounds.counted)}
         for name, term in certificate.noise.items()
     ]
 

@@ -141,7 +141,7 @@ def render_report(
         groups=_groups(certificate),
         whom=unit_in_words(certificate.unit),
         thing="record" if certificate.unit == RECORD else "person",
-        things="people" if certificate.bounds.people else "rows",
+        things=certificate.bounds.counted,
         epsilons=_equivalents(guarantee),
         noise=noise_rows(certificate),
         mechanism=describe_mechanism(certificate.mechanism),
@@ -357,7 +357,7 @@ def _coefficient_rows(model: Fitted, spread: Uncertainty | None) -> list[dict[st
 
 def _facts(certificate: Certificate) -> list[tuple[str, str]]:
     words = {
-        "n_samples": "people" if certificate.bounds.people else "rows",
+        "n_samples": certificate.bounds.counted,
         "n_features": "columns",
         "row_norm": "bound on a row's influence",
         "max_norm": "longest mapped row",

@@ -50,7 +50,7 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
     release : ReleaseFacts
         What the publisher said.
     kept_ledger : bool
-        Whether a ledger was kept.
+        Whether the report was given a ledger.
     """
 
     def said(field: str, ask: str) -> str:
@@ -104,9 +104,9 @@ def answers(certificate: Certificate, release: ReleaseFacts, kept_ledger: bool) 
         Answer(
             "Algorithms and utility",
             "Composition",
-            "A ledger was kept, and its state is in the report."
+            "A ledger is kept, and its state is in the report."
             if kept_ledger
-            else f"{YOURS}: no ledger was kept; list what else is published about the same records.",
+            else f"{YOURS}: no ledger was given to the report; list what else is published about the same records.",
         ),
         Answer(
             "Algorithms and utility",

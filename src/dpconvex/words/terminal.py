@@ -13,6 +13,7 @@ from dpconvex.privacy.bounds.base import RECORD, Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.words.certificate_words import (
+    describe_labels,
     describe_mechanism,
     describe_neighbors,
     describe_sampler,
@@ -82,6 +83,9 @@ def certificate_table(certificate: Certificate) -> Table:
     ]
     rows += zip(first_label("noise"), noise_lines(certificate), strict=False)
     rows.append(("sampler", describe_sampler(certificate)))
+    labels = describe_labels(certificate)
+    if labels is not None:
+        rows.append(("label set", labels))
     if "invalid_rows" in certificate.parameters:
         rows.append(("invalid rows", certificate.parameters["invalid_rows"]))
     rows += [("warning", text) for text in certificate.warnings]
@@ -91,7 +95,7 @@ def certificate_table(certificate: Certificate) -> Table:
 
 
 def _facts(bounds: Bounds) -> str:
-    facts = f"{bounds.n_samples:,} {'people' if bounds.people else 'rows'}"
+    facts = f"{bounds.n_samples:,} {bounds.counted}"
     if hasattr(bounds, "n_features"):
         facts += f", {bounds.n_features} features"
     if hasattr(bounds, "row_norm"):

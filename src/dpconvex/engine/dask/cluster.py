@@ -21,6 +21,7 @@ from dpconvex.engine.dask.held import (
     HeldFacts,
     Table,
     Work,
+    answer,
     fold_groups,
     hold,
     run_share,
@@ -63,8 +64,8 @@ class HeldTable:
     Raises
     ------
     ClusterLostError
-        If the scheduler is gone, or there has been no worker for as long as ``dask.config`` setting
-        ``dpconvex.timeout`` says.
+        If the scheduler is gone, or there has been no worker, or no answer of one that is waited for, for as long as
+        ``dask.config`` setting ``dpconvex.timeout`` says.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class HeldTable:
                     )
                     for part in _split(positions, self._threads.get(owner, 1))
                 ]
-                tasks.append((_Call(self._client, owner, works), positions, owner))
+                tasks.append((_Call(self._client, owner, run_share, works), positions, owner))
             return tasks
 
         def accept(positions: Sequence[int], result: Any) -> Sequence[int]:
@@ -222,7 +223,7 @@ class HeldTable:
     ) -> None:
         """Submit tasks until every position is accepted."""
         active: dict[Any, tuple[Sequence[int], str | None]] = {}
-        losses = 0
+        losses, reason, pulse = 0, "", _Pulse(self._client, self._timeout)
         while pending:
             waiting = pending.difference(*(positions for positions, _ in active.values()))
             if waiting:
@@ -237,14 +238,20 @@ class HeldTable:
             for future in failed:
                 if future.status == "error" and type(future.exception()).__name__ not in _LOST:
                     raise future.exception()
+                reason = getattr(future, "reason", "") or reason
                 active.pop(future)
             losses += len(failed) > 0
             if losses > MOST_LOSSES:
                 raise ClusterLostError(
-                    "Workers of the Dask cluster die again and again. Give them more memory, or smaller partitions."
+                    "Workers of the Dask cluster die again and again, or cannot do what they are asked"
+                    + (f" ({reason})" if reason else "")
+                    + ". If they die, give them more memory, or smaller partitions."
                 )
             if not finished:
                 self._look()
+                # Tasks without an owner may be on any of them.
+                owners = {owner for _, owner in active.values()}
+                pulse.require(w for w in self._threads if w in owners or None in owners)
                 for future, (_, owner) in list(active.items()):
                     if owner is not None and owner not in self._threads:
                         del active[future]
@@ -297,13 +304,20 @@ class HeldTable:
 class _Call:
     """One worker's part of a pass, called from a thread that nobody waits for at the end; it has a task's states."""
 
-    def __init__(self, client: Any, owner: str, works: Sequence[Work]) -> None:
+    def __init__(
+        self, client: Any, owner: str, function: Callable[..., Any], *arguments: Any
+    ) -> None:
         self.future: Future[Any] = Future()
+        self.reason = ""  # the name of an error, which must not quote what it was about
 
         def run() -> None:
             found = None
             with _forgetting():
-                found = client.run(run_share, works, workers=[owner])[owner]
+                try:
+                    found = client.run(function, *arguments, workers=[owner])[owner]
+                except (Exception, asyncio.CancelledError) as error:
+                    self.reason = type(error).__name__
+                    raise
             self.future.set_result(found)
 
         threading.Thread(target=run, daemon=True).start()
@@ -316,6 +330,27 @@ class _Call:
 
     def result(self) -> Any:
         return self.future.result()
+
+
+class _Pulse:
+    """Asks workers that a pass waits for whether they are there: a frozen one keeps its place at the scheduler."""
+
+    def __init__(self, client: Any, timeout: float) -> None:
+        self._client, self._timeout = client, timeout
+        self._asked: dict[str, tuple[_Call, float]] = {}
+
+    def require(self, owners: Iterable[str]) -> None:
+        """Raise if one of them has left a question unanswered for too long."""
+        now = time.monotonic()
+        for owner in owners:
+            call, since = self._asked.get(owner, (None, now))
+            if call is None or call.status != "pending":
+                self._asked[owner] = _Call(self._client, owner, answer), now
+            elif now - since > self._timeout:
+                raise ClusterLostError(
+                    "A worker of the Dask cluster has not answered for as long as dask.config 'dpconvex.timeout' "
+                    f"allows, {self._timeout:g} seconds."
+                )
 
 
 @contextlib.contextmanager

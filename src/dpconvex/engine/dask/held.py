@@ -209,6 +209,11 @@ async def run_share(
     return list(await asyncio.gather(*parts, return_exceptions=True))
 
 
+def answer() -> bool:
+    """Say that this worker is there."""
+    return True
+
+
 def run_unheld(
     position: int, call: Call, mapping: Mapping, source: Source, pair: tuple[Any, Any]
 ) -> tuple[list[Block], list[int]] | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dpconvex.engine.threads import available_cores, worker_pool
+from dpconvex.engine.threads import available_cores, in_threads
 
 __all__ = [
     "Recipe",
@@ -109,10 +109,7 @@ def run_all(
 ) -> Iterator[Any]:
     """Yield ``function(job)`` in order, from the threads of this process; reported if `watched`."""
     # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
-    found: Iterable[Any] = (
-        map(function, jobs) if len(jobs) == 1 else worker_pool(threads()).map(function, jobs)
-    )
-    for done, result in enumerate(found, 1):
+    for done, result in enumerate(in_threads(function, jobs, threads()), 1):
         if watched:
             tell(done, len(jobs))
         yield result

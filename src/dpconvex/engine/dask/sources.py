@@ -17,6 +17,7 @@ from dpconvex.engine.dask.schedule import Recipe
 from dpconvex.engine.dask.spill import SpilledArray, SpilledLabels, release_pages
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.nonzero_arrays import NonZeros
 from dpconvex.engine.passes import Survey
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.sparse import rows_in_memory
@@ -118,6 +119,22 @@ class Source:
         rows.survey = self.notes.get((mapping.row_map, rows.by_columns))
         return rows if self.votes is None else rows.with_votes(self.votes)
 
+    def holds(self, pair: tuple[Any, Any], clean: Clean | None) -> bool:
+        """Whether features and target that were read now are those of this partition, row by row."""
+        try:
+            X, y = read_pair(pair, clean)
+            y = y if clean is None else clean(X, y)
+        except (TypeError, ValueError, OverflowError):
+            return False
+        if self.X is None or self.y is None:
+            return fingerprint(X, y) == self.mark
+        if isinstance(self.y, SpilledLabels):
+            kept = self.y.labels[self.y.codes.open()]
+        else:
+            kept, y = self.y.open(), np.asarray(y, dtype=np.float64)
+        parts = zip(_arrays(self.X.open()), _arrays(X), strict=True)
+        return _equal(kept, y) and all(_equal(mine, other) for mine, other in parts)
+
     def _parked(self, mapping: Mapping, cores: int) -> MemoryRows:
         """Return parked rows; their mapped targets are parked for later passes where there is room."""
         assert self.X is not None
@@ -145,6 +162,14 @@ class Source:
         rows.forget_survey()
         for name in ("source", "targets"):
             release_pages(getattr(rows, name))
+
+
+def _arrays(X: Any) -> tuple[npt.NDArray[Any], ...]:
+    return tuple(X.parts) if isinstance(X, NonZeros) else (X,)
+
+
+def _equal(mine: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f")
 
 
 def _park(

@@ -31,6 +31,7 @@ from dpconvex.engine.dask.schedule import (
 )
 from dpconvex.engine.dask.sources import Mapping, Source
 from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
+from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap
 from dpconvex.engine.votes import Votes, exact_values
@@ -117,7 +118,7 @@ class DaskTable:
             tasks = [check(pair, width, numeric, self.spill, clean) for pair in pairs]
             facts = compute(tasks, watched=True)
         PartitionFacts.require(facts, owner, least)
-        self._clean = clean
+        self._clean, self._pairs = clean, pairs
         self.shape = (sum(fact.rows for fact in facts), width)
         self.lengths = [fact.rows for fact in facts]
         self.sources = [
@@ -152,31 +153,54 @@ class DaskTable:
         """Return the partitions with what their rows count for, which stays in the memory of this process."""
         if votes is None:
             return self.sources
-        if self.held is not None or not all(source.at_hand for source in self.sources):
-            raise ValueError(
-                "Weights and groups must be summed by threads of this process: workers of a cluster, and partitions "
-                "that have work in common, are not supported. Close the client, or persist the collection."
-            )
+        self._require_threads()
         ends = np.cumsum([source.rows for source in self.sources])
         return [
             replace(source, votes=votes.part(slice(end - source.rows, end), votes.records))
             for source, end in zip(self.sources, ends.tolist(), strict=True)
         ]
 
+    def _require_threads(self) -> None:
+        if self.held is not None or not all(source.at_hand for source in self.sources):
+            raise ValueError(
+                "Weights and groups must be summed by threads of this process: workers of a cluster, and partitions "
+                "that have work in common, are not supported. Close the client, or persist the collection."
+            )
+
     def column(self, values: Any, function: Callable[[Any], Any], problem: str) -> list[Any]:
-        """Return ``function(values)`` of every partition of a further column, or raise if it has other partitions."""
+        """Return ``function(values)`` of every partition of a further column, or raise if it has other partitions.
+
+        Rows are read beside it once more, and must be those that were checked, in their order: else a person's
+        identifiers would stand beside others' rows.
+        """
         import dask
 
+        self._require_threads()
+        parts = np.ravel(values.to_delayed(optimize_graph=not hasattr(values, "rechunk"))).tolist()
+        if len(parts) != len(self._pairs):
+            raise ValueError(problem)
+        sources = {source.number: source for source in self.sources}
         call = dask.delayed(_of_column, pure=False, traverse=False)
-        parts = np.ravel(values.to_delayed()).tolist()
-        found = compute([call(function, part) for part in parts])
-        rows = [count for count, _ in found]
-        if rows != self.lengths and [r for r in rows if r] != [r for r in self.lengths if r]:
+        found = compute(
+            [
+                call(function, part, pair, sources.get(number), self._clean)
+                for number, (part, pair) in enumerate(zip(parts, self._pairs, strict=True))
+            ]
+        )
+        if [count for count, _ in found] != self.lengths:
             raise ValueError(problem)
         return [result for _, result in found]
 
 
-def _of_column(function: Callable[[Any], Any], part: Any) -> tuple[int, Any]:
-    """Return the length of a partition of one column, and what a function makes of it."""
+def _of_column(
+    function: Callable[[Any], Any],
+    part: Any,
+    pair: tuple[Any, Any],
+    source: Source | None,
+    clean: Clean | None,
+) -> tuple[int, Any]:
+    """Return the length of a partition of one column, and what a function makes of it; rows beside it must be known."""
+    if source is not None and not source.holds(pair, clean):
+        raise SourceChangedError
     values = exact_values(part)
     return len(values), function(values)

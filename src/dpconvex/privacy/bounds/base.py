@@ -71,6 +71,11 @@ class Bounds:
         return RECORD
 
     @property
+    def counted(self) -> str:
+        """What ``n_samples`` counts, in the words of messages and reports."""
+        return "people" if self.people else "rows"
+
+    @property
     def dimension(self) -> int:
         """Number of coefficients, a fitted intercept included."""
         raise AttributeError

@@ -44,6 +44,7 @@ def unbounded_columns(certificate: Certificate) -> str | None:
     if finds_units(certificate):
         return None
     return (
-        "Without feature_bounds every column is taken to hold numbers from about -1 to 1: one of far larger numbers, "
-        "such as an income, makes predictions useless. Give public bounds of the columns."
+        f"Without feature_bounds the mechanism {certificate.mechanism!r} takes every column to hold numbers from about "
+        "-1 to 1: one of far larger numbers, such as an income, makes predictions useless. Give public bounds of the "
+        "columns."
     )

@@ -118,22 +118,20 @@ class Remaining:
 
     def __str__(self) -> str:
         """Return a clause that people understand without knowing how charges are added."""
-        gaussian = f"mu {self.mu:.4g}"
+        left = f"epsilon {self.epsilon:.4g} and delta {self.delta:.3g}"
+        room = f"one more release of up to {left}"
         if self.mu > 0:
             delta = self.budget_delta or DEFAULT_DELTA
-            gaussian = (
-                f"epsilon {GaussianDP(self.mu).epsilon(delta):.4g} at delta {delta:g} ({gaussian})"
+            epsilon = GaussianDP(self.mu).epsilon(delta)
+            room = (
+                f"one more default fit, whose noise is Gaussian, of up to epsilon {epsilon:.4g} at delta {delta:g} "
+                f"(mu {self.mu:.4g}), or instead for a release of another kind, such as a score, of up to {left}"
             )
+        whole = f"epsilon {self.budget_epsilon or 0:g} and delta {self.budget_delta or 0:g}"
         if self.budget_mu is not None:
-            left = f"{gaussian}, or a pure epsilon of {self.epsilon:.4g}"
             whole = f"mu {self.budget_mu:g}"
-        else:
-            left = f"epsilon {self.epsilon:.4g} and delta {self.delta:.3g}"
-            if self.mu > 0:
-                left += f", or, with Gaussian noise as in default fits, up to {gaussian}"
-            whole = f"epsilon {self.budget_epsilon:g} and delta {self.budget_delta:g}"
         return (
-            f"one more release may cost up to {left}. The whole budget is {whole}; "
+            f"there is room for {room}. The whole budget is {whole}; "
             f"releases so far: {self.charges:,}"
         )
 

@@ -27,6 +27,8 @@ _APPLICATION_ID = 0x64704C67  # "dpLg"
 _FIRST_VERSION, _VERSION = 1, 2
 _GENESIS = "0" * 64
 _BUSY_SECONDS = 120.0
+# In the order in which they are made; the last one came with the second format.
+_TABLES = [("table", "log"), ("table", "head"), ("table", "running")]
 
 Record = Facts
 State = Facts
@@ -211,7 +213,12 @@ class ChainedLog:
             if replayed.digest != link:
                 raise self._damaged(f"record {position} was changed")
             replayed.number = position
-            replayed.add(json.loads(record))
+            try:
+                replayed.add(json.loads(record))
+            except LedgerError as error:
+                raise self._damaged(
+                    f"record {position} cannot have been granted ({error})"
+                ) from None
         if (replayed.number, replayed.digest) != (number, digest):
             raise self._damaged("its last records are missing")
         records, replayed.added = replayed.added, []
@@ -236,6 +243,9 @@ class ChainedLog:
             raise self._damaged(
                 f"its format is {version}, this dpconvex reads formats up to {_VERSION}"
             )
+        wanted = _TABLES[: 1 + version]
+        if connection.execute("SELECT type, name FROM sqlite_master").fetchall() != wanted:
+            raise self._damaged("it holds other tables, or triggers, than a ledger has")
         # SQLite notices when whole pages are missing, and this a last page that was cut.
         if os.path.getsize(self.path) != single("PRAGMA page_count") * single("PRAGMA page_size"):
             raise self._damaged("its size is wrong")
@@ -304,8 +314,14 @@ def _same(found: State, expected: State) -> bool:
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(_same(found[k], expected[k]) for k in found)
     if isinstance(expected, (list, tuple)):
-        # A sum and its rounding error: the error itself may differ.
-        return math.isclose(sum(found), sum(expected), rel_tol=1e-9, abs_tol=1e-300)
+        if not isinstance(found, list) or len(found) != len(expected):
+            return False
+        # Of a sum and its rounding error, the error may be another one.
+        rounding = 1e-14 * max(map(abs, expected), default=0.0)
+        return all(
+            type(one) in (int, float) and math.isclose(one, other, rel_tol=1e-9, abs_tol=rounding)
+            for one, other in zip(found, expected, strict=True)
+        )
     return bool(found == expected)
 
 

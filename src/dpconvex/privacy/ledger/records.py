@@ -10,7 +10,7 @@ from dpconvex.checks import check_number
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.guarantees import Guarantee, guarantee_from_dict
 from dpconvex.privacy.ledger.account import COMPOSITIONS, DEFAULT_DELTA, Account, Cost
-from dpconvex.privacy.ledger.chain import Record, State
+from dpconvex.privacy.ledger.chain import LedgerError, Record, State
 
 __all__ = ["Entry", "advance", "asked_budget", "budget_record", "entry_of", "now"]
 
@@ -70,7 +70,10 @@ def advance(state: State | None, record: Record) -> State:
         cost = Cost(**record["cost"])
     else:  # a charge of format 1
         cost = account.cost(guarantee_from_dict(record["guarantee"]))
-    return account.charged(cost, record["neighbors"], record.get("unit", RECORD)).to_dict()
+    after = account.charged(cost, record["neighbors"], record.get("unit", RECORD))
+    if "cost" in record and not after.within_budget():  # rules of format 1 granted other charges
+        raise LedgerError("It goes beyond the budget.")
+    return after.to_dict()
 
 
 def _opened(record: Record) -> Account:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -146,7 +146,7 @@ def _fill_rounded(
     unfinished number are not counted: they must be offered again, with others behind them, or numbers that take many
     words would be rarer.
     """
-    used = 0
+    used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
     ones = (_ONE << drop) - _ONE
     for index in range(first, out.size):
         sign, whole, fraction, at = _draw(words, used, whole_parts)
@@ -180,7 +180,7 @@ def _fill_rounded(
 @numba.njit(nogil=True, cache=True)
 def _fill_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Filled:
     """Fill ``out[first:]`` with sign, whole part and words of digits, as `_fill_rounded` does."""
-    used = 0
+    used: Any = np.int64(0)  # of one type with what `_draw` returns, or it would be compiled twice
     for index in range(first, out.shape[0]):
         sign, whole, fraction, at = _draw(words, used, whole_parts)
         if at < 0:
@@ -190,7 +190,8 @@ def _fill_digits(words: Block, whole_parts: Block, out: Block, first: int) -> Fi
         if at + more > words.size:
             return index, used, False
         out[index, 0], out[index, 1], out[index, 2] = sign, whole, fraction
-        out[index, 3:] = words[at : at + more]
+        for place in range(more):  # a slice would compile what its errors are made of
+            out[index, 3 + place] = words[at + place]
         used = at + more
     return out.shape[0], used, False
 

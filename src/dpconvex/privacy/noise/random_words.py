@@ -42,8 +42,8 @@ class Words:
         self._bytes = _secure_bytes() if generator is None else generator.bytes
 
     def take(self, count: int) -> NDArray[np.uint64]:
-        """Return `count` new words."""
-        return np.frombuffer(self._bytes(8 * count), dtype=np.uint64)
+        """Return `count` new words, which may be written to: compiled kernels need no second version."""
+        return np.frombuffer(bytearray(self._bytes(8 * count)), dtype=np.uint64)
 
     def below(self, bound: int) -> int:
         """Return a uniform integer in ``[0, bound)``, exactly, for a bound of any size."""
