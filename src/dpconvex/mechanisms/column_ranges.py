@@ -33,10 +33,10 @@ _BELOW = 16  # octaves below 1
 _FEWEST = 0.002  # share of the records that must lie in an octave for it to count
 _CERTAIN = 5.0  # in units of the noise
 _MUCH = 0.4  # share of the records in two octaves that may tell a scale with less certainty
+_SUSPECT, _SUSPECT_ALL = 3.5, 2.5  # in units of the noise: of some octaves of many, and of all
 # Share of the records that a stretch of places must seem to hold for a column to be centred there, and surely holds.
 _WITHIN, _SURELY = 0.8, 0.25
 _WIDTHS = (1, 2, 3, 4, 6, 8, 11, 16)  # of stretches, in places
-_SUSPECT, _SUSPECT_ALL = 3.5, 2.5  # in units of the noise: of some octaves of many, and of all
 
 
 def octaves_above(bounds: LinearRecord) -> int:

@@ -39,6 +39,8 @@ _MEDIAN_SHARE = (
     0.7  # of a mean square length: what the square of the median length is at least taken for
 )
 _USUAL = (0.15, 0.15)  # mean variance of columns in their own units, and how far from it it may be
+_EDGE = 1.1  # eigenvalues of noise, in units of their limit in large matrices
+_TRACE = 1e-4  # of what noise explains, that is left
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 
@@ -479,7 +481,16 @@ def _denoised(values: Array, std: float) -> Array:
     found = values - std**2 * pushed.sum(axis=1)
     # Never beyond 0, nor away from it, and in order.
     found = np.where(found * values > 0, found, 0.0)
-    return np.sort(np.where(np.abs(found) < np.abs(values), found, values))
+    found = np.where(np.abs(found) < np.abs(values), found, values)
+    # Where noise alone reaches, not more than is left of all values together: columns are not mixed by noise.
+    size = len(values)
+    sure = max(0.0, 1 - size * (size - 1) * std**2 / 2 / max(float(values @ values), 1e-300))
+    within = np.abs(values) <= _EDGE * std * math.sqrt(2 * size)
+    found = np.sort(
+        np.where(within & (np.abs(found) > sure * np.abs(values)), sure * values, found)
+    )
+    # A trace of the values keeps eigenvectors from being arbitrary.
+    return np.asarray(found + _TRACE * (values - found)) if found.any() else found
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:

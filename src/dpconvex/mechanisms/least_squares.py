@@ -222,6 +222,7 @@ def calibrate_least_squares(
         shares["mean"] = _MEAN * max(many, 1e-3)
     if "places" in facts:
         shares["places"] = _PLACES * (1 - 0.7 * few)
+    if limits.above:
         shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
     if bounds.weighted_rows:
         shares["mass"] = _MASS
