@@ -511,8 +511,8 @@ class Judge:
             "octaves": (bin_, 64, 1),
             "targets": (k, 1, 16),
             "rough products": (moved, size, 1),
-            "residuals": (k, 1, 10 if inference else 20),
-            "tails": (bin_, 49, 2 if inference else 3),
+            "residuals": (k, 1, 20),
+            "tails": (bin_, 49, 3),
             "products": (moved, size, 2 if inference else 5),
         }
         if inference:

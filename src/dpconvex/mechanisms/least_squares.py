@@ -66,7 +66,7 @@ __all__ = ["LeastSquares"]
 
 Array = NDArray[np.float64]
 
-RESIDUAL_STEPS, ROUNDS, INTERVAL_ROUNDS, TAIL_LOOKS = 10, 5, 2, 2
+RESIDUAL_STEPS, RESIDUAL_LOOKS, ROUNDS, INTERVAL_ROUNDS = 10, 2, 5, 2
 # Shares of mu^2; the last releases take the rest.
 _SHARES = {
     "scales": 0.02,
@@ -190,8 +190,8 @@ def release_facts(
         "octaves": (bounds.histogram_sensitivity(), TARGET_BINS, 1),
         "targets": (count, 1, TARGET_STEPS),
         "rough products": (product, size, 1),
-        "residuals": (count, 1, RESIDUAL_STEPS * (1 if inference else 2)),
-        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, TAIL_LOOKS + (not inference)),
+        "residuals": (count, 1, RESIDUAL_LOOKS * RESIDUAL_STEPS),
+        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, 1 + RESIDUAL_LOOKS),
         "products": (product, size, INTERVAL_ROUNDS if inference else ROUNDS),
     }
 
@@ -344,17 +344,20 @@ class _Run:
             found = GatheredSteps(start, frame, self._height(frame), scale, constant)
             phi = start
         residual = min(residual, scale)
-        self.released["residual_scale"] = residual
-        scale, tails = self._widened(frame, phi, residual, "products")
-        self.released["residual_limit"] = limits.width * scale
-        for count in range(INTERVAL_ROUNDS - 1 if self.inference else ROUNDS):
-            if count == _AGAIN:
-                residual = min(residual, self._residual_scale(frame, phi, residual))
-                scale, tails = self._widened(frame, phi, residual, "products")
+        scale, _ = self._widened(frame, phi, residual, "products")
+        again = INTERVAL_ROUNDS - 1 if self.inference else _AGAIN
+        for _ in range(again):
             found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
             phi = found.likely()
+        residual = min(residual, self._residual_scale(frame, phi, residual))
+        scale, tails = self._widened(frame, phi, residual, "products")
+        self.released["residual_scale"] = residual
+        self.released["residual_limit"] = limits.width * scale
         if self.inference:
             return self._with_covariance(weighted, frame, phi, scale)
+        for _ in range(ROUNDS - again):
+            found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
+            phi = found.likely()
         self.released["kept_share"] = found.kept_share()
         if bounds.alpha:
             penalty = bounds.alpha * (frame.matrix @ frame.matrix.T)
