@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 TAIL_OCTAVES = 24  # above the scale, on either side of 0
 TAIL_BINS = 2 * TAIL_OCTAVES + 1
 
-_CERTAIN = 5.0  # in units of the noise: one octave is wrongly seen in a hundred thousand fits
+_CERTAIN = 6.0  # in units of the noise: one octave is wrongly seen in five million fits, and a limit far too wide
 _MIDDLE = 1.4  # mean of an octave's numbers, in units of its lower end
 _UNSEEN = 2  # octaves beyond the last that is seen, which are taken to hold less and less
 _FALLING = 0.35  # of an octave's records: what the next one holds at most, where it is not seen
