@@ -282,7 +282,7 @@ class LeastSquares(PrivateMechanism):
     >>> bounds = LinearBounds(1000, 3, Squared(), row_norm=1.0, max_norm=1.0, alpha=0.0)
     >>> certificate = LeastSquares().certify(bounds, ApproxDP(1.0, 1e-6))
     >>> round(certificate.noise["products"]["std"], 1)
-    37.4
+    61.1
     """
 
     name: ClassVar[str] = "least-squares"
