@@ -1,5 +1,6 @@
 """Fits with groups, weights and weights of classes: what they mean, what they promise, what they never show."""
 
+import contextlib
 import json
 import pickle
 
@@ -211,6 +212,27 @@ def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, lim
     fit(shuffled=False)
     with pytest.raises(SourceChangedError, match="not the one that was checked"):
         fit(shuffled=True)
+
+
+@pytest.mark.parametrize("turned", range(4))
+def test_identifiers_come_from_the_reading_that_their_rows_come_from(turned):
+    """Readers that are asked for some columns only are asked for those of a row together, whichever reading differs."""
+    dd = pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    n, reads = 200, []
+    frame = pd.DataFrame({"x": np.linspace(0, 1, n), "y": 1.0, "id": np.arange(n) // 2})
+
+    def read(part, columns=None):
+        reads.append(columns)
+        found = frame[::-1] if len(reads) - 1 == turned else frame
+        return found if columns is None else found[columns]
+
+    table = dd.from_map(read, [0], meta=frame[:0], enforce_metadata=False)
+    model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1))
+    with contextlib.suppress(SourceChangedError):
+        model.fit(table[["x"]], table["y"], groups=table["id"])
+    assert all("x" in columns for columns in reads if columns is not None and "id" in columns)
 
 
 def test_dask_and_memory_agree():

@@ -11,7 +11,8 @@ from dpconvex import DPLinearRegression
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.gathered_steps import GatheredSteps, shrunk
-from dpconvex.mechanisms.gradient_geometry import Coordinates, _without_noise
+from dpconvex.mechanisms.gradient_geometry import Coordinates
+from dpconvex.mechanisms.noisy_covariances import without_noise
 from dpconvex.privacy import NoiseSource
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
@@ -76,13 +77,13 @@ def test_a_shared_factor_stands_out_of_noise():
     truth = np.outer(load, load)
     np.fill_diagonal(truth, 1.0)
     noise = np.triu(rng.normal(0, 0.9 / np.sqrt(2), truth.shape), 1)
-    clear, left = _without_noise(truth + noise + noise.T, 0.9)
+    clear, left = without_noise(truth + noise + noise.T, 0.9)
     way = load / np.linalg.norm(load)
     assert way @ clear @ way > 0.6 * (way @ truth @ way)
     # Noise adds 58 * 57 * 0.9^2 / 2 = 1339 to the squares; what is left of it is less than a third.
     assert np.square(clear - truth).sum() < 400
     assert way @ left.between @ way > 5 * np.trace(left.between) / 58
-    nothing, _ = _without_noise(np.eye(58) + noise + noise.T, 0.9)
+    nothing, _ = without_noise(np.eye(58) + noise + noise.T, 0.9)
     assert np.square(nothing - np.diag(np.diag(nothing))).sum() < 120
 
 

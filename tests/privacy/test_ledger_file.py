@@ -105,6 +105,7 @@ TOTALS = [
     "DROP TABLE running",
     "CREATE TRIGGER quiet BEFORE INSERT ON log BEGIN SELECT RAISE(IGNORE); END",
     "CREATE TABLE other (number INTEGER)",
+    "ALTER TABLE log ADD COLUMN kept AS (NULL)",
     "CREATE VIEW other AS SELECT * FROM log",
     "PRAGMA application_id = 0",
     "PRAGMA user_version = 3",

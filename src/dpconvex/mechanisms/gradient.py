@@ -88,6 +88,8 @@ def prove_gradient(certificate: Certificate) -> Proof:
         raise CertificateError("The certificate's geometry is not that of its course.")
     if course.early and not course.private:
         raise CertificateError("Only a descent in released coordinates has early steps.")
+    if course.centred and not (course.private and bounds.fit_intercept and not course.diagonal):
+        raise CertificateError("Only released coordinates with an intercept are centred.")
     if course.looked_at is not None or course.stepped_on is not None:
         parts = max(course.looked_at or 0, course.stepped_on or 0)
         if bounds.neighbors != "replace_one" or parts > bounds.n_samples:

@@ -24,6 +24,7 @@ from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.length_cover import LengthCover, length_cover
+from dpconvex.mechanisms.noisy_covariances import without_noise
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -39,8 +40,6 @@ _MEDIAN_SHARE = (
     0.7  # of a mean square length: what the square of the median length is at least taken for
 )
 _USUAL = (0.15, 0.15)  # mean variance of columns in their own units, and how far from it it may be
-_EDGE = 1.1  # eigenvalues of noise, in units of their limit in large matrices
-_TRACE = 1e-4  # of what noise explains, that is left
 _POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 
@@ -403,7 +402,7 @@ def _whiten(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / mass - np.outer(centre, centre)
-    spread, noisy = _without_noise(spread, std / mass, None if frame.doubts is not None else _USUAL)
+    spread, noisy = without_noise(spread, std / mass, None if frame.doubts is not None else _USUAL)
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / mass * math.sqrt(2 * size)
     # No direction may be stretched beyond what the digits of a sum allow.
@@ -430,67 +429,6 @@ def _whiten(
         doubts = np.hypot(power * doubts, (1 - power) * frame.doubts[:, lead:] @ vectors**2)
     doubts = np.hstack([np.zeros((2, lead)), doubts])
     return step, np.concatenate([np.ones(lead), left]), doubts
-
-
-@dataclass(frozen=True)
-class _Left:
-    """What noise is left in covariances: variances of a variance beside their mean and of the mean.
-
-    Between directions a and b, twice the variance of a covariance is the geometric mean of ``a^T between a`` and
-    ``b^T between b``.
-    """
-
-    apart: float
-    between: Array
-    mean: float
-
-
-def _without_noise(
-    spread: Array, std: float, usual: tuple[float, float] | None = None
-) -> tuple[Array, _Left]:
-    """Return covariances drawn to 0, and variances to their mean, as far as noise explains them; and what is left.
-
-    The mean may be known beforehand: ``usual`` is its expectation and standard deviation. Noise has the variance
-    ``std^2`` on the diagonal and half of it beside it. Covariances are judged direction by direction: one factor that
-    many columns share stands out of noise that their sum of squares would drown in.
-    """
-    size, variances = len(spread), np.diagonal(spread)
-    apart = variances - variances.mean()
-    noise = (size - 1) * std**2
-    kept = max(0.0, 1 - noise / max(float(apart @ apart), 1e-300))
-    values, vectors = np.linalg.eigh(spread - np.diag(variances))
-    found = _denoised(values, std)
-    passed = np.square(found / np.where(values == 0, 1.0, values))
-    mean, unsure = float(variances.mean()), std**2 / size
-    if usual is not None:
-        known = usual[1] ** 2 / (usual[1] ** 2 + unsure)
-        mean, unsure = known * mean + (1 - known) * usual[0], known * unsure
-    left = _Left(std**2 * kept, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, unsure)
-    return np.asarray((vectors * found) @ vectors.T + np.diag(mean + kept * apart)), left
-
-
-def _denoised(values: Array, std: float) -> Array:
-    r"""Return eigenvalues of a symmetric matrix without the noise of variance ``std^2 / 2`` in its entries.
-
-    Noise drives eigenvalues apart: ``v_i`` by ``std^2 / 2 sum_j 1 / (v_i - v_j)``. Twice as much is taken back, which
-    is right in squared error, as eigenvectors are not those of the matrix below (Bun, Allez, Bouchaud and Potters
-    2016); in two dimensions it is what James and Stein shrink by.
-    """
-    gaps = values[:, None] - values
-    pushed = gaps / (gaps**2 + std**2 / 2 + 1e-300)
-    found = values - std**2 * pushed.sum(axis=1)
-    # Never beyond 0, nor away from it, and in order.
-    found = np.where(found * values > 0, found, 0.0)
-    found = np.where(np.abs(found) < np.abs(values), found, values)
-    # Where noise alone reaches, not more than is left of all values together: columns are not mixed by noise.
-    size = len(values)
-    sure = max(0.0, 1 - size * (size - 1) * std**2 / 2 / max(float(values @ values), 1e-300))
-    within = np.abs(values) <= _EDGE * std * math.sqrt(2 * size)
-    found = np.sort(
-        np.where(within & (np.abs(found) > sure * np.abs(values)), sure * values, found)
-    )
-    # A trace of the values keeps eigenvectors from being arbitrary.
-    return np.asarray(found + _TRACE * (values - found)) if found.any() else found
 
 
 def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:

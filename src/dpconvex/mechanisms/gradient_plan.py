@@ -184,7 +184,7 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     centred = bounds.fit_intercept and not diagonal
     if centred:
         hidden = _PLACES_SEEN * math.sqrt(columns) / size
-        places = max(_PLACES * (1 - 0.8 * few) / (1 + hidden**2), 1e-4)
+        places = _PLACES * max((1 - 0.8 * few) / (1 + hidden**2), 0.2)
         phases["places"] = Phase(1, places, histograms, PLACES * columns)
         left -= places
     if bounds.weighted_rows:

@@ -36,8 +36,12 @@ __all__ = [
 MOST_LABELS = 1000  # beyond it a target is taken for something else than labels
 
 
-def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
-    """Return the partitions as delayed pairs (features, target), and the number of features."""
+def delayed_parts(X: Any, y: Any, owner: str, beside: Any = None) -> tuple[list[Any], int]:
+    """Return the partitions as delayed pairs (features, target), and the number of features.
+
+    With a further column `beside`, of the kind and with the partitions of X, triples: what stands in one row comes from
+    one reading of the source.
+    """
     import dask
 
     for name, data in (("X", X), ("y", y)):
@@ -64,26 +68,29 @@ def delayed_parts(X: Any, y: Any, owner: str) -> tuple[list[Any], int]:
         if hasattr(y, "to_frame") and X.npartitions == y.npartitions:
             # In one frame, because Dask merges partitions of a single column on its own terms.
             # Dask joins them by index: a target that met several rows, or none, would not be one record's.
-            place = y.map_partitions(_places, meta=(_PLACE, "i8"))
-            both = X.assign(**{_TARGET: y, _PLACE: place})
+            joined = [y] if beside is None else [y, beside]
+            whole = X
+            for number, column in enumerate(joined):
+                place = column.map_partitions(_places, meta=(_PLACE, "i8"))
+                whole = whole.assign(**{_TARGET + str(number): column, _PLACE + str(number): place})
             split = dask.delayed(_split, pure=True)
-            return [split(part) for part in both.to_delayed()], width
+            return [split(part, len(joined)) for part in whole.to_delayed()], width
     # Arrays as they are: optimised one by one, each would do again what both are made from.
-    parts, targets = (
+    parts, targets, *others = (
         np.ravel(data.to_delayed(optimize_graph=not hasattr(data, "rechunk"))).tolist()
-        for data in (X, y)
+        for data in (X, y, *([] if beside is None else [beside]))
     )
     if len(parts) != len(targets):
         raise ValueError(
             f"The X and y given to {owner} must have the same partitions. "
             f"Got {len(parts)} and {len(targets)} instead. Take both from one dataframe, or repartition."
         )
-    pair = dask.delayed(_pair, pure=True)
-    return [pair(*both) for both in zip(parts, targets, strict=True)], width
+    row = dask.delayed(_row, pure=True)
+    return [row(*every) for every in zip(parts, targets, *others, strict=True)], width
 
 
 # Column names that no table has by chance.
-_TARGET, _PLACE = "target of dpconvex", "place of the target of dpconvex"
+_TARGET, _PLACE = "target of dpconvex ", "place of the target of dpconvex "
 
 
 def _places(target: Any) -> Any:
@@ -91,15 +98,19 @@ def _places(target: Any) -> Any:
     return target.to_frame().assign(**{_PLACE: np.arange(len(target))[::-1]})[_PLACE]
 
 
-def _split(part: Any) -> tuple[Any, Any]:
-    """Return features and target; a target of no rows, which is refused, unless each row has its own."""
-    own = np.array_equal(part[_PLACE].to_numpy(), np.arange(len(part))[::-1])
-    target = part[_TARGET] if own else part[_TARGET].iloc[:0]
-    return part.drop(columns=[_TARGET, _PLACE]), target
+def _split(part: Any, joined: int) -> tuple[Any, ...]:
+    """Return features and what was joined to them; columns of no rows, which are refused, unless rows own theirs."""
+    columns = []
+    for number in range(joined):
+        own = np.array_equal(part[_PLACE + str(number)].to_numpy(), np.arange(len(part))[::-1])
+        column = part[_TARGET + str(number)]
+        columns.append(column if own else column.iloc[:0])
+    names = [name + str(number) for name in (_TARGET, _PLACE) for number in range(joined)]
+    return part.drop(columns=names), *columns
 
 
-def _pair(part: Any, target: Any) -> tuple[Any, Any]:
-    return part, target
+def _row(*parts: Any) -> tuple[Any, ...]:
+    return parts
 
 
 _LENGTHS = (

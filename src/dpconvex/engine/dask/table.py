@@ -118,7 +118,7 @@ class DaskTable:
             tasks = [check(pair, width, numeric, self.spill, clean) for pair in pairs]
             facts = compute(tasks, watched=True)
         PartitionFacts.require(facts, owner, least)
-        self._clean, self._pairs = clean, pairs
+        self._clean, self._read = clean, (X, y, owner)
         self.shape = (sum(fact.rows for fact in facts), width)
         self.lengths = [fact.rows for fact in facts]
         self.sources = [
@@ -176,15 +176,17 @@ class DaskTable:
         import dask
 
         self._require_threads()
-        parts = np.ravel(values.to_delayed(optimize_graph=not hasattr(values, "rechunk"))).tolist()
-        if len(parts) != len(self._pairs):
+        X, y, owner = self._read
+        alike = hasattr(X, "rechunk") == hasattr(values, "rechunk")
+        if not alike or np.prod(values.npartitions) != len(self.lengths):
             raise ValueError(problem)
+        triples, _ = delayed_parts(X, y, owner, values)
         sources = {source.number: source for source in self.sources}
         call = dask.delayed(_of_column, pure=False, traverse=False)
         found = compute(
             [
-                call(function, part, pair, sources.get(number), self._clean)
-                for number, (part, pair) in enumerate(zip(parts, self._pairs, strict=True))
+                call(function, triple, sources.get(number), self._clean)
+                for number, triple in enumerate(triples)
             ]
         )
         if [count for count, _ in found] != self.lengths:
@@ -194,13 +196,12 @@ class DaskTable:
 
 def _of_column(
     function: Callable[[Any], Any],
-    part: Any,
-    pair: tuple[Any, Any],
+    triple: tuple[Any, Any, Any],
     source: Source | None,
     clean: Clean | None,
 ) -> tuple[int, Any]:
     """Return the length of a partition of one column, and what a function makes of it; rows beside it must be known."""
-    if source is not None and not source.holds(pair, clean):
+    if source is not None and not source.holds(triple[:2], clean):
         raise SourceChangedError
-    values = exact_values(part)
+    values = exact_values(triple[2])
     return len(values), function(values)

@@ -27,8 +27,12 @@ _APPLICATION_ID = 0x64704C67  # "dpLg"
 _FIRST_VERSION, _VERSION = 1, 2
 _GENESIS = "0" * 64
 _BUSY_SECONDS = 120.0
-# In the order in which they are made; the last one came with the second format.
-_TABLES = [("table", "log"), ("table", "head"), ("table", "running")]
+# The last one came with the second format.
+_TABLES = (
+    "CREATE TABLE log (number INTEGER PRIMARY KEY, record TEXT, hash TEXT)",
+    "CREATE TABLE head (number INTEGER, hash TEXT)",
+    "CREATE TABLE running (number INTEGER, states TEXT, seal TEXT)",
+)
 
 Record = Facts
 State = Facts
@@ -118,10 +122,8 @@ class ChainedLog:
             connection.execute("PRAGMA journal_mode = DELETE")
             with _transaction(connection, "IMMEDIATE"):
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                connection.execute(
-                    "CREATE TABLE log (number INTEGER PRIMARY KEY, record TEXT, hash TEXT)"
-                )
-                connection.execute("CREATE TABLE head (number INTEGER, hash TEXT)")
+                for table in _TABLES[:2]:
+                    connection.execute(table)
                 empty = Snapshot(0, _GENESIS, {}, _FIRST_VERSION, self.advance)
                 empty.add(record)
                 _write(connection, empty)
@@ -243,8 +245,11 @@ class ChainedLog:
             raise self._damaged(
                 f"its format is {version}, this dpconvex reads formats up to {_VERSION}"
             )
-        wanted = _TABLES[: 1 + version]
-        if connection.execute("SELECT type, name FROM sqlite_master").fetchall() != wanted:
+        # Not only their names: columns can be made so that they swallow what is written.
+        made = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'"
+        )
+        if sorted(str(sql) for (sql,) in made) != sorted(_TABLES[: 1 + version]):
             raise self._damaged("it holds other tables, or triggers, than a ledger has")
         # SQLite notices when whole pages are missing, and this a last page that was cut.
         if os.path.getsize(self.path) != single("PRAGMA page_count") * single("PRAGMA page_size"):
@@ -341,7 +346,7 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
 def _write(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
     """Write the added records, the head and the states, inside the caller's transaction."""
     if snapshot.version == _FIRST_VERSION:
-        connection.execute("CREATE TABLE running (number INTEGER, states TEXT, seal TEXT)")
+        connection.execute(_TABLES[2])
         connection.execute(f"PRAGMA user_version = {_VERSION}")
         snapshot.version = _VERSION
     for record in snapshot.added:
