@@ -422,7 +422,7 @@ def _whiten(
     before = (vectors**2).T @ frame.moments[lead:]
     left = np.clip((power * values + (1 - power) * before) * raised**-power, 1e-3, 1.5)
     alone = np.sum(vectors**4, axis=0)  # how far a direction is a column
-    between = np.maximum(np.einsum("ij,ik,kj->j", vectors, noisy.between, vectors), 0.0)
+    between = np.maximum(np.sum(vectors * (noisy.between @ vectors), axis=0), 0.0)
     along = noisy.apart * alone + between * (1 - alone) + noisy.mean
     doubts = np.sqrt([along, between]) * raised**-power
     if frame.doubts is not None:
