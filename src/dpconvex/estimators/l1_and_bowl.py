@@ -33,7 +33,7 @@ LINKS = {"logistic": Logistic(), "huber": Huber(1.0)}
 
 @estimator
 class DPL1Link(StructuredModel):
-    r"""Coefficients that minimise ``||A theta||_1 + h(z . theta)``, under differential privacy.
+    r"""Coefficients that minimise ``||A theta||_1 + h(z^T theta)``, under differential privacy.
 
     Minimises ``F(theta) = (1/n) sum_i ||Y_i - A_i theta||_1 + h(y_i, z_i . theta) + (alpha/2) ||theta||^2``, the norm
     smoothed by convolution. With a public ``matrix`` in place of the A_i it is a generalised linear model with the

@@ -28,7 +28,7 @@ class WorstShareObjective(OverRows):
 
     ``F(theta) = min_{t >= 0} [t + (1/k) sum_i s(l_i - t)] + (alpha/2) ||theta||^2`` with ``k = share N``, weighted
     losses ``l_i = w_i loss(y_i, x~_i . theta)`` and ``s(u) = width log(1 + exp(u / width))``. With weights ``p_i =
-    s'(l_i - t) / k`` at the best t, ``q_i = s''(l_i - t) / k`` and gradients ``g_i`` of ``l_i``:
+    s'(l_i - t) / k`` at the best t, ``q_i = s''(l_i - t) / k`` and gradients ``g_i`` of ``l_i``::
 
         gradient  sum_i p_i g_i + alpha theta
         Hessian   sum_i (p_i w_i loss_i'' x~_i x~_i^T + q_i g_i g_i^T) - (sum_i q_i g_i)(sum_i q_i g_i)^T / sum_i q_i

@@ -32,7 +32,7 @@ class RobustBounds(LinearRecord):
 
     With ``g`` the largest norm of a gradient of N (1 for ``l2`` and ``l1``; ``sqrt(d)`` for ``linf``, whose dual norm
     is l1; the norm of the half-widths for a ``box``; the longest vector of a ``hull``), ``a = radius g``, ``c = 1`` for
-    an intercept, ``U, X`` as in :class:`LinearRecord`:
+    an intercept, ``U, X`` as in :class:`LinearRecord`::
 
         lipschitz  = slope sqrt(c + (min(U, X) + a)^2)
         smoothness = curvature sup w (c + (||x|| + a)^2) + slope radius q / width
