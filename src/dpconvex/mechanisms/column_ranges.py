@@ -10,18 +10,14 @@ itself is looked for in all of them together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpconvex.engine.blocks import by_nonzeros
-from dpconvex.engine.rows import Rows
+from dpconvex.core.release import PrivateRows
 from dpconvex.privacy.bounds.record import LinearRecord
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
 
 __all__ = ["PLACES", "ColumnUnits", "column_units", "octaves", "octaves_above"]
 
@@ -66,45 +62,20 @@ class ColumnUnits:
     centres: Array
 
 
-def column_units(
-    rows: Rows,
-    mass: float,
-    lead: int,
-    above: int,
-    terms: Mapping[str, NoiseTerm],
-    noise: NoiseSource,
-) -> ColumnUnits:
+def column_units(rows: PrivateRows, mass: float, above: int) -> ColumnUnits:
     """Return the unit of every column.
 
     Parameters
     ----------
-    rows : engine
-        Mapped rows.
+    rows : PrivateRows
+        Whose certificate has the term "scales" and, where columns may be centred, "places".
     mass : float
         What all of them count for, public or released.
-    lead : int
-        1 with an intercept, 0 without.
     above : int
         Octaves above 1 that columns may reach.
-    terms : mapping
-        Noise of "scales" and, where columns may be centred, "places". A record is in one bin of each column's
-        histogram.
-    noise : NoiseSource
-        Where noise comes from.
     """
-    columns, size = rows.dim - lead, octaves(above)
-
-    @by_nonzeros(lambda rows: (rows.octave_counts(size, above).ravel(),))
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        from dpconvex.engine.mapping import count_octaves
-
-        counts = np.zeros((columns, size))
-        count_octaves(block, np.ones(len(block)) if v is None else v, lead, above, counts)
-        return (counts.ravel(),)
-
-    std = terms["scales"].scale
-    (counts,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
-    counts = noise.add_gaussian(np.asarray(counts), std).reshape(columns, size)
+    std = rows.terms["scales"].scale
+    counts = rows.column_octaves("scales", above, octaves(above))
     octave, alone, seen = _largest(counts, std, mass)
     if not alone.all():
         # Columns that noise hides one by one are seen much earlier together, and share a unit. So do those that are
@@ -115,9 +86,11 @@ def column_units(
         octave[np.abs(octave - shared) <= 1] = shared
         octave[~seen] = _reaching(counts[~seen], std, int(shared))
     sizes = 2.0 ** (above - octave.astype(np.float64))
-    if "places" not in terms:
-        return ColumnUnits(sizes, np.zeros(columns))
-    return _centred(rows, mass, lead, sizes, terms["places"].scale, noise)
+    if "places" not in rows.terms:
+        return ColumnUnits(sizes, np.zeros(sizes.size))
+    counts = rows.column_places("places", sizes, PLACES)
+    middle, reach = _stretches(counts, rows.terms["places"].scale, mass)
+    return ColumnUnits(sizes * reach, sizes * middle)
 
 
 def _largest(
@@ -159,27 +132,6 @@ def _reaching(counts: Array, std: float, shared: int) -> NDArray[np.intp]:
             highest = np.maximum(highest, best)
     many = summed[:, -1] > _SUSPECT_ALL * math.sqrt(above.shape[1]) * std
     return np.where(many & (found == shared), 0, found)
-
-
-def _centred(
-    rows: Rows, mass: float, lead: int, sizes: Array, std: float, noise: NoiseSource
-) -> ColumnUnits:
-    """Return narrower units of columns that surely stay away from 0, around their middle."""
-    columns, half = sizes.size, PLACES // 2
-    fineness = half / sizes
-
-    @by_nonzeros(lambda rows: (rows.place_counts(PLACES, fineness).ravel(),))
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        from dpconvex.engine.mapping import count_places
-
-        counts = np.zeros((columns, PLACES))
-        count_places(block, np.ones(len(block)) if v is None else v, lead, fineness, counts)
-        return (counts.ravel(),)
-
-    (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
-    counts = noise.add_gaussian(np.asarray(exact), std).reshape(columns, PLACES)
-    middle, reach = _stretches(counts, std, mass)
-    return ColumnUnits(sizes * reach, sizes * middle)
 
 
 def _stretches(counts: Array, std: float, mass: float) -> tuple[Array, Array]:

@@ -16,10 +16,13 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.core.queries import prove_sums
+from dpconvex.core.release import PrivateRows
+from dpconvex.core.slopes import Slope
 from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
 from dpconvex.mechanisms.gradient_course import Course
-from dpconvex.mechanisms.gradient_geometry import Coordinates, given_coordinates
-from dpconvex.mechanisms.gradient_plan import plan_gradient, release_facts
+from dpconvex.mechanisms.gradient_geometry import Frame, given_coordinates
+from dpconvex.mechanisms.gradient_plan import plan_gradient
 from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.gradient_settings import check_levels, check_smoothing, total_mu
 from dpconvex.mechanisms.margin_descent import MarginDescent
@@ -29,22 +32,19 @@ from dpconvex.mechanisms.quantile_descent import QuantileDescent
 from dpconvex.mechanisms.several_quantiles import SeveralQuantiles
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import OverRows
-from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import finds_units
 from dpconvex.privacy.certificates.rules import (
     Calibration,
-    CertificateError,
     Parameters,
     Proof,
     calibrates,
     proves,
 )
-from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import Facts, describe, rebuild
-from dpconvex.privacy.guarantees import Guarantee, together
+from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel, convolve
 
@@ -79,52 +79,15 @@ def calibrate_gradient(
 
 @proves("gradient")
 def prove_gradient(certificate: Certificate) -> Proof:
-    """Compose the stated sums: their sensitivities follow from the bounds and the stated clip of a record."""
+    """Compose the stated sums."""
     certificate.check_bounds(LinearBounds, several=True)
-    bounds, course = certificate.bounds, Course(**certificate.parameters["course"])
-    settings = certificate.parameters["gradient"]
+    settings, course = (
+        certificate.parameters["gradient"],
+        Course(**certificate.parameters["course"]),
+    )
     check_smoothing(settings)
-    if settings["geometry"] != ("private" if course.private else "given"):
-        raise CertificateError("The certificate's geometry is not that of its course.")
-    if course.early and not course.private:
-        raise CertificateError("Only a descent in released coordinates has early steps.")
-    if course.centred and not (course.private and bounds.fit_intercept and not course.diagonal):
-        raise CertificateError("Only released coordinates with an intercept are centred.")
-    if course.looked_at is not None or course.stepped_on is not None:
-        parts = max(course.looked_at or 0, course.stepped_on or 0)
-        if bounds.neighbors != "replace_one" or parts > bounds.n_samples:
-            raise CertificateError(
-                "Which rows are a part of them is public only where their number is."
-            )
-        if certificate.revision == 2:
-            raise CertificateError(
-                "Withdrawn: fits of revision 2 that looked at a part of the rows could count a record twice. Fit again."
-            )
-    if settings.get("ranking", False) is not course.ranking:
-        raise CertificateError("The certificate's course is not that of its settings: see ranking.")
-    check_levels(settings, course, bounds, certificate.parameters.get("quantile"))
-    if course.private and settings.get("raw_target", False) is not course.raw_target:
-        raise CertificateError(
-            "The certificate's course is not that of its settings: see raw_target."
-        )
-    facts = release_facts(bounds, course, certificate.revision)
-    certificate.check_terms(*facts)
-    steps, late = settings["steps"], certificate.noise["gradients"].releases
-    rough = certificate.noise["rough gradients"].releases if "rough gradients" in facts else 0
-    if late % course.fits or rough % course.targets:
-        raise CertificateError("The certificate's steps are not the same number for every level.")
-    found = late // course.fits + course.early
-    if steps is not None and (type(steps) is not int or steps != found):
-        raise CertificateError("The certificate's noise is for another number of steps.")
-    terms = [
-        certificate.term(
-            name, moved, size, "sum", certificate.noise[name].releases if count is None else count
-        )
-        for name, (moved, size, count) in facts.items()
-    ]
-    relation = bounds.neighbors.replace("_", "-")
-    theorem = f"Gaussian DP composition of released sums, {relation}"
-    return Proof(together(gaussian_total(terms), certificate.problems), theorem)
+    check_levels(settings, course, certificate.bounds, certificate.parameters.get("quantile"))
+    return prove_sums(certificate)
 
 
 @dataclass(frozen=True)
@@ -265,7 +228,12 @@ class NoisyGradientDescent(PrivateMechanism):
         """Return private coefficients; what was released on the way goes into ``record``."""
         if certificate.mechanism == PLAIN:
             return descend_plainly(objective, certificate, noise)
-        descent = _Descent(objective, certificate, noise)
+        several = (
+            cast(SeveralTargets, objective).targets
+            if self._raw_facts(certificate)
+            else [objective.rows]
+        )
+        descent = _Descent(PrivateRows(several, certificate, noise), certificate)
         theta = descent.run()
         record.update(descent.released)
         return theta
@@ -283,19 +251,13 @@ def stated_farthest(certificate: Certificate) -> float:
 class _Descent:
     """One run on data: coordinates, rough fit and scale where planned, then the averaged descent."""
 
-    def __init__(self, objective: OverRows, certificate: Certificate, noise: NoiseSource) -> None:
-        self.rows = objective.rows
-        self.bounds = certificate.bounds
-        self.loss = certificate.bounds.loss
-        self.alpha = certificate.bounds.alpha
-        self.n = certificate.bounds.n_samples
-        self.noise = noise
-        self.terms = certificate.noise
+    def __init__(self, rows: PrivateRows, certificate: Certificate) -> None:
+        self.rows, self.bounds = rows, rows.bounds
+        self.loss, self.alpha = self.bounds.loss, self.bounds.alpha
+        self.n = self.bounds.n_samples
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])
         self.plan = Course(**certificate.parameters["course"])
-        several = cast(SeveralTargets, objective)
-        self.targets = several.targets if self.plan.targets > 1 else [objective.rows]
         low, high = self.loss.slope_range
         self.middle, self.range = (low + high) / 2, high - low
         self.margin = self.loss.kind == "margin"
@@ -303,12 +265,9 @@ class _Descent:
 
     def run(self) -> Array:
         if self.plan.private:
-            facts = (
-                self.bounds, self.plan, self.terms, self.kernel,
-                self.settings["bandwidth"], self.noise, self.released,
-            )  # fmt: skip
+            facts = (self.plan, self.kernel, self.settings["bandwidth"], self.released)
             if self.plan.levels:
-                return SeveralQuantiles(self.targets, *facts).run().T
+                return SeveralQuantiles(self.rows, *facts).run().T
             smooth = PrivateDescent if math.isfinite(self.loss.smoothness) else QuantileDescent
             descent = MarginDescent if self.margin else smooth
             return descent(self.rows, *facts).run()
@@ -321,12 +280,12 @@ class _Descent:
             phi = self._annealed_descent(coordinates)
         return coordinates.to_rows(phi)
 
-    def _annealed_descent(self, coordinates: Coordinates) -> Array:
+    def _annealed_descent(self, coordinates: Frame) -> Array:
         """Narrow the bandwidth and move from the median to the wanted level at the same time."""
         given = self.settings["bandwidth"]
         narrow = NARROW if given is None else given
         wide = max(_FIRST, narrow)
-        steps = self.terms["gradients"].releases
+        steps = self.rows.terms["gradients"].releases
         last_rate = (4 if given is None else 8) * narrow / self.range
 
         def way(step: int) -> float:
@@ -349,14 +308,14 @@ class _Descent:
             radius=_RADIUS if given is None else math.inf,
         )
 
-    def _smooth_descent(self, coordinates: Coordinates) -> Array:
+    def _smooth_descent(self, coordinates: Frame) -> Array:
         """Descend with one rate: the loss has a scale of its own."""
         width = self.settings["bandwidth"] or 0.5
         kinked = not math.isfinite(self.loss.smoothness)
         curvature = (
             convolve(self.loss, self.kernel, width).smoothness if kinked else self.loss.smoothness
         )
-        rates = np.full(self.rows.dim, 1 / (curvature + self.alpha))
+        rates = np.full(self.bounds.dimension, 1 / (curvature + self.alpha))
         return self._descend(
             coordinates,
             width=lambda step: width if kinked else 0.0,
@@ -364,25 +323,19 @@ class _Descent:
             averaged=0.6,
         )
 
-    def _constant_part(self, coordinates: Coordinates) -> Array:
+    def _constant_part(self, coordinates: Frame) -> Array:
         """Release ``middle * sum w x`` (times y for margin losses) once, as its part of the mean gradient."""
-        if "constant part" not in self.terms:
-            return np.zeros(self.rows.dim)
-
-        margin = self.margin
-
-        def multiples(y: Array, z: Array, w: Array) -> tuple[Array]:
-            return (w * y if margin else w,)
-
-        (total,) = self.rows.combine(np.zeros(self.rows.dim), multiples)
+        size = self.bounds.dimension
+        if "constant part" not in self.rows.terms:
+            return np.zeros(size)
+        rows = Slope(None, by_label=self.margin)
+        total = self.rows.slope_sum("constant part", np.zeros(size), rows, coordinates)
         slope = self.middle if self.margin else -self.middle
-        exact = slope * coordinates.of_sum(np.asarray(total))
-        std = self.terms["constant part"].scale
-        return self.noise.add_gaussian(exact, std) / self.n
+        return np.asarray(slope * total / self.n)
 
     def _descend(
         self,
-        coordinates: Coordinates,
+        coordinates: Frame,
         width: Schedule,
         rate: Callable[[int], float | Array],
         averaged: float,
@@ -390,13 +343,11 @@ class _Descent:
         radius: float = math.inf,
     ) -> Array:
         """Return the mean of the last iterates of noisy descent on the moving part plus the released constant."""
-        constant, term = self._constant_part(coordinates), self.terms["gradients"]
-        steps, std = term.releases, term.scale
+        constant, steps = self._constant_part(coordinates), self.rows.terms["gradients"].releases
         first_kept = steps - max(1, round(averaged * steps))
-        phi, kept = np.zeros(self.rows.dim), np.zeros(self.rows.dim)
+        phi, kept = np.zeros(self.bounds.dimension), np.zeros(self.bounds.dimension)
         for step in range(steps):
-            gradient = self._moving_sum(coordinates, phi, width(step))
-            gradient = self.noise.add_gaussian(gradient, std) / self.n
+            gradient = self._moving_sum(coordinates, phi, width(step)) / self.n
             phi = phi - rate(step) * (gradient + pull(step) * constant)
             if self.alpha:
                 phi = coordinates.shrunk(phi, rate(step) * self.alpha)
@@ -405,9 +356,8 @@ class _Descent:
                 kept += phi
         return kept / (steps - first_kept)
 
-    def _moving_sum(self, coordinates: Coordinates, phi: Array, width: float) -> Array:
+    def _moving_sum(self, coordinates: Frame, phi: Array, width: float) -> Array:
         """Return the sum of the gradients' moving part, slopes within half the range of 0."""
-        theta = coordinates.to_rows(phi)
         loss = convolve(self.loss, self.kernel, width) if width > 0 else self.loss
-        (total,) = self.rows.combine(theta, WeightedSlope(loss, self.middle))
-        return coordinates.of_sum(np.asarray(total))
+        theta = coordinates.to_rows(phi)
+        return self.rows.slope_sum("gradients", theta, Slope(loss, self.middle), coordinates)

@@ -10,25 +10,18 @@ constant: a table of rare flags has mostly rows of zeros, and they are records l
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.accurate_products import MomentSums
-from dpconvex.engine.blocks import by_nonzeros, placed_rows
-from dpconvex.engine.rows import Rows
-from dpconvex.engine.sparse import SparseRows
-from dpconvex.engine.threads import scratch, single_threaded_blas
+from dpconvex.core.coordinates import Coordinates, cancellation
+from dpconvex.core.length_cover import length_cover
+from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.column_ranges import column_units
-from dpconvex.mechanisms.length_cover import LengthCover, length_cover
 from dpconvex.mechanisms.noisy_covariances import without_noise
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
-from dpconvex.mechanisms.symmetric_release import release_symmetric
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
 
@@ -40,96 +33,29 @@ _MEDIAN_SHARE = (
     0.7  # of a mean square length: what the square of the median length is at least taken for
 )
 _USUAL = (0.15, 0.15)  # mean variance of columns in their own units, and how far from it it may be
-_POWERS = 20  # that bound a spectral norm
 _LONGER = 0.08  # share by which rows of very large tables may be taken for longer than they are
 
 
 @dataclass(frozen=True)
-class Coordinates:
-    """Rows ``(h, u) = matrix @ (1, x)``, with ``h = 1`` but for rankings.
+class Frame(Coordinates):
+    """Coordinates of rows, and what is known of rows in them.
 
     Attributes
     ----------
-    matrix : array of shape (dimension, dimension) or (dimension,)
-        Public or released; keeps the constant column. A vector is the diagonal of a matrix.
-    lead : int
-        1 with an intercept, 0 without.
+    matrix, lead, cover
+        As in :class:`~dpconvex.core.coordinates.Coordinates`.
     typical : float
         Released length of a typical row, the constant included: the unit of clips.
     moments : array of shape (dimension,)
         Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
-    cover : LengthCover or None
-        Bound that stands for lengths where it saves time.
     doubts : array of shape (2, dimension) or None
         Standard deviation of what noise made of the moments, and a factor: that of two coordinates gives the variance
         of ``sqrt(2)`` times the mean of their products. None where it is not known.
     """
 
-    matrix: Array
-    lead: int
-    typical: float
-    moments: Array
-    cover: LengthCover | None = None
+    typical: float = 1.0
+    moments: Array = field(default_factory=lambda: np.ones(1))
     doubts: Array | None = None
-
-    @cached_property
-    def stretches(self) -> Array | None:
-        """The diagonal of a matrix that only stretches columns; None for others."""
-        if self.matrix.ndim == 1:
-            return self.matrix
-        diagonal = np.diagonal(self.matrix).copy()
-        return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
-
-    @cached_property
-    def _columns(self) -> Array:
-        """The matrix column by column."""
-        return np.ascontiguousarray(self.matrix.T)
-
-    def place(self, block: Array) -> Array:
-        """Return rows ``(1, x)`` in these coordinates, to be used before the thread asks for others.
-
-        What a row gives depends on that row alone, to its last digit: counts of lengths must not move with the number
-        of rows, nor what other records add to a sum.
-        """
-        placed = scratch(*block.shape)
-        if self.stretches is not None:
-            return np.multiply(block, self.stretches, out=placed)
-        return placed_rows(block, self._columns, placed)
-
-    def lengths(self, block: Array) -> Array:
-        """Return ``sqrt(h^2 + ||u||^2)`` of rows ``(1, x)`` or ``x``, rounded up, or a bound that stands for it."""
-        if self.cover is not None:
-            return self.cover.lengths(block, self.lead)
-        if self.stretches is not None:
-            return self._stretched_lengths(block, self.stretches)
-        return _lengths(self.place(block), self.lead)
-
-    def _stretched_lengths(self, block: Array, stretches: Array) -> Array:
-        from dpconvex.engine.mapping import stretched_squares
-
-        squares = np.empty(len(block))
-        slopes = stretches[self.lead :]
-        stretched_squares(block, self.lead, np.zeros(slopes.size), slopes, squares)
-        constant = self.constant**2 if self.lead else 1.0
-        return np.asarray(np.sqrt(constant + squares) * _round_up(block.shape[1]))
-
-    @property
-    def store_lengths(self) -> RowLengths:
-        """Lengths in place of weights, as rows are reweighted by them."""
-        return RowLengths(self)
-
-    @property
-    def constant(self) -> float:
-        """h, what the constant column becomes."""
-        return float(self.matrix.flat[0])
-
-    def to_rows(self, phi: Array) -> Array:
-        """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
-        return (self.matrix * phi.T).T if self.matrix.ndim == 1 else self.matrix.T @ phi
-
-    def of_sum(self, total: Array) -> Array:
-        """Return a sum of multiples of rows in these coordinates."""
-        return self.matrix * total if self.matrix.ndim == 1 else self.matrix @ total
 
     def shrunk(self, phi: Array, rate: float | Array) -> Array:
         """Return phi after an implicit step on the penalty of coefficients: stable whatever alpha and the rate."""
@@ -137,39 +63,6 @@ class Coordinates:
             return np.asarray(phi / (1 + rate * self.matrix**2))
         penalty = rate * (self.matrix @ self.matrix.T)
         return np.asarray(np.linalg.solve(np.eye(phi.size) + penalty, phi))
-
-
-@dataclass(frozen=True)
-class RowLengths:
-    """Lengths in given coordinates in place of weights; infinite for rows of weight 0, so that they keep it."""
-
-    frame: Coordinates
-
-    def __call__(self, block: Array, w: Array) -> Array:
-        """Return the lengths of a block of rows."""
-        return np.where(w == 0, np.inf, self.frame.lengths(block))
-
-    @property
-    def cover(self) -> LengthCover | None:
-        """The bound that stands for lengths where it needs no products of columns."""
-        cover = self.frame.cover
-        return None if cover is None or cover.factors.size else cover
-
-    def by_nonzeros(self, rows: SparseRows) -> Array:
-        """Return the lengths of all rows."""
-        stretches = self.frame.stretches
-        return rows.lengths(self.frame.matrix if stretches is None else stretches)
-
-
-def _lengths(placed: Array, lead: int) -> Array:
-    u = placed[:, lead:]
-    constant = placed[:, 0] ** 2 if lead else 1.0
-    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * _round_up(placed.shape[1]))
-
-
-def _round_up(dimension: int) -> float:
-    """Return by what factor computed lengths are raised, so that none is shorter than the true one."""
-    return 1 + 8 * dimension * 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -216,28 +109,23 @@ class Look:
     above: int = 0
 
 
-def private_coordinates(
-    rows: Rows, look: Look, terms: Mapping[str, NoiseTerm], noise: NoiseSource
-) -> tuple[Coordinates, Rows]:
-    """Return whitening coordinates, and the rows with their lengths in them in place of weights.
+def private_coordinates(rows: PrivateRows, look: Look) -> Frame:
+    """Return whitening coordinates.
 
     Parameters
     ----------
-    rows : engine
-        Mapped rows.
+    rows : PrivateRows
+        Whose certificate has the terms "scales", "lengths", "moments" and, for a second round, "finer moments"; and
+        "places" where columns are centred.
     look : Look
         What is known of them, and how far to go.
-    terms : mapping
-        Noise of "scales", "lengths", "moments" and, for a second round, "finer moments"; of "places" where no bounds
-        are public.
-    noise : NoiseSource
-        Where noise comes from.
     """
     mass, looked_at = look.n_samples * look.filled, look.looked_at
-    lead, dimension, everyone = int(look.fit_intercept), rows.dim, rows
+    lead, dimension, terms = int(look.fit_intercept), rows.bounds.dimension, rows.terms
+    people = rows.bounds.people or rows.bounds.weighted_rows
     if looked_at is not None:  # which rows depends on their public number alone
         rows, mass = rows.part(looked_at), looked_at * look.filled
-    units = column_units(rows, mass, lead, look.above, terms, noise)
+    units = column_units(rows, mass, look.above)
     if look.above:  # what directions may be stretched to is in units of the columns then
         most, unit = STRETCH_LIMIT / math.sqrt(dimension), 1 / units.sizes
         stretches = np.concatenate([np.ones(lead), unit])
@@ -251,18 +139,13 @@ def private_coordinates(
             shifted = matrix.copy()
             shifted[lead:, 0] = -units.centres * stretches[lead:]
             matrix = shifted if cancellation(shifted) <= look.most_cancellation else matrix
-    current = Coordinates(matrix, lead, 1.0, np.ones(dimension))
+    current = Frame(matrix, lead, moments=np.ones(dimension))
 
-    def length_at(measured: Rows, level: float, guess: float, most: float) -> float:
-        """Return a private quantile of the lengths of rows that were measured."""
-        octave = private_quantile(
-            measured,
-            _octave,
-            Walk(level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8),
-            terms["lengths"].scale,
-            mass,
-            noise,
-        )
+    def length_at(level: float, guess: float, most: float) -> float:
+        """Return a private quantile of the rows' lengths in the current coordinates."""
+        walk = Walk(level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8)
+        lengths = Statistic("length", coordinates=current)
+        octave = private_quantile(rows, "lengths", lengths, walk, mass)
         constant = current.constant if lead else 1.0
         return min(max(2.0**octave, constant), most)
 
@@ -271,24 +154,19 @@ def private_coordinates(
     if (
         "moments" not in terms
     ):  # too many columns for a matrix: one length for all, in units of a typical one
-        measured = rows.reweighted(current.store_lengths)
-        found = length_at(measured, 0.5, math.sqrt(usual), usual)
+        found = length_at(0.5, math.sqrt(usual), usual)
         typical = math.sqrt(max(found**2 - 1, 1.0))
         matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        current = Coordinates(
-            matrix, lead, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments
-        )
-        return current, everyone.reweighted(current.store_lengths)
+        return Frame(matrix, lead, None, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         if moments_of not in terms:
             continue
         guess, most_likely = (
             (usual / 1.5, 1.5 * usual) if moments_of == "moments" else (usual, 4 * usual)
         )
-        measured = rows.reweighted(current.store_lengths)
-        radius = look.reach * length_at(measured, _RADIUS_LEVEL, guess, most_likely)
-        sums = release_symmetric(_moment_sums(measured, current, radius), terms[moments_of], noise)
+        radius = look.reach * length_at(_RADIUS_LEVEL, guess, most_likely)
+        sums = rows.second_moments(moments_of, current, radius)
         std = terms[moments_of].scale / mass
         with single_threaded_blas():  # matrices are small: threads would wait for each other
             # Eigenvalues are raised further where sums could not keep their digits in such coordinates.
@@ -300,7 +178,7 @@ def private_coordinates(
                 # Directions are capped one by one, and together may exceed the cap by a little.
                 matrix[lead:] /= max(1.0, _largest_stretch(matrix[lead:, lead:] / unit) / most)
                 if cancellation(matrix) <= look.most_cancellation:
-                    current = Coordinates(matrix, lead, 1.0, moments, doubts=doubts)
+                    current = Frame(matrix, lead, moments=moments, doubts=doubts)
                     break
     guess = usual
     if look.lighter and lead:
@@ -308,16 +186,14 @@ def private_coordinates(
         lowered = current.matrix * np.where(np.arange(dimension) < lead, height, 1.0)[:, None]
         if cancellation(lowered) <= look.most_cancellation:
             moments = np.concatenate([[height**2], current.moments[lead:]])
-            current, guess = Coordinates(lowered, lead, 1.0, moments), height * usual
+            current, guess = Frame(lowered, lead, moments=moments), height * usual
     # Which of two ways bounds are computed depends on the number of rows: private where people have several.
-    if looked_at is not None and not everyone.voted:
+    if looked_at is not None and not people:
         excess = _LONGER * (1 - looked_at / look.n_samples)
         current = replace(current, cover=length_cover(current.matrix, lead, excess))
-    measured = everyone.reweighted(current.store_lengths)
-    part = measured if looked_at is None else measured.part(looked_at)
-    typical = length_at(part, 0.5, guess, 4 * usual)
+    typical = length_at(0.5, guess, 4 * usual)
     moments = _at_least(current.moments, lead, current.matrix[0, 0] if lead else 1.0, typical)
-    return replace(current, typical=typical, moments=moments), measured
+    return replace(current, typical=typical, moments=moments)
 
 
 def _at_least(moments: Array, lead: int, height: float, typical: float) -> Array:
@@ -328,58 +204,16 @@ def _at_least(moments: Array, lead: int, height: float, typical: float) -> Array
     return raised
 
 
-def cancellation(matrix: Array) -> float:
-    """Bound ``|| |M| |M^-1| ||``: how much larger the terms of a mapped sum can be than what they sum to.
-
-    For a matrix P without negative entries ``||P||^2 <= max_i (P^T P v)_i / v_i`` whatever the positive v (Collatz and
-    Wielandt); a few powers of ``P^T P`` make it tight.
-    """
-    product = np.abs(matrix) @ np.abs(np.linalg.inv(matrix))
-    vector = np.ones(len(product))
-    for _ in range(_POWERS):
-        grown = product.T @ (product @ vector)
-        bound = float((grown / vector).max())
-        vector = np.maximum(grown / grown.max(), 1e-100)
-    return math.sqrt(bound)
-
-
 def _largest_stretch(matrix: Array) -> float:
     """Return the spectral norm."""
     return math.sqrt(max(float(np.linalg.eigvalsh(matrix @ matrix.T)[-1]), 0.0))
-
-
-def _octave(y: Array, lengths: Array) -> Array:
-    return np.log2(lengths)
-
-
-def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
-    """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
-
-    @by_nonzeros(lambda rows: (rows.moment_sums(np.minimum(1 / radius, 1 / rows.weights)),))
-    def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-        shortened = frame.place(block)
-        # Lengths of the very numbers that are summed: another product with the matrix could round differently.
-        lengths = _lengths(shortened, frame.lead)
-        factors = np.minimum(1 / radius, 1 / lengths)
-        shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
-        return (shortened.T @ shortened,)
-
-    (sums,) = measured.sum_votes(part) if measured.voted else measured.sum(part)
-    if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
-        matrix = frame.matrix if frame.stretches is None else frame.stretches
-        found = sums.mapped(matrix, measured.n_rows)
-        if sums.void:  # rows of zeros, whatever they hold
-            zeros = np.eye(1, measured.dim) * frame.lead
-            found += sums.void * part(zeros, zeros[0], zeros[0])[0]
-        return found
-    return np.asarray(sums)
 
 
 def _whiten(
     moments: Array,
     std: float,
     radius: float,
-    frame: Coordinates,
+    frame: Frame,
     most: Array,
     floor: float,
     power: float,
@@ -431,11 +265,11 @@ def _whiten(
     return step, np.concatenate([np.ones(lead), left]), doubts
 
 
-def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Coordinates:
+def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> Frame:
     """Return coordinates from the influence bound alone: features scaled so that the bound is ``sqrt(d)``."""
     lead = int(fit_intercept)
     scale = math.sqrt(n_features) / row_norm
     diagonal = np.full(n_features + lead, scale)
     diagonal[:lead] = 1.0
     typical = math.sqrt(lead + n_features)
-    return Coordinates(np.diag(diagonal), lead, typical, np.ones(n_features + lead))
+    return Frame(np.diag(diagonal), lead, None, typical, np.ones(n_features + lead))

@@ -12,16 +12,14 @@ one number that a constant needs; where they are many, clips open, so that the f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dpconvex.core.queries import Query
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS
 from dpconvex.mechanisms.quantile_location import TARGET_BINS
-from dpconvex.mechanisms.symmetric_release import symmetric_entries
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.certificate import REVISION
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import RecordLoss
@@ -70,20 +68,20 @@ class Phase:
 
     Attributes
     ----------
-    releases : int
-        How many vectors are released.
+    query : Query
+        What is released.
+    records : LinearBounds
+        Public facts of the records.
     share : float
         Share of ``mu^2``.
-    sensitivity : float
-        l2 sensitivity of one of them.
-    dimension : int
-        Numbers per release.
+    releases : int
+        How many answers are released.
     """
 
-    releases: int
+    query: Query
+    records: LinearBounds
     share: float
-    sensitivity: float
-    dimension: int
+    releases: int = 1
 
     def std(self, mu: float) -> float:
         """Return the noise per coordinate of a run that may spend ``mu``."""
@@ -91,9 +89,7 @@ class Phase:
 
     def term(self, mu: float) -> NoiseTerm:
         """Return the noise of a run that may spend ``mu``."""
-        each = mu * math.sqrt(self.share / self.releases)
-        std = released_scale(each, self.sensitivity, self.dimension)
-        return NoiseTerm("gaussian", std, self.sensitivity, self.dimension, "sum", self.releases)
+        return self.query.term(self.records, mu * math.sqrt(self.share), self.releases)
 
 
 @dataclass(frozen=True)
@@ -123,8 +119,9 @@ def descent_noise(plan: GradientPlan, bounds: LinearBounds, mu: float) -> float:
     share, last = sum(p.share for p in steps), steps[-1]
     each = course.fits / course.targets
     each = min(each, 2 + _CURVED * (each - 2))
-    whole = Phase(1, share / (course.targets * each), last.sensitivity, last.dimension)
-    weight = course.off_middle if course.levels else 1.0
+    whole = replace(last, share=share / (course.targets * each), releases=1)
+    low, high = bounds.loss.slope_range
+    weight = course.off_middle if course.levels else abs(low + high) / 2
     constant = [weight * phases["constant part"].std(mu)] if "constant part" in phases else []
     typical = math.sqrt(bounds.n_features + 1) if course.private else 1.0
     return math.hypot(whole.std(mu), *constant) * typical / bounds.n_samples
@@ -177,18 +174,17 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
     else:
         phases = _geometry_phases(bounds, geometry, trust, 0.1 + 0.3 * few)
     columns = bounds.n_features
-    histograms = bounds.histogram_sensitivity(columns)
-    scales = Phase(1, scale_share, histograms, octaves(above) * columns)
-    phases = {"scales": scales, **phases}
+    histograms = Query.histograms(octaves(above), columns)
+    phases = {"scales": Phase(histograms, bounds, scale_share), **phases}
     left = 1.0 - geometry - scale_share
     centred = bounds.fit_intercept and not diagonal
     if centred:
         hidden = _PLACES_SEEN * math.sqrt(columns) / size
         places = _PLACES * max((1 - 0.8 * few) / (1 + hidden**2), 0.2)
-        phases["places"] = Phase(1, places, histograms, PLACES * columns)
+        phases["places"] = Phase(Query.histograms(PLACES, columns), bounds, places)
         left -= places
     if bounds.weighted_rows:
-        phases["mass"] = Phase(1, _MASS, bounds.count_sensitivity(), 1)
+        phases["mass"] = Phase(Query("count"), bounds, _MASS)
         left -= _MASS
     if bounds.loss.kind == "margin":
         # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
@@ -239,28 +235,24 @@ def _geometry_phases(
     bounds: LinearBounds, share: float, trust: float, lengths: float
 ) -> dict[str, Phase]:
     """Plan lengths and one or two rounds of moments, of which the second costs what it is trusted."""
-    moments, numbers = bounds.moment_sensitivity(), symmetric_entries(bounds.dimension)
-    count, rounds = bounds.count_sensitivity(), 2 if trust else 1
+    moments, rounds = Query.moments(bounds.dimension), 2 if trust else 1
     second = max(0.5 * (1 - lengths) * trust, 1e-3) if trust else 0.0
     phases = {
-        "lengths": Phase((rounds + 1) * LENGTH_STEPS, lengths * share, count, 1),
-        "moments": Phase(1, (1 - lengths - second) * share, moments, numbers),
+        "lengths": Phase(Query("count"), bounds, lengths * share, (rounds + 1) * LENGTH_STEPS),
+        "moments": Phase(moments, bounds, (1 - lengths - second) * share),
     }
     if trust:
-        phases["finer moments"] = Phase(1, second * share, moments, numbers)
+        phases["finer moments"] = Phase(moments, bounds, second * share)
     return phases
 
 
 def _diagonal_phases(bounds: LinearBounds, share: float) -> dict[str, Phase]:
     """Plan one length: moments of so many columns would be mostly noise, and a matrix too large."""
-    return {
-        "lengths": Phase(LENGTH_STEPS, share, bounds.count_sensitivity(), 1),
-    }
+    return {"lengths": Phase(Query("count"), bounds, share, LENGTH_STEPS)}
 
 
 def _gradients(bounds: LinearBounds, steps: int, share: float, clip: float, slope: float) -> Phase:
-    sensitivity = bounds.gradient_sensitivity(clip, slope)
-    return Phase(steps, share, sensitivity, bounds.dimension)
+    return Phase(Query("vector", clip * slope, bounds.dimension), bounds, share, steps)
 
 
 def _final_gradients(
@@ -303,7 +295,7 @@ def _quantile_phases(
     Several levels share the sum of the rows, the constant part of their gradients, whose slopes are then at most 1/2;
     its share and that of the median are those for which noise of all levels together is least.
     """
-    count = bounds.count_sensitivity()
+    count = Query("count")
     low, high = bounds.loss.slope_range
     most = 0.87 - (_MASS if bounds.weighted_rows else 0.0)  # so that something is left for all
     targets, residuals = 0.04 + most * few**2.5, 0.07 * (1 - few) + 0.01
@@ -332,10 +324,10 @@ def _quantile_phases(
     final = (10, _steps(n, 10, 3)) if steps is None else _split(steps)
     return {
         **constant,
-        "octaves": Phase(sought, octaves, bounds.histogram_sensitivity(), TARGET_BINS),
-        "targets": Phase(TARGET_STEPS * sought, targets, count, 1),
+        "octaves": Phase(Query.histograms(TARGET_BINS), bounds, octaves, sought),
+        "targets": Phase(count, bounds, targets, TARGET_STEPS * sought),
         "rough gradients": _gradients(bounds, number * sought, rough, clip, (high - low) / 2),
-        "residuals": Phase(RESIDUAL_STEPS * fits, residuals, count, 1),
+        "residuals": Phase(count, bounds, residuals, RESIDUAL_STEPS * fits),
         **_final_gradients(bounds, final, left - rough, clip, records, slope, fits),
     }
 
@@ -346,13 +338,12 @@ def _margin_phases(
     """Plan the share of positives, the descent, and the calibration of its margin."""
     labels, margins = 0.02 + 0.6 * few, 0.08 + 0.15 * few
     number = _margin_steps(bounds.n_samples) if steps is None else _split(steps)
-    count, bins = bounds.count_sensitivity(), bounds.histogram_sensitivity()
     left -= labels + margins
     return {
-        "labels": Phase(1, labels, count, 1),
+        "labels": Phase(Query("count"), bounds, labels),
         **_final_gradients(bounds, number, left, clip, records),
-        "margin range": Phase(2 * RANGE_STEPS, 0.4 * margins, count, 1),
-        "margins": Phase(1, 0.6 * margins, bins, 2 * MARGIN_BINS),
+        "margin range": Phase(Query("count"), bounds, 0.4 * margins, 2 * RANGE_STEPS),
+        "margins": Phase(Query.histograms(2 * MARGIN_BINS), bounds, 0.6 * margins),
     }
 
 
@@ -362,7 +353,7 @@ def _ranking_phases(
     """Plan the share of positives, and a descent along margins that need neither size nor intercept."""
     number = _margin_steps(bounds.n_samples) if steps is None else _split(steps)
     return {
-        "labels": Phase(1, _LABELS, bounds.count_sensitivity(), 1),
+        "labels": Phase(Query("count"), bounds, _LABELS),
         **_final_gradients(bounds, number, left - _LABELS, clip, records),
     }
 
@@ -394,59 +385,23 @@ def averaged_steps(steps: int) -> int:
     return max(1, round(_KEPT * steps))
 
 
-def release_facts(
-    bounds: LinearBounds, course: Course, revision: int = REVISION
-) -> dict[str, tuple[float, int, int | None]]:
-    """Return the sensitivity, dimension and number of every release of a course; None for steps of a descent."""
-    targets, residuals = (36, 28) if revision == 2 else (TARGET_STEPS, RESIDUAL_STEPS)
-    count, size, columns = bounds.count_sensitivity(), bounds.dimension, bounds.n_features
-    low, high = bounds.loss.slope_range
-    if not course.private:
-        moving, constant = bounds.given_sensitivities()
-        facts: dict[str, tuple[float, int, int | None]] = {"gradients": (moving, size, None)}
-        return facts | ({"constant part": (constant, size, 1)} if constant > 0 else {})
-    slope = (high - low) / 2 if course.levels else bounds.loss.lipschitz
-    moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
-    whitened = dict.fromkeys(("moments", "finer moments")[: course.rounds], moments)
-    facts = {
-        "scales": (bounds.histogram_sensitivity(columns), octaves(course.above) * columns, 1),
-        "lengths": (count, 1, (course.rounds + 1) * LENGTH_STEPS),
-        **whitened,
-        "gradients": (bounds.gradient_sensitivity(course.clip, slope), size, None),
-    }
-    # Certificates that do not state it are of a time when only columns without bounds were centred.
-    if course.centred or (course.above > 0 and bounds.fit_intercept and not course.diagonal):
-        facts["places"] = (bounds.histogram_sensitivity(columns), PLACES * columns, 1)
-    if course.early:
-        facts["early gradients"] = (*facts["gradients"][:2], course.early * course.fits)
-    if course.levels and course.off_middle > 0:
-        facts["constant part"] = (bounds.gradient_sensitivity(course.clip, 1.0), size, 1)
-    if bounds.weighted_rows:
-        facts["mass"] = (count, 1, 1)
-    if bounds.loss.kind == "margin":
-        facts["labels"] = (count, 1, 1)
-        if not course.ranking:
-            facts["margin range"] = (count, 1, 2 * RANGE_STEPS)
-            facts["margins"] = (bounds.histogram_sensitivity(), 2 * MARGIN_BINS, 1)
-    elif not math.isfinite(bounds.loss.smoothness):
-        facts["octaves"] = (bounds.histogram_sensitivity(), TARGET_BINS, course.targets)
-        facts["targets"] = (count, 1, targets * course.targets)
-        rough = bounds.gradient_sensitivity(course.clip, (high - low) / 2)
-        facts["rough gradients"] = (rough, size, None)
-        facts["residuals"] = (count, 1, residuals * course.fits)
-    return facts
+def given_reach(bounds: LinearBounds) -> float:
+    """Return the largest length of a weighted row in coordinates that the influence bound gives."""
+    return math.sqrt(bounds.fit_intercept + bounds.n_features)
 
 
 def _given_phases(bounds: LinearBounds, steps: int | None) -> dict[str, Phase]:
     """Plan for coordinates that the influence bound gives: the constant part once, then gradients."""
-    moving, constant = bounds.given_sensitivities()
+    low, high = bounds.loss.slope_range
+    middle, half = abs(low + high) / 2, (high - low) / 2
+    reach, size = given_reach(bounds), bounds.dimension
     phases: dict[str, Phase] = {}
     left = 1.0
-    if constant > 0:
-        # Noise adds up over both parts: total variance is smallest with shares in proportion to sensitivity.
-        split = constant / (moving + constant)
-        phases["constant part"] = Phase(1, split, constant, bounds.dimension)
+    if middle > 0:
+        # Noise adds up over both parts: total variance is smallest with shares in proportion to their slopes.
+        split = middle / (half + middle)
+        phases["constant part"] = Phase(Query("vector", reach, size), bounds, split)
         left -= split
     number = _GIVEN_STEPS if steps is None else steps
-    phases["gradients"] = Phase(number, left, moving, bounds.dimension)
+    phases["gradients"] = _gradients(bounds, number, left, reach, half)
     return phases

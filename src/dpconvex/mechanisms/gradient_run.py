@@ -6,24 +6,20 @@ release more on the way, and say how they descend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.rows import RowFunction, Rows
+from dpconvex.core.release import PrivateRows
+from dpconvex.core.slopes import Slope
 from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.gradient_course import Course
-from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
+from dpconvex.mechanisms.gradient_geometry import Look, private_coordinates
 from dpconvex.mechanisms.gradient_steps import Steps, descent_steps
 from dpconvex.mechanisms.label_counts import count_votes
-from dpconvex.objectives.slopes import WeightedSlope
-from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel
 
 Array = NDArray[np.float64]
@@ -39,33 +35,27 @@ class PrivateDescent:
 
     Parameters
     ----------
-    rows : engine
-        Mapped rows.
-    bounds, plan : LinearBounds, Course
-        Public facts, and what follows from them.
-    terms : mapping
-        Noise of the certificate, by phase.
+    rows : PrivateRows
+        What noisy sums are asked of.
+    plan : Course
+        What follows from public facts.
     kernel, bandwidth : Kernel, float or None
         Smoothing; the bandwidth is in mapped units, None to follow from the residuals.
-    noise : NoiseSource
-        Where noise comes from.
     released : dict
         Receives what was released on the way.
     """
 
     def __init__(
         self,
-        rows: Rows,
-        bounds: LinearBounds,
+        rows: PrivateRows,
         plan: Course,
-        terms: Mapping[str, NoiseTerm],
         kernel: Kernel,
         bandwidth: float | None,
-        noise: NoiseSource,
         released: Facts,
     ) -> None:
-        self.rows, self.bounds, self.plan, self.terms = rows, bounds, plan, terms
-        self.kernel, self.bandwidth, self.noise, self.released = kernel, bandwidth, noise, released
+        bounds = rows.bounds
+        self.rows, self.bounds, self.plan, self.terms = rows, bounds, plan, rows.terms
+        self.kernel, self.bandwidth, self.released = kernel, bandwidth, released
         self.loss = cast(PointwiseLoss, bounds.loss)
         self.alpha, self.n = bounds.alpha, bounds.n_samples
         # Searches are on the rows whose geometry is looked at: which ones follows from their public number.
@@ -77,7 +67,7 @@ class PrivateDescent:
         """Find coordinates, descend, and return to the rows' own."""
         bounds, plan = self.bounds, self.plan
         if "mass" in self.terms:
-            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.mass = count_votes(self.rows, "mass", self.n)
             self.released["mass"] = self.mass
         look = Look(
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
@@ -85,24 +75,17 @@ class PrivateDescent:
             lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
             filled=self.mass / self.n, above=plan.above,
         )  # fmt: skip
-        self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
+        self.frame = private_coordinates(self.rows, look)
         self.released["coordinates"] = self.frame.matrix
-        clip = self.plan.clip * self.frame.typical
-        weighted = measured.rescaled(self._weights(clip))
-        del measured  # a number per row that is not needed any more
-        return self.frame.to_rows(self._find(weighted))
+        return self.frame.to_rows(self._find())
 
-    def _weights(self, clip: float) -> Callable[[Array], Array]:
-        """Return what rows of given lengths are multiplied by."""
-        return lambda lengths: np.minimum(1.0, clip / lengths)
-
-    def _find(self, rows: Rows) -> Array:
+    def _find(self) -> Array:
         """Descend with one rate: a smooth loss of residuals has a scale of its own."""
         start = np.zeros(self.frame.matrix.shape[0])
         rate = 1 / (self.loss.smoothness + self.alpha)
         steps = self._steps("gradients")
         rates = np.full(steps.stds.size, rate)
-        return self._descend(rows, start, steps, WeightedSlope(self.loss), rates)
+        return self._descend(start, steps, Slope(self.loss), rates)
 
     @property
     def few_mass(self) -> float:
@@ -130,22 +113,22 @@ class PrivateDescent:
 
     def _descend(
         self,
-        rows: Rows,
         start: Array,
         steps: Steps,
-        slope: RowFunction,
+        slope: Slope,
         rates: Array,
         pull: Array | None = None,
     ) -> Array:
         """Return the mean of the later iterates of noisy descent, ``pull`` a released part of every mean gradient."""
         frame, first_kept = self.frame, rates.size - steps.kept
         sizes = {int(size) for size in steps.rows}
-        parts = {size: rows if size == self.n else rows.part(size) for size in sizes}
+        parts = {size: self.rows if size == self.n else self.rows.part(size) for size in sizes}
         phi, kept = start.copy(), np.zeros_like(start)
         for step, rate in enumerate(rates):
-            exact = gradient_sum(parts[int(steps.rows[step])], frame, phi, slope)
-            gradient = self.noise.add_gaussian(exact, steps.stds[step])
-            gradient = gradient * frame.typical / (steps.filled * steps.rows[step])
+            gradient = parts[int(steps.rows[step])].slope_sum(
+                steps.names[step], frame.to_rows(phi), slope, frame, frame.typical
+            )
+            gradient = gradient / (steps.filled * steps.rows[step])
             if pull is not None:
                 gradient = gradient + pull
             phi = phi - rate * gradient
@@ -154,9 +137,3 @@ class PrivateDescent:
             if step >= first_kept:
                 kept += phi
         return kept / steps.kept
-
-
-def gradient_sum(rows: Rows, frame: Coordinates, phi: Array, slope: RowFunction) -> Array:
-    """Return the sum of the records' gradients at ``phi``, in units of a typical row."""
-    (total,) = rows.combine(frame.to_rows(phi), slope)
-    return frame.of_sum(np.asarray(total)) / frame.typical

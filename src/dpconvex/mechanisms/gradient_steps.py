@@ -36,8 +36,10 @@ class Steps:
 
     Attributes
     ----------
+    names : tuple of str
+        The certificate's term of each sum of gradients.
     stds : array of shape (steps,)
-        Noise on each sum of gradients, in units of a typical row.
+        Noise on each of them, in units of a typical row.
     rows : array of shape (steps,)
         How many rows each sum is over.
     kept : int
@@ -46,6 +48,7 @@ class Steps:
         What a row counts for on average.
     """
 
+    names: tuple[str, ...]
     stds: Array
     rows: Array
     kept: int
@@ -54,8 +57,9 @@ class Steps:
     def after(self, counted: int) -> Steps:
         """Return the steps that are left when the first ones counted something else."""
         stds = self.stds[counted:]
+        kept = min(self.kept, max(1, stds.size))
         return replace(
-            self, stds=stds, rows=self.rows[counted:], kept=min(self.kept, max(1, stds.size))
+            self, names=self.names[counted:], stds=stds, rows=self.rows[counted:], kept=kept
         )
 
     def noise_gain(self, rates: Array, curvature: Array, unit: float) -> Array:
@@ -93,15 +97,17 @@ def descent_steps(
     part = every if course.stepped_on is None else float(course.stepped_on)
     if phase == "rough gradients":
         number = last.releases // course.targets
-        return Steps(np.full(number, last.scale), np.full(number, part), averaged_steps(number))
+        stds, rows = np.full(number, last.scale), np.full(number, part)
+        return Steps((phase,) * number, stds, rows, averaged_steps(number))
     number = last.releases // course.fits
     if not course.early:
-        return Steps(np.full(number, last.scale), np.full(number, every), averaged_steps(number))
+        stds, rows = np.full(number, last.scale), np.full(number, every)
+        return Steps((phase,) * number, stds, rows, averaged_steps(number))
     first = terms["early gradients"]
     counts = (course.early, number)
-    return Steps(
-        np.repeat([first.scale, last.scale], counts), np.repeat([part, every], counts), counts[1]
-    )
+    names = ("early gradients",) * course.early + (phase,) * number
+    stds = np.repeat([first.scale, last.scale], counts)
+    return Steps(names, stds, np.repeat([part, every], counts), counts[1])
 
 
 def margin_descent_progress(steps: int, records: float) -> float:

@@ -10,15 +10,9 @@ were planned for the descent count labels instead, and if half of them are gone 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpconvex.engine.rows import Rows
+from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.mechanisms.gradient_margins import expected_label_share
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
 
 _ABSENT = 3.0  # in units of the noise: a count that may as well be 0
 _TURNED = 0.5  # share of the steps after which the descent is not begun any more
@@ -27,68 +21,38 @@ _STEPS = ("early gradients", "gradients")
 _LATER = (*_STEPS, "margin range", "margins")  # phases, as far as a course has them
 
 
-def positive_share(
-    rows: Rows, n_samples: float, terms: Mapping[str, NoiseTerm], noise: NoiseSource
-) -> tuple[float, int]:
+def positive_share(rows: PrivateRows, n_samples: float) -> tuple[float, int]:
     """Return what is to be expected of the share of positive labels, and how many steps of the descent counted.
 
     If that is all of them, the other phases were used up as well.
 
     Parameters
     ----------
-    rows : engine
-        Mapped rows; the sensitivity of "labels" is how far a count of them changes between neighbours.
+    rows : PrivateRows
+        Whose certificate has the term "labels" and those of a descent along margins.
     n_samples : float
         Number of records, public or released.
-    terms : mapping
-        Noise of the certificate, by phase.
-    noise : NoiseSource
-        Where noise comes from.
     """
-    (positive,) = rows.sum_targets(_count_positive)
-    std = terms["labels"].scale
-    found = float(noise.add_gaussian(np.asarray(positive), std)[0])
+    terms, std = rows.terms, rows.count_std("labels")
+    found = count_positive(rows, "labels")
     steps, counted = sum(terms[name].releases for name in _STEPS if name in terms), 0
     later = [name for name in _LATER if name in terms for _ in range(terms[name].releases)]
     for name in later:
         if min(found, n_samples - found) >= _ABSENT * std and counted <= _TURNED * steps:
             break
-        moved = terms["labels"].sensitivity
-        more, error = _count_instead(float(positive[0]), moved, terms[name], noise)
+        more, error = count_positive(rows, name), rows.count_std(name)
         found += (more - found) / (1 + (error / std) ** 2)
         std /= math.hypot(1, std / error)
         counted += name in _STEPS
     return expected_label_share(found / n_samples, std / n_samples, n_samples), counted
 
 
-def count_votes(rows: Rows, n_samples: int, term: NoiseTerm, noise: NoiseSource) -> float:
+def count_positive(rows: PrivateRows, name: str) -> float:
+    """Return a noisy number of records with positive labels."""
+    return rows.count(name, Statistic("label"), -0.5)
+
+
+def count_votes(rows: PrivateRows, name: str, n_samples: int) -> float:
     """Return what all records count for: a noisy number, at least a hundredth of theirs."""
-
-    def part(
-        y: NDArray[np.float64], w: NDArray[np.float64], v: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64]]:
-        return (np.array([v.sum()]),)
-
-    (exact,) = rows.sum_targets(part)
-    found = float(noise.add(np.asarray(exact), term)[0])
+    found = rows.count(name, Statistic("target"), math.inf)
     return min(max(found, _LEAST_MASS * n_samples), float(n_samples))
-
-
-def _count_instead(
-    count: float, moved: float, term: NoiseTerm, noise: NoiseSource
-) -> tuple[float, float]:
-    """Return a noisy count and its noise, released in place of a vector.
-
-    In the first coordinate is the count in units in which it moves, as `moved` says between neighbours, as far as the
-    certificate allows for what it stands for; a millionth less, which pays for rounding the product.
-    """
-    unit = (1 - 2.0**-20) * term.sensitivity / moved
-    vector = np.zeros(term.dimension)
-    vector[0] = unit * count
-    return float(noise.add_gaussian(vector, term.scale)[0]) / unit, term.scale / unit
-
-
-def _count_positive(
-    y: NDArray[np.float64], w: NDArray[np.float64], v: NDArray[np.float64]
-) -> tuple[NDArray[np.float64]]:
-    return (np.array([v @ (y > 0)], dtype=np.float64),)

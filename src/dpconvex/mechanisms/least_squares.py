@@ -16,48 +16,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import RAW_FARTHEST, RowMap, Rows
+from dpconvex.core.queries import Query, prove_sums
+from dpconvex.core.release import PrivateRows, Score, Statistic
+from dpconvex.core.slopes import Factor, Slope
+from dpconvex.engine.rows import RAW_FARTHEST, RowMap
 from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gathered_steps import GatheredSteps
 from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
-    Coordinates,
+    Frame,
     Look,
     private_coordinates,
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
 from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.quantile_location import (
-    TARGET_BINS,
-    Belief,
-    private_location,
-    residual_of,
-)
+from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location
 from dpconvex.mechanisms.residual_tails import TAIL_BINS, Tails, residual_tails
-from dpconvex.mechanisms.sandwich import (
-    check_whole_rows,
-    curvature_inverses,
-    release_products,
-    sandwich,
-)
-from dpconvex.mechanisms.symmetric_release import symmetric_entries
+from dpconvex.mechanisms.sandwich import check_whole_rows, curvature_inverses, sandwich
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
-from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
-    CertificateError,
     Parameters,
     Proof,
     calibrates,
     proves,
 )
-from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
@@ -159,40 +148,36 @@ def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
     )
 
 
-def release_facts(
-    bounds: LinearBounds, limits: Limits, inference: bool
-) -> dict[str, tuple[float, int, int]]:
-    """Return the sensitivity, dimension and number of every release.
+def _queries(bounds: LinearBounds, limits: Limits, inference: bool) -> dict[str, tuple[Query, int]]:
+    """Return what is released, and how often.
 
-    Counts move by 1, histograms as :meth:`~dpconvex.privacy.bounds.sums.LinearSums.histogram_sensitivity` says; a
-    product is a row of length at most ``clip`` typical ones, times a residual of at most ``width`` scales. For
+    A product is a row of length at most ``clip`` typical ones, times a residual of at most ``width`` scales. For
     intervals, second moments of two kinds of vectors of length at most 1 come on top.
     """
-    size, columns, count = bounds.dimension, bounds.n_features, bounds.count_sensitivity()
-    moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
-    product = bounds.gradient_sensitivity(limits.clip, limits.width)
+    size, columns = bounds.dimension, bounds.n_features
+    count, moments, score = Query("count"), (Query.moments(size), 1), (Query("limited sum"), 1)
+    product = Query("vector", limits.clip * limits.width, size)
     more = {"curvature": moments, "scores": moments} if inference else {}
     if bounds.weighted_rows:
-        more["mass"] = (count, 1, 1)
+        more["mass"] = (count, 1)
     if not inference:
-        more["gain"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
+        more["gain"] = score
     if bounds.fit_intercept and not inference:
-        more["mean"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
-    histograms = bounds.histogram_sensitivity(columns)
+        more["mean"] = score
     if bounds.fit_intercept:
-        more["places"] = (histograms, PLACES * columns, 1)
+        more["places"] = (Query.histograms(PLACES, columns), 1)
     return {
         **more,
-        "scales": (histograms, octaves(limits.above) * columns, 1),
-        "lengths": (count, 1, 3 * LENGTH_STEPS),
+        "scales": (Query.histograms(octaves(limits.above), columns), 1),
+        "lengths": (count, 3 * LENGTH_STEPS),
         "moments": moments,
         "finer moments": moments,
-        "octaves": (bounds.histogram_sensitivity(), TARGET_BINS, 1),
-        "targets": (count, 1, TARGET_STEPS),
-        "rough products": (product, size, 1),
-        "residuals": (count, 1, RESIDUAL_LOOKS * RESIDUAL_STEPS),
-        "tails": (bounds.histogram_sensitivity(), TAIL_BINS, 1 + RESIDUAL_LOOKS),
-        "products": (product, size, INTERVAL_ROUNDS if inference else ROUNDS),
+        "octaves": (Query.histograms(TARGET_BINS), 1),
+        "targets": (count, TARGET_STEPS),
+        "rough products": (product, 1),
+        "residuals": (count, RESIDUAL_LOOKS * RESIDUAL_STEPS),
+        "tails": (Query.histograms(TAIL_BINS), 1 + RESIDUAL_LOOKS),
+        "products": (product, INTERVAL_ROUNDS if inference else ROUNDS),
     }
 
 
@@ -208,7 +193,7 @@ def calibrate_least_squares(
     mu = total_mu(guarantee, "LeastSquares")
     inference = parameters.get("inference", False)
     limits = _limits(bounds, mu, parameters)
-    facts = release_facts(bounds, limits, inference)
+    facts = _queries(bounds, limits, inference)
     few = 1 / (1 + (bounds.n_samples * mu / _FEW) ** 1.5)
     shares = {name: share * (1 - 0.7 * few) for name, share in _SHARES.items()}
     shares["targets"] += 0.7 * few
@@ -232,34 +217,17 @@ def calibrate_least_squares(
         shares |= _INFERENCE
     shares["products"] = 1 - sum(shares.values())
     terms = {
-        name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in facts.items()
+        name: Phase(query, bounds, shares[name], releases).term(mu)
+        for name, (query, releases) in facts.items()
     }
     return Calibration(terms, stated={"limits": limits.stated()})
 
 
 @proves("least-squares")
 def prove_least_squares(certificate: Certificate) -> Proof:
-    """Compose the stated sums: their sensitivities follow from the bounds and the stated limits."""
+    """Compose the stated sums."""
     certificate.check_bounds(LinearBounds)
-    if type(certificate.bounds.loss) is not Squared:
-        raise CertificateError("The certificate's loss is not that of least squares.")
-    inference = certificate.parameters.get("inference", False)
-    if type(inference) is not bool:
-        raise CertificateError("The certificate's 'inference' must be True or False.")
-    if inference:
-        check_whole_rows(certificate.bounds)
-    limits = Limits(**certificate.parameters["limits"])
-    facts = release_facts(certificate.bounds, limits, inference)
-    certificate.check_terms(*facts)
-    terms = [
-        certificate.term(name, moved, size, "sum", releases)
-        for name, (moved, size, releases) in facts.items()
-    ]
-    relation = certificate.bounds.neighbors.replace("_", "-")
-    return Proof(
-        gaussian_total(terms), f"Gaussian DP composition of released counts and sums, {relation}"
-    )
+    return prove_sums(certificate)
 
 
 @dataclass(frozen=True)
@@ -294,7 +262,7 @@ class LeastSquares(PrivateMechanism):
     def _run(
         self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
-        run = _Run(objective.rows, certificate, noise)
+        run = _Run(PrivateRows([objective.rows], certificate, noise), certificate)
         theta = run.fit()
         record.update(run.released)
         return theta
@@ -303,9 +271,8 @@ class LeastSquares(PrivateMechanism):
 class _Run:
     """One run on data."""
 
-    def __init__(self, rows: Rows, certificate: Certificate, noise: NoiseSource) -> None:
-        self.rows, self.noise, self.terms = rows, noise, certificate.noise
-        self.bounds: LinearBounds = certificate.bounds
+    def __init__(self, rows: PrivateRows, certificate: Certificate) -> None:
+        self.rows, self.terms, self.bounds = rows, rows.terms, rows.bounds
         self.limits = Limits(**certificate.parameters["limits"])
         self.inference = certificate.parameters.get("inference", False)
         self.n = self.bounds.n_samples
@@ -316,20 +283,15 @@ class _Run:
         """Return coefficients of mapped rows."""
         bounds, limits = self.bounds, self.limits
         if "mass" in self.terms:
-            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.mass = count_votes(self.rows, "mass", self.n)
             self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
             limits.trust, bounds.most_cancellation(), filled=self.mass / self.n, above=limits.above,
         )  # fmt: skip
-        frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
+        frame = private_coordinates(self.rows, look)
         self.released["coordinates"] = frame.matrix
-        clip = limits.clip * frame.typical
-        weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
-        del measured
-        middle, scale = private_target(
-            self.rows, self.mass, self.terms, self.noise, not limits.raw_target
-        )
+        middle, scale = private_target(self.rows, self.mass, not limits.raw_target)
         unit = scale
         start = np.zeros(frame.matrix.shape[0])
         start[: frame.lead] = middle
@@ -337,7 +299,7 @@ class _Run:
         # A median is not the mean, and counts have noise.
         constant = scale * math.hypot(_SKEWED, self.terms["targets"].scale / self.mass)
         found = GatheredSteps(start, frame, self._height(frame), scale, constant)
-        found.add(start, *self._step(weighted, frame, start, scale, "rough products"))
+        found.add(start, *self._step(frame, start, scale, "rough products"))
         phi = found.likely()
         residual = self._residual_scale(frame, phi, scale)
         if residual > _WORSE * scale:  # than a constant: the curvature is not what it seemed
@@ -347,16 +309,16 @@ class _Run:
         scale, _ = self._widened(frame, phi, residual, "products")
         again = INTERVAL_ROUNDS - 1 if self.inference else _AGAIN
         for _ in range(again):
-            found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
+            found.add(phi, *self._step(frame, phi, scale, "products"))
             phi = found.likely()
         residual = min(residual, self._residual_scale(frame, phi, residual))
         scale, tails = self._widened(frame, phi, residual, "products")
         self.released["residual_scale"] = residual
         self.released["residual_limit"] = limits.width * scale
         if self.inference:
-            return self._with_covariance(weighted, frame, phi, scale)
+            return self._with_covariance(frame, phi, scale)
         for _ in range(ROUNDS - again):
-            found.add(phi, *self._step(weighted, frame, phi, scale, "products"))
+            found.add(phi, *self._step(frame, phi, scale, "products"))
             phi = found.likely()
         self.released["kept_share"] = found.kept_share()
         if bounds.alpha:
@@ -365,10 +327,10 @@ class _Run:
         if not self._gains(frame, phi, middle, unit):
             phi, self.released["kept_share"] = start, 0.0
         if "mean" in self.terms:
-            phi[: frame.lead] += self._mean(weighted, frame, phi, tails)
+            phi[: frame.lead] += self._mean(frame, phi, tails)
         return frame.to_rows(phi)
 
-    def _with_covariance(self, rows: Rows, frame: Coordinates, phi: Array, scale: float) -> Array:
+    def _with_covariance(self, frame: Frame, phi: Array, scale: float) -> Array:
         r"""Take the last step with the released curvature, and keep the covariance of what comes out.
 
         The curvature is the sum of ``w u u^T`` over residuals within their limit; see
@@ -376,99 +338,74 @@ class _Run:
         """
         length, width = self.limits.clip * frame.typical, self.limits.width * scale
         theta = frame.to_rows(phi)
-
-        def inside(y: Array, z: Array, w: Array) -> Array:
-            return np.where(np.abs(y - z) <= width, np.sqrt(w), 0.0)
-
-        def limited(y: Array, z: Array, w: Array) -> Array:
-            return np.asarray(w * np.clip(y - z, -width, width) / width)
-
+        inside, limited = Factor("inside", width=width), Factor("slope", Huber(width))
         curvature, scores = (
-            release_products(rows, frame, theta, length, factor, self.terms[name], self.noise)
+            self.rows.second_moments(name, frame, length, factor, theta)
             for name, factor in (("curvature", inside), ("scores", limited))
         )
         noise = self.terms["curvature"].scale
         inverse, widest = curvature_inverses(curvature, noise, frame.moments)
-        step = self._step(rows, frame, phi, scale, "products")[0] * self._height(frame) * self.mass
+        step = self._step(frame, phi, scale, "products")[0] * self._height(frame) * self.mass
         std = self.terms["products"].scale * frame.typical * scale
         covariance = sandwich(widest / length**2, scores * (length * width) ** 2, std)
         self.released["covariance"] = frame.matrix.T @ covariance @ frame.matrix
         return frame.to_rows(phi + inverse @ step / length**2)
 
-    def _widened(
-        self, frame: Coordinates, phi: Array, scale: float, name: str
-    ) -> tuple[float, Tails]:
+    def _widened(self, frame: Frame, phi: Array, scale: float, name: str) -> tuple[float, Tails]:
         """Return a scale whose limit keeps the mean of skewed residuals as far as noise allows, and their tails."""
-        predicted = self.rows.predicted(frame.to_rows(phi))
-        tails = residual_tails(predicted, scale, self.mass, self.terms["tails"], self.noise)
+        tails = residual_tails(self.rows, "tails", frame.to_rows(phi), scale, self.mass)
         width, spread = self.limits.width, self._noise(frame, 1.0, name)
         noise = math.sqrt(float(frame.moments @ spread**2)) / width
         return tails.best(width * scale, noise) / width, tails
 
-    def _gains(self, frame: Coordinates, phi: Array, middle: float, scale: float) -> bool:
+    def _gains(self, frame: Frame, phi: Array, middle: float, scale: float) -> bool:
         """Return whether squared residuals, none counted beyond a limit, are surely not larger than a constant's.
 
         Columns may hold numbers that are so rare and so large that nothing else has seen them.
         """
-        term, constant = self.terms["gain"], middle if frame.lead else 0.0
-
-        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
-            # The difference of both squares as a product: squares alone may exceed all numbers.
-            lost = (z - constant) / scale * (((z - y) + (constant - y)) / scale) / _FAR
-            # In parts of 64, whose sums are exact where every row is a record; votes round, which is paid for.
-            score = np.round(64 * np.clip(np.nan_to_num(lost), -1.0, 1.0)) / 64
-            return (np.array([float(v @ score)]),)
-
-        (exact,) = self.rows.predicted(frame.to_rows(phi)).sum_targets(part)
-        found = float(self.noise.add(np.asarray(exact), term)[0])
+        constant, limit = middle if frame.lead else 0.0, math.sqrt(_FAR) * scale
+        lost = Score("lost squares", frame.to_rows(phi), limit, constant)
+        found = self.rows.limited_sum("gain", lost)
         self.released["gain"] = -found / self.mass
-        return found <= _LOST * term.scale
+        return found <= _LOST * self.terms["gain"].scale
 
-    def _mean(self, rows: Rows, frame: Coordinates, phi: Array, tails: Tails) -> float:
+    def _mean(self, frame: Frame, phi: Array, tails: Tails) -> float:
         """Return a private mean of residuals, shortened by what noise alone would be.
 
         One number has less noise than a product has, so its limit is wider.
         """
-        term = self.terms["mean"]
-        std = term.scale / self.mass
+        std = self.terms["mean"].scale / self.mass
         limit = tails.best(self.limits.width * tails.scale, std)
-        # Every row counts alike, however long, but for void ones; the constant column sums what they are multiplied by.
-        alike = rows.rescaled(lambda weights: np.where(weights > 0, 1.0, 0.0))
-        (total,) = alike.combine(frame.to_rows(phi), WeightedSlope(Huber(limit)))
-        exact = -np.asarray(total)[:1] / limit
-        found = float(self.noise.add(exact, term)[0]) / self.mass
+        # Every row counts alike, however long.
+        residual = Score("residual", frame.to_rows(phi), limit)
+        found = self.rows.limited_sum("mean", residual) / self.mass
         sure = max(0.0, 1 - (std / max(abs(found), 1e-300)) ** 2)
         return limit * found * sure / (1 + (std / _DOUBTFUL) ** 2)
 
-    def _height(self, frame: Coordinates) -> Array:
+    def _height(self, frame: Frame) -> Array:
         """Return the second moments of weighted coordinates to divide by: larger where noise may hide them."""
         moments = (
             frame.moments if frame.doubts is None else np.hypot(frame.moments, frame.doubts[0])
         )
         return np.maximum(min(1.0, self.limits.clip) * moments, 0.05)
 
-    def _step(
-        self, rows: Rows, frame: Coordinates, phi: Array, scale: float, name: str
-    ) -> tuple[Array, Array]:
+    def _step(self, frame: Frame, phi: Array, scale: float, name: str) -> tuple[Array, Array]:
         """Return a noisy step from ``phi`` to least squares, and its noise."""
-        width, term = self.limits.width, self.terms[name]
-        slope = WeightedSlope(Huber(width * scale))
-        (total,) = rows.combine(frame.to_rows(phi), slope)
-        exact = np.asarray(frame.matrix @ np.asarray(total)) / (frame.typical * scale)
-        noisy = self.noise.add(exact, term) * (frame.typical * scale / self.mass)
+        slope, unit = Slope(Huber(self.limits.width * scale)), frame.typical * scale
+        noisy = self.rows.slope_sum(name, frame.to_rows(phi), slope, frame, unit) / self.mass
         return np.asarray(-noisy / self._height(frame)), self._noise(frame, scale, name)
 
-    def _noise(self, frame: Coordinates, scale: float, name: str) -> Array:
+    def _noise(self, frame: Frame, scale: float, name: str) -> Array:
         """Return the standard deviation of each coordinate of a step."""
         each = self.terms[name].scale * frame.typical * scale / self.mass
         return np.asarray(each / self._height(frame))
 
-    def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
+    def _residual_scale(self, frame: Frame, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, at most twice a given one, and not far below without proof."""
-        below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
         unsure = self.terms["residuals"].scale / (self.mass * math.sqrt(RESIDUAL_STEPS))
         belief = Belief(-scale, scale, min(0.5, max(2.0**-10, 2 * unsure)) * scale, 2 * scale)
+        residual = Statistic("residual", frame.to_rows(phi))
         _, found = private_location(
-            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.mass, self.noise
+            self.rows, "residuals", residual, 0.5, belief, RESIDUAL_STEPS, self.mass
         )
         return NORMAL_SCALE * found

@@ -9,13 +9,13 @@ releases count labels instead, and the fit is a constant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpconvex.engine.rows import Rows
+from dpconvex.core.release import Statistic
+from dpconvex.core.slopes import Slope
 from dpconvex.mechanisms.gradient_margins import margin_calibration
 from dpconvex.mechanisms.gradient_plan import MARGIN_BINS, RANGE_STEPS
 from dpconvex.mechanisms.gradient_run import CERTAIN_NOISE, PrivateDescent
@@ -26,7 +26,6 @@ from dpconvex.mechanisms.gradient_steps import (
 )
 from dpconvex.mechanisms.label_counts import positive_share
 from dpconvex.mechanisms.quantile_search import Walk, private_quantile
-from dpconvex.objectives.slopes import ClippedSlope
 from dpconvex.smoothing import convolve
 
 Array = NDArray[np.float64]
@@ -46,15 +45,12 @@ _STEEPEST = 4.0  # factor by which calibration may stretch a margin
 class MarginDescent(PrivateDescent):
     """A run for a loss of margins."""
 
-    def _weights(self, clip: float) -> Callable[[Array], Array]:
-        return lambda lengths: clip / lengths
-
-    def _find(self, rows: Rows) -> Array:
+    def _find(self) -> Array:
         """Descend with clipped slopes from the released share of positives, then calibrate."""
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share, counted = positive_share(self.rows, self.mass, self.terms, self.noise)
+        share, counted = positive_share(self.rows, self.mass)
         self.released["positive_share"] = share
         steps = self._steps("gradients").after(counted)
         number = steps.stds.size
@@ -71,7 +67,7 @@ class MarginDescent(PrivateDescent):
         if lead:
             start[0] = float(np.clip(logit(share), -5.0, 5.0)) / self.frame.constant
         rates = progress / number * decaying_rates(number)
-        phi = self._descend(rows, start, steps, ClippedSlope(loss), rates)
+        phi = self._descend(start, steps, Slope(loss, weighting="clip"), rates)
         if self.plan.ranking:  # 0 is then the threshold for classes of equal weight
             phi[:lead] -= start[:lead]
             return phi
@@ -94,20 +90,12 @@ class MarginDescent(PrivateDescent):
         direction = phi.copy()
         direction[:lead] = 0.0
         theta = self.frame.to_rows(direction)
-        margins = self.few_rows.predicted(theta)
-        middle, spread = self._margin_range(margins, direction)
+        middle, spread = self._margin_range(theta, direction)
         edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
-        inner = middle + spread * edges[1:-1]
-
-        def part(y: Array, z: Array, v: Array) -> tuple[Array]:
-            places = np.searchsorted(inner, z) + MARGIN_BINS * (y > 0)
-            return (np.asarray(np.bincount(places, v, minlength=2 * MARGIN_BINS), np.float64),)
-
         # Of all rows: what a part of them says of the slope would be less sure than what all say of the direction.
-        everyone = margins if self.few_rows is self.rows else self.rows.predicted(theta)
-        (counts,) = everyone.sum_targets(part)
-        std = self.terms["margins"]["std"]
-        counts = self.noise.add_gaussian(np.asarray(counts), std).reshape(2, MARGIN_BINS)
+        inner = middle + spread * edges[1:-1]
+        counts = self.rows.histogram("margins", Statistic("margin", theta), inner, by_label=True)
+        std = self.terms["margins"].scale
         intercept, slope = margin_calibration(
             counts / self.mass,
             std / self.mass,
@@ -125,20 +113,13 @@ class MarginDescent(PrivateDescent):
             calibrated[0] = intercept - factor * middle
         return calibrated
 
-    def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
+    def _margin_range(self, theta: Array, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
-        counting = (self.terms["margin range"]["std"], self.few_mass, self.noise)
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
-        middle = private_quantile(
-            margins,
-            lambda y, z: z,
-            Walk(0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75),
-            *counting,
-        )
-
-        def size(y: Array, z: Array) -> Array:
-            return np.log2(np.abs(z - middle) + 1e-300)
-
+        walk = Walk(0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75)
+        asked = self.few_rows, "margin range"
+        middle = private_quantile(*asked, Statistic("margin", theta), walk, self.few_mass)
         walk = Walk(_FAR, math.log2(_FAR_STDS * guess), 3.0, 6.0, RANGE_STEPS, 0.75)
-        octave = private_quantile(margins, size, walk, *counting)
+        sizes = Statistic("distance", theta, middle)
+        octave = private_quantile(*asked, sizes, walk, self.few_mass)
         return middle, 2.0**octave / _FAR_STDS

@@ -18,39 +18,32 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import RAW_FARTHEST, RowFunction, RowMap, Rows
+from dpconvex.core.queries import Query, prove_sums
+from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.core.slopes import Factor, Slope
+from dpconvex.engine.rows import RAW_FARTHEST, RowMap
 from dpconvex.losses import Logistic, Pinball, PointwiseLoss
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, NORMAL_SCALE, Phase
-from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.label_counts import count_positive
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location, residual_of
-from dpconvex.mechanisms.sandwich import (
-    Factor,
-    check_whole_rows,
-    curvature_inverses,
-    release_products,
-    sandwich,
-)
-from dpconvex.mechanisms.symmetric_release import symmetric_entries
+from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location
+from dpconvex.mechanisms.sandwich import check_whole_rows, curvature_inverses, sandwich
 from dpconvex.mechanisms.target_location import TARGET_STEPS, private_target
 from dpconvex.objectives.objective import OverRows
-from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
-    CertificateError,
     Parameters,
     Proof,
     calibrates,
     proves,
 )
-from dpconvex.privacy.certificates.terms import gaussian_total
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.guarantees import Guarantee, together
+from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
 
@@ -139,42 +132,38 @@ def _limits(bounds: LinearBounds, mu: float, parameters: Parameters) -> Limits:
     )
 
 
-def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float, int, int]]:
-    """Return the sensitivity, dimension and number of every release.
+def _queries(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[Query, int]]:
+    """Return what is released, and how often.
 
-    Counts move by 1, histograms as :meth:`~dpconvex.privacy.bounds.sums.LinearSums.histogram_sensitivity` says; a
-    gradient is a row of length at most ``clip`` typical ones times a slope; curvature and scores are second moments of
-    vectors of length at most 1.
+    A gradient is a row of length at most ``clip`` typical ones times a slope; curvature and scores are second moments
+    of vectors of length at most 1.
     """
-    size, columns, count = bounds.dimension, bounds.n_features, bounds.count_sensitivity()
-    moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
+    size, columns, count = bounds.dimension, bounds.n_features, Query("count")
+    moments = Query.moments(size)
     low, high = bounds.loss.slope_range
-    margin = bounds.loss.kind == "margin"
-    gradient = bounds.gradient_sensitivity(limits.clip, bounds.loss.lipschitz)
-    if margin:
-        start = {"labels": (count, 1, 1)}
+    gradient = Query("vector", limits.clip * float(bounds.loss.lipschitz), size)
+    if bounds.loss.kind == "margin":
+        start = {"labels": (count, 1)}
     else:
-        rough = bounds.gradient_sensitivity(limits.clip, (high - low) / 2)
         start = {
-            "octaves": (bounds.histogram_sensitivity(), TARGET_BINS, 1),
-            "targets": (count, 1, TARGET_STEPS),
-            "rough gradients": (rough, size, ROUGH_STEPS),
-            "residuals": (count, 1, RESIDUAL_STEPS),
+            "octaves": (Query.histograms(TARGET_BINS), 1),
+            "targets": (count, TARGET_STEPS),
+            "rough gradients": (Query("vector", limits.clip * (high - low) / 2, size), ROUGH_STEPS),
+            "residuals": (count, RESIDUAL_STEPS),
         }
-    histograms = bounds.histogram_sensitivity(columns)
     if bounds.fit_intercept:
-        start["places"] = (histograms, PLACES * columns, 1)
+        start["places"] = (Query.histograms(PLACES, columns), 1)
     return {
-        "scales": (histograms, octaves(limits.above) * columns, 1),
-        "lengths": (count, 1, 3 * LENGTH_STEPS),
-        "moments": moments,
-        "finer moments": moments,
+        "scales": (Query.histograms(octaves(limits.above), columns), 1),
+        "lengths": (count, 3 * LENGTH_STEPS),
+        "moments": (moments, 1),
+        "finer moments": (moments, 1),
         **start,
-        "early gradients": (gradient, size, EARLY_STEPS),
-        "middle gradients": (gradient, size, _steps("middle gradients")),
-        "curvature": (*moments[:2], len(_ROUNDS) + 1),
-        "gradients": (gradient, size, _steps("gradients")),
-        "scores": moments,
+        "early gradients": (gradient, EARLY_STEPS),
+        "middle gradients": (gradient, _steps("middle gradients")),
+        "curvature": (moments, len(_ROUNDS) + 1),
+        "gradients": (gradient, _steps("gradients")),
+        "scores": (moments, 1),
     }
 
 
@@ -199,7 +188,7 @@ def calibrate_newton(
     check_whole_rows(bounds)
     mu = total_mu(guarantee, "NewtonSteps") / math.sqrt(parameters.get("problems", 1))
     limits = _limits(bounds, mu, parameters)
-    facts = release_facts(bounds, limits)
+    facts = _queries(bounds, limits)
     shares = _SHARES | (_LABELS if bounds.loss.kind == "margin" else _TARGETS)
     if "places" in facts:
         shares["places"] = _PLACES
@@ -207,31 +196,17 @@ def calibrate_newton(
         shares["octaves"] += _RAW_OCTAVES
     shares["gradients"] = 1 - sum(shares.values())
     terms = {
-        name: Phase(releases, shares[name], moved, size).term(mu)
-        for name, (moved, size, releases) in facts.items()
+        name: Phase(query, bounds, shares[name], releases).term(mu)
+        for name, (query, releases) in facts.items()
     }
     return Calibration(terms, stated={"limits": limits.stated()})
 
 
 @proves("newton")
 def prove_newton(certificate: Certificate) -> Proof:
-    """Compose the stated sums: their sensitivities follow from the bounds and the stated limits."""
+    """Compose the stated sums."""
     certificate.check_bounds(LinearBounds, several=True)
-    bounds = certificate.bounds
-    if not _offered(bounds.loss):
-        raise CertificateError(
-            "The certificate's loss is not one that Newton steps are offered for."
-        )
-    check_whole_rows(bounds)
-    facts = release_facts(bounds, Limits(**certificate.parameters["limits"]))
-    certificate.check_terms(*facts)
-    terms = [
-        certificate.term(name, moved, size, "sum", releases)
-        for name, (moved, size, releases) in facts.items()
-    ]
-    relation = bounds.neighbors.replace("_", "-")
-    theorem = f"Gaussian DP composition of released counts and sums, {relation}"
-    return Proof(together(gaussian_total(terms), certificate.problems), theorem)
+    return prove_sums(certificate)
 
 
 @dataclass(frozen=True)
@@ -267,7 +242,7 @@ class NewtonSteps(PrivateMechanism):
     def _run(
         self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
-        run = _Run(objective.rows, certificate, noise)
+        run = _Run(PrivateRows([objective.rows], certificate, noise), certificate)
         theta = run.fit()
         record.update(run.released)
         return theta
@@ -276,9 +251,8 @@ class NewtonSteps(PrivateMechanism):
 class _Run:
     """One run on data."""
 
-    def __init__(self, rows: Rows, certificate: Certificate, noise: NoiseSource) -> None:
-        self.rows, self.noise, self.terms = rows, noise, certificate.noise
-        self.bounds: LinearBounds = certificate.bounds
+    def __init__(self, rows: PrivateRows, certificate: Certificate) -> None:
+        self.rows, self.terms, self.bounds = rows, rows.terms, rows.bounds
         self.loss = cast(PointwiseLoss, self.bounds.loss)
         self.limits = Limits(**certificate.parameters["limits"])
         self.n = self.bounds.n_samples
@@ -291,24 +265,18 @@ class _Run:
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
             limits.trust, bounds.most_cancellation(), above=limits.above,
         )  # fmt: skip
-        self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
+        self.frame = private_coordinates(self.rows, look)
         self.length = length = limits.clip * self.frame.typical
         self.released["coordinates"] = self.frame.matrix
         self.released["row_length"] = length
-        weighted = measured.rescaled(lambda lengths: np.minimum(1.0, length / lengths) ** 2)
-        del measured
         if self.loss.kind == "margin":
-            phi, width = self._rough_margins(weighted), 1.0
+            phi, width = self._rough_margins(), 1.0
         else:
-            phi, width = self._rough_quantile(weighted)
-        phi, inverse = self._newton(weighted, phi, width)
+            phi, width = self._rough_quantile()
+        phi, inverse = self._newton(phi, width)
         most = float(self.loss.lipschitz)
-        slope = WeightedSlope(self.loss)
-
-        def limited(y: Array, z: Array, w: Array) -> Array:
-            return np.asarray(slope(y, z, w)[0] / most)
-
-        scores = self._products(weighted, phi, limited, "scores")
+        limited = Factor("slope", self.loss, weighting="square")
+        scores = self._products(phi, limited, "scores")
         std = (
             self.terms["gradients"].scale
             * self.frame.typical
@@ -318,7 +286,7 @@ class _Run:
         self.released["covariance"] = self.frame.matrix.T @ covariance @ self.frame.matrix
         return self.frame.to_rows(phi)
 
-    def _newton(self, rows: Rows, phi: Array, width: float) -> tuple[Array, Array]:
+    def _newton(self, phi: Array, width: float) -> tuple[Array, Array]:
         """Return the mean of where full Newton steps lead, and the inverse of the curvature, of sums.
 
         Where full steps lead is the minimiser up to noise and the square of how far away they start. So curvature is
@@ -329,23 +297,18 @@ class _Run:
         """
         if self.loss.kind == "margin":
             steepest = float(self.loss.smoothness)
-
-            def bent(y: Array, z: Array, w: Array) -> Array:
-                return np.sqrt(w * self.loss.curvature(y, z) / steepest)
+            bent = Factor("curvature", self.loss, weighting="square")
         else:
             steepest = 1 / (2 * width)  # a box of this half width, of area 1
-
-            def bent(y: Array, z: Array, w: Array) -> Array:
-                return np.where(np.abs(y - z) <= width, np.sqrt(w), 0.0)
-
-        slope, term = WeightedSlope(self.loss), self.terms["curvature"]
+            bent = Factor("inside", width=width, weighting="square")
+        slope, term = Slope(self.loss, weighting="square"), self.terms["curvature"]
         farthest = _FARTHEST if self.loss.kind == "margin" else _FARTHEST * width / _HALF_WIDTH
         units = steepest * self.length**2
         found: list[Array] = []
 
         def inverses() -> tuple[Array, Array]:
             """Release the curvature at phi, and invert its mean with the one before."""
-            found[:] = [*found[-1:], self._products(rows, phi, bent, "curvature")]
+            found[:] = [*found[-1:], self._products(phi, bent, "curvature")]
             std = term.scale / math.sqrt(len(found))
             return curvature_inverses(np.mean(found, axis=0), std, self.frame.moments)
 
@@ -355,7 +318,7 @@ class _Run:
             if name == "gradients":  # as many of these know as much as all before
                 ahead *= (self.terms[name].scale / self.terms["middle gradients"].scale) ** 2
             for step in range(steps):
-                way = inverse @ self._gradient(rows, phi, slope, name) / units
+                way = inverse @ self._gradient(phi, slope, name) / units
                 if name == "gradients":
                     kept += (phi - way) / steps
                 # Where the way is long, curvature is that of another place.
@@ -365,37 +328,30 @@ class _Run:
         phi = kept
         return phi, inverses()[1] / units
 
-    def _products(self, rows: Rows, phi: Array, factor: Factor, name: str) -> Array:
-        return release_products(
-            rows, self.frame, self.frame.to_rows(phi), self.length, factor,
-            self.terms[name], self.noise,
-        )  # fmt: skip
+    def _products(self, phi: Array, factor: Factor, name: str) -> Array:
+        frame = self.frame
+        return self.rows.second_moments(name, frame, self.length, factor, frame.to_rows(phi))
 
-    def _gradient(self, rows: Rows, phi: Array, slope: RowFunction, name: str) -> Array:
+    def _gradient(self, phi: Array, slope: Slope, name: str) -> Array:
         """Return a noisy sum of gradients."""
-        exact = gradient_sum(rows, self.frame, phi, slope)
-        return self.noise.add(exact, self.terms[name]) * self.frame.typical
+        frame = self.frame
+        return self.rows.slope_sum(name, frame.to_rows(phi), slope, frame, frame.typical)
 
-    def _descend(self, rows: Rows, phi: Array, slope: RowFunction, rate: float, name: str) -> Array:
+    def _descend(self, phi: Array, slope: Slope, rate: float, name: str) -> Array:
         """Return the mean of the last iterates of a descent."""
         kept, steps = np.zeros_like(phi), self.terms[name].releases
         for step in range(steps):
-            phi = phi - rate * self._gradient(rows, phi, slope, name) / self.n
+            phi = phi - rate * self._gradient(phi, slope, name) / self.n
             if step >= steps - _KEPT:
                 kept += phi / _KEPT
         return kept
 
-    def _rough_margins(self, rows: Rows) -> Array:
+    def _rough_margins(self) -> Array:
         """Descend from the released share of positive labels.
 
         The rarer one of them is, the flatter the loss: steps are as long as that share says, but for noise.
         """
-
-        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            return (np.array([v @ (y > 0)], dtype=np.float64),)
-
-        (count,) = self.rows.sum_targets(part)
-        found = float(self.noise.add(np.asarray(count), self.terms["labels"])[0]) / self.n
+        found = count_positive(self.rows, "labels") / self.n
         least = min(2 * self.terms["labels"].scale / self.n, 0.5)
         share = min(max(found, least), 1 - least)
         start = np.zeros(self.frame.matrix.shape[0])
@@ -403,32 +359,31 @@ class _Run:
         curved = min(float(self.loss.smoothness), _CURVED * share * (1 - share))
         doubt = self.terms["early gradients"].scale * self.frame.typical / (self.n * curved)
         rate = 1 / (curved * (1 + (doubt / _DOUBT) ** 2))
-        return self._descend(rows, start, WeightedSlope(self.loss), rate, "early gradients")
+        slope = Slope(self.loss, weighting="square")
+        return self._descend(start, slope, rate, "early gradients")
 
-    def _rough_quantile(self, rows: Rows) -> tuple[Array, float]:
+    def _rough_quantile(self) -> tuple[Array, float]:
         """Descend to the median, and move the constant to the level; also return the width of a density."""
         level, lead = float(cast(Pinball, self.loss).quantile), self.frame.lead
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
-        middle, scale = private_target(
-            self.rows, self.n, self.terms, self.noise, not self.limits.raw_target
-        )
+        middle, scale = private_target(self.rows, self.n, not self.limits.raw_target)
         start[:lead] = middle
         smooth = convolve(self.loss, LogisticKernel(), _ROUGH_WIDTH * scale)
         rate = _ROUGH_RATE * scale / ((high - low) * MIDDLE_HEIGHT)
-        phi = self._descend(
-            rows, start, WeightedSlope(smooth, (low + high) / 2), rate, "rough gradients"
-        )
-        below = self.rows.predicted(self.frame.to_rows(phi)).counter(residual_of)
+        slope = Slope(smooth, (low + high) / 2, "square")
+        phi = self._descend(start, slope, rate, "rough gradients")
         guess, reach = 3 * scale * float(ndtri(level)), 2 * scale
         belief = Belief(
             min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
         )
+        residual = Statistic("residual", self.frame.to_rows(phi))
         shift, found = private_location(
-            below, level, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
+            self.rows, "residuals", residual, level, belief, RESIDUAL_STEPS, self.n
         )
         phi[:lead] += shift
         rate = _EARLY_RATE * found / (level * (1 - level))
-        phi = self._descend(rows, phi, WeightedSlope(self.loss), rate, "early gradients")
+        slope = Slope(self.loss, weighting="square")
+        phi = self._descend(phi, slope, rate, "early gradients")
         self.released["residual_scale"] = NORMAL_SCALE * found
         return phi, _HALF_WIDTH * NORMAL_SCALE * found

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpconvex.engine.rows import RowFunction, Rows
+from dpconvex.core.release import Statistic
+from dpconvex.core.slopes import Slope
 from dpconvex.losses import Loss
 from dpconvex.mechanisms.gradient_plan import (
     MIDDLE_HEIGHT,
@@ -25,14 +26,7 @@ from dpconvex.mechanisms.gradient_plan import (
 )
 from dpconvex.mechanisms.gradient_run import CERTAIN_NOISE, PrivateDescent
 from dpconvex.mechanisms.gradient_steps import HOPELESS, ROUGH_RATE, decaying_rates
-from dpconvex.mechanisms.quantile_location import (
-    Belief,
-    private_location,
-    residual_of,
-    target_bracket,
-    target_of,
-)
-from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.mechanisms.quantile_location import Belief, private_location, target_bracket
 from dpconvex.smoothing import convolve
 
 Array = NDArray[np.float64]
@@ -52,11 +46,11 @@ class QuantileDescent(PrivateDescent):
 
     hopeless = 0.0  # how far noise alone would have led, in units of where a fit is given up
 
-    def _find(self, rows: Rows) -> Array:
+    def _find(self) -> Array:
         """Descend to the median, move the intercept to the level, descend at the level."""
-        return self._at_level(rows, *self._median(rows))
+        return self._at_level(*self._median())
 
-    def _median(self, rows: Rows) -> tuple[Array, Array, float]:
+    def _median(self) -> tuple[Array, Array, float]:
         """Return where the intercept starts, roughly the median's coefficients, and the scale of the target."""
         lead = self.frame.lead
         low, high = self.loss.slope_range
@@ -64,15 +58,15 @@ class QuantileDescent(PrivateDescent):
         middle, scale = self._target()
         start[:lead] = middle
         curvature = (high - low) * MIDDLE_HEIGHT / scale
-        slope = WeightedSlope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
+        slope = Slope(self._smoothed(_ROUGH_WIDTH * scale), (low + high) / 2)
         bend, rate = _BEND * curvature, ROUGH_RATE / curvature
-        found = self._gone(rows, start, "rough gradients", slope, rate, bend, scale)
+        found = self._gone(start, "rough gradients", slope, rate, bend, scale)
         # Where the start went most of the way at once, the intercept does not go back to the median.
         found[:lead] += self._gone_at_once * (start[:lead] - found[:lead])
         return start[:lead], found, scale
 
     def _at_level(
-        self, rows: Rows, constant: Array, found: Array, scale: float, pull: Array | None = None
+        self, constant: Array, found: Array, scale: float, pull: Array | None = None
     ) -> Array:
         """Move the intercept of the median to the level, and descend there.
 
@@ -93,21 +87,20 @@ class QuantileDescent(PrivateDescent):
         )
         steepest = middle / _RATE + believed * (found_density / _SURE_RATE - middle / _RATE)
         offset = 0.0 if pull is None else (low + high) / 2
-        slope = WeightedSlope(self._smoothed(BANDWIDTH_SHARE * scale), offset)
+        slope = Slope(self._smoothed(BANDWIDTH_SHARE * scale), offset)
         rate = 1 / (steepest * (high - low))
         if self._shares_start:
             constant = start[:lead]
-        return self._gone(rows, start, "gradients", slope, rate, bend, scale, constant, pull)
+        return self._gone(start, "gradients", slope, rate, bend, scale, constant, pull)
 
     def _smoothed(self, width: float) -> Loss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _gone(
         self,
-        rows: Rows,
         start: Array,
         phase: str,
-        slope: RowFunction,
+        slope: Slope,
         rate: float,
         bend: float,
         scale: float,
@@ -119,7 +112,7 @@ class QuantileDescent(PrivateDescent):
         rates = rate * decaying_rates(steps.stds.size)
         wander = self._wander(steps, float(rates.sum())) / scale**2
         rates = rates / math.sqrt(1 + wander / _SLOWED)
-        phi, origin = self._descend(rows, start, steps, slope, rates, pull), start
+        phi, origin = self._descend(start, steps, slope, rates, pull), start
         if constant is not None:
             origin = np.zeros_like(start)
             origin[:lead] = phi[:lead] + self._gone_at_once * (constant - phi[:lead])
@@ -140,9 +133,14 @@ class QuantileDescent(PrivateDescent):
         low, high = self._target_range()
         width, level = high - low, self._first_level
         belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        counting = (self.terms["targets"]["std"], self.few_mass, self.noise)
         middle, scale = private_location(
-            self.few_rows.counter(target_of), level, belief, TARGET_STEPS, *counting
+            self.few_rows,
+            "targets",
+            Statistic("target"),
+            level,
+            belief,
+            TARGET_STEPS,
+            self.few_mass,
         )
         return middle, min(NORMAL_SCALE * scale, width / 2)
 
@@ -164,10 +162,7 @@ class QuantileDescent(PrivateDescent):
 
     def _target_range(self) -> tuple[float, float]:
         """Return a bracket of the targets: octaves that surely hold some and as much again, or the public range."""
-        std = self.terms["octaves"].scale
-        found = target_bracket(
-            self.few_rows, std, self.few_mass, self.noise, not self.plan.raw_target
-        )
+        found = target_bracket(self.few_rows, "octaves", self.few_mass, not self.plan.raw_target)
         self.bracket = (-1.0, 1.0)
         if found is not None:
             low, high = found
@@ -176,8 +171,7 @@ class QuantileDescent(PrivateDescent):
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
-        below = self.few_rows.predicted(self.frame.to_rows(phi)).counter(residual_of)
-        counting = (self.terms["residuals"]["std"], self.few_mass, self.noise)
+        residual = Statistic("residual", self.frame.to_rows(phi))
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         gone = 0.0 if self._shares_start else self._gone_at_once
@@ -192,5 +186,7 @@ class QuantileDescent(PrivateDescent):
             below=far * (level < 0.5),
             above=far * (level > 0.5),
         )
-        shift, found = private_location(below, level, belief, RESIDUAL_STEPS, *counting)
+        shift, found = private_location(
+            self.few_rows, "residuals", residual, level, belief, RESIDUAL_STEPS, self.few_mass
+        )
         return NORMAL_SCALE * found, shift

@@ -10,16 +10,13 @@ shapes mislead the first counts only, and where noise hides everything the answe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from dpconvex.engine.rows import Rows
-from dpconvex.mechanisms.quantile_search import noisy_share
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.release import PrivateRows, Statistic
 
 Array = NDArray[np.float64]
 
@@ -106,34 +103,26 @@ class Belief:
 
 
 def target_bracket(
-    rows: Rows, std: float, mass: float, noise: NoiseSource, bounded: bool = True
+    rows: PrivateRows, name: str, mass: float, bounded: bool = True
 ) -> tuple[float, float] | None:
     """Return the ends of the octaves that surely hold targets; None where they are not half of all.
 
     Parameters
     ----------
-    rows : engine
-        Mapped rows; their targets lie in [-1, 1] where bounds are known.
-    std : float
-        Noise on each of the :data:`TARGET_BINS` counts.
+    rows : PrivateRows
+        Their mapped targets lie in [-1, 1] where bounds are known.
+    name : str
+        The certificate's term of :data:`TARGET_BINS` counts.
     mass : float
         What all records count for, public or released.
-    noise : NoiseSource
-        Where noise comes from.
     bounded : bool
         Whether the unit of the targets is public; without one, bins are wider than an octave.
     """
     ends = (-16, 15) if bounded else (-_RAW, _RAW)
     sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
-
-    def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-        # The outermost bins take all that is beyond.
-        places = np.searchsorted(edges[1:-1], y, side="right")
-        return (np.asarray(np.bincount(places, v, minlength=edges.size - 1), np.float64),)
-
-    (exact,) = rows.sum_targets(part)
-    counts = noise.add_gaussian(np.asarray(exact), std)
+    counts = rows.histogram(name, Statistic("target"), edges[1:-1])
+    std = rows.terms[name].scale
     sure = np.flatnonzero(counts > _SURE * std)
     if not sure.size or counts[sure].sum() < 0.5 * mass:
         return None
@@ -141,35 +130,35 @@ def target_bracket(
 
 
 def private_location(
-    below: Callable[[float], float],
+    rows: PrivateRows,
+    name: str,
+    statistic: Statistic,
     level: float,
     belief: Belief,
     steps: int,
-    count_std: float,
     n_samples: float,
-    noise: NoiseSource,
 ) -> tuple[float, float]:
     """Return a quantile of a statistic and the scale ``level (1 - level) / density`` of its law there.
 
     Parameters
     ----------
-    below : callable
-        Number of records whose statistic is below a point, as ``rows.counter(statistic)`` gives it.
+    rows : PrivateRows
+        What counts are asked of.
+    name : str
+        The certificate's term of the counts.
+    statistic : Statistic
+        What is counted.
     level : float
         Which quantile.
     belief : Belief
         Public or released facts.
     steps : int
         Number of counts.
-    count_std : float
-        Noise on each count; a count of votes changes by at most 1 between neighbours.
     n_samples : float
         Number of records, public or released.
-    noise : NoiseSource
-        Where noise comes from.
     """
     logs = belief.log_scales
-    std = min(count_std / n_samples, _DROWNED)
+    std = min(rows.terms[name].scale / n_samples, _DROWNED)
     places, shares = np.empty(steps), np.empty(steps)
     first, last = low, high = belief.ends
     lowest, highest = belief.at(np.array([first, last]))
@@ -187,7 +176,7 @@ def private_location(
             break
         aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
         places[step] = point = min(max(point + aside * scale, lowest), highest)
-        share = noisy_share(below, point, count_std, n_samples, noise)
+        share = rows.count(name, statistic, point) / n_samples
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([_OUTER, 1 - _OUTER], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS
@@ -210,13 +199,3 @@ def _likelihood(
         usual = -((share - expected) ** 2 / variance + np.log(variance)) / 2
         found += np.logaddexp(usual, -_OUTLIER - math.log1p(std))
     return found
-
-
-def target_of(y: Array, w: Array) -> Array:
-    """Return the targets."""
-    return y
-
-
-def residual_of(y: Array, z: Array) -> Array:
-    """Return the residuals of predictions."""
-    return y - z

@@ -9,11 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from dpconvex.engine.rows import Array, RowFunction, Rows, Sums
+from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.engine.rows import Array, RowFunction, Sums
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-Statistic = Callable[[Array, Array, Array], Array]
+RowStatistic = Callable[[Array, Array, Array], Array]
 
 SEARCH_STEPS = 6
 
@@ -27,7 +28,7 @@ class Summed(Protocol):
 
 def private_median(
     rows: Summed,
-    statistic: Statistic,
+    statistic: RowStatistic,
     low: float,
     high: float,
     counts: NoiseTerm,
@@ -102,12 +103,7 @@ class Walk:
 
 
 def private_quantile(
-    rows: Rows,
-    values: Callable[[Array, Array], Array],
-    walk: Walk,
-    count_std: float,
-    n_samples: float,
-    noise: NoiseSource,
+    rows: PrivateRows, name: str, statistic: Statistic, walk: Walk, n_samples: float
 ) -> float:
     """Return a point near a quantile of a statistic: the mean of the last steps of a descent on one number.
 
@@ -116,32 +112,22 @@ def private_quantile(
 
     Parameters
     ----------
-    rows : engine
-        Rows; ``rows.counter(values)`` counts records below a point.
-    values : callable
-        The statistic ``values(y, w)``, one number per record.
+    rows : PrivateRows
+        What counts are asked of.
+    name : str
+        The certificate's term of the counts.
+    statistic : Statistic
+        What is counted.
     walk : Walk
         Which quantile, and by which steps.
-    count_std : float
-        Noise on each count; a count of votes changes by at most 1 between neighbours.
     n_samples : float
         Number of records, public or released.
-    noise : NoiseSource
-        Where noise comes from.
     """
     point, kept = walk.start, 0.0
     last = max(1, walk.steps // 4)
-    below = rows.counter(values)
     for step in range(walk.steps):
-        share = noisy_share(below, point, count_std, n_samples, noise)
+        share = rows.count(name, statistic, point) / n_samples
         point += walk.first_step * walk.decay**step * (walk.level - share)
         point = min(max(point, walk.start - walk.reach), walk.start + walk.reach)
         kept += point * (step >= walk.steps - last)
     return kept / last
-
-
-def noisy_share(
-    below: Callable[[float], float], point: float, std: float, n_samples: float, noise: NoiseSource
-) -> float:
-    """Return the noisy share of records below a point."""
-    return float(noise.add_gaussian(np.array([float(below(point))]), std)[0]) / n_samples

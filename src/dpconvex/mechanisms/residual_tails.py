@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.rows import Rows
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.core.release import PrivateRows, Statistic
 
 __all__ = ["TAIL_BINS", "TAIL_OCTAVES", "Tails", "residual_tails"]
 
@@ -76,36 +74,29 @@ class Tails:
         return float(limits[int(np.argmin(hidden + (noise * limits) ** 2))])
 
 
-def residual_tails(
-    predicted: Rows, scale: float, mass: float, term: NoiseTerm, noise: NoiseSource
-) -> Tails:
+def residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> Tails:
     """Release in which octaves above their scale residuals lie.
 
     Parameters
     ----------
-    predicted : engine
-        Rows with predictions in place of weights.
+    rows : PrivateRows
+        What the histogram is asked of.
+    name : str
+        The certificate's term of :data:`TAIL_BINS` counts.
+    theta : array
+        Released coefficients, whose residuals are meant.
     scale : float
         Public or released unit.
     mass : float
         What all records count for, public or released.
-    term : NoiseTerm
-        Noise of :data:`TAIL_BINS` counts; a record is in one of them.
-    noise : NoiseSource
-        Where noise comes from.
     """
     sizes = scale * 2.0 ** np.arange(TAIL_OCTAVES)
     edges = np.concatenate([-sizes[::-1], sizes])
-
-    def part(y: Array, z: Array, v: Array) -> tuple[Array]:
-        places = np.searchsorted(edges, y - z, side="right")
-        return (np.asarray(np.bincount(places, v, minlength=TAIL_BINS), np.float64),)
-
-    (exact,) = predicted.sum_targets(part)
-    counts = noise.add(np.asarray(exact), term) / mass
-    least = _CERTAIN * term.scale / mass
+    counts = rows.histogram(name, Statistic("residual", theta), edges) / mass
+    std = rows.terms[name].scale / mass
     above, below = counts[TAIL_OCTAVES + 1 :], counts[:TAIL_OCTAVES][::-1]
-    return Tails(_continued(above, least), _continued(below, least), scale, term.scale / mass)
+    least = _CERTAIN * std
+    return Tails(_continued(above, least), _continued(below, least), scale, std)
 
 
 def _continued(shares: Array, least: float) -> Array:

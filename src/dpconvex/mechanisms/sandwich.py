@@ -9,32 +9,15 @@ matrices are sums of products of vectors of length at most 1, and are released a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.blocks import row_margins
-from dpconvex.engine.rows import Rows
-from dpconvex.mechanisms.gradient_geometry import Coordinates
-from dpconvex.mechanisms.moments import row_lengths
-from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
 
-__all__ = [
-    "Factor",
-    "check_whole_rows",
-    "curvature_inverses",
-    "product_sums",
-    "release_products",
-    "sandwich",
-]
+__all__ = ["check_whole_rows", "curvature_inverses", "sandwich"]
 
 Array = NDArray[np.float64]
-#: Of targets, margins and weights: a factor for every row.
-Factor = Callable[[Array, Array, Array], Array]
 
 # What eigenvalues of a curvature are at least taken for, of their mean: by steps, and by covariances.
 _LEAST, _FLAT = 0.1, 0.01
@@ -47,38 +30,6 @@ def check_whole_rows(bounds: LinearBounds) -> None:
         raise ValueError(
             "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
         )
-
-
-def product_sums(
-    rows: Rows, frame: Coordinates, theta: Array, length: float, factor: Factor
-) -> Array:
-    r"""Return ``sum_i f_i^2 u_i u_i^T / length^2`` of rows u in private coordinates.
-
-    No vector ``f_i u_i / length`` is longer than 1, whatever the factor says: its own computed length limits it.
-    """
-
-    def part(block: Array, y: Array, w: Array) -> tuple[Array]:
-        factors = factor(y, row_margins(block, theta), w)
-        placed = frame.place(block) / length
-        most = 1 / np.maximum(row_lengths(placed), 1e-300)
-        vectors = np.minimum(np.abs(factors), most)[:, None] * placed
-        return (vectors.T @ vectors,)
-
-    (total,) = rows.sum(part)
-    return np.asarray(total)
-
-
-def release_products(
-    rows: Rows,
-    frame: Coordinates,
-    theta: Array,
-    length: float,
-    factor: Factor,
-    term: NoiseTerm,
-    noise: NoiseSource,
-) -> Array:
-    """Return :func:`product_sums` plus the noise that a term of the certificate states."""
-    return release_symmetric(product_sums(rows, frame, theta, length, factor), term, noise)
 
 
 def curvature_inverses(matrix: Array, std: float, shape: Array) -> tuple[Array, Array]:

@@ -9,17 +9,14 @@ median, and at the end what their coefficients have in common: a smooth curve in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpconvex.engine.memory import MemoryRows
-from dpconvex.engine.rows import Rows
+from dpconvex.core.slopes import Slope
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.gradient_run import gradient_sum
 from dpconvex.mechanisms.gradient_steps import Steps
 from dpconvex.mechanisms.quantile_descent import QuantileDescent
 
@@ -27,30 +24,18 @@ Array = NDArray[np.float64]
 
 
 class SeveralQuantiles(QuantileDescent):
-    """One run that finds several quantiles; :meth:`run` returns a column of coefficients for each of them.
+    """One run that finds several quantiles; :meth:`run` returns a column of coefficients for each of them."""
 
-    Parameters
-    ----------
-    targets : sequence of engines
-        The same rows with each of their targets; ``rows`` is the first of them.
-    others
-        As for :class:`QuantileDescent`.
-    """
-
-    def __init__(self, targets: Sequence[Rows], *facts: object) -> None:
-        super().__init__(targets[0], *facts)  # type: ignore[arg-type]
-        self.targets = targets
-
-    def _find(self, rows: Rows) -> Array:
+    def _find(self) -> Array:
         """Return the coefficients of every level, a column each."""
-        self.mean_row = self._mean_row(rows)
+        self.mean_row = self._mean_row()
         found, variances, scales = [], [], []
         for number, level in enumerate(self.plan.levels):
             self.loss = Pinball(level)
-            if number < len(self.targets):
-                rows = self._with_target(rows, self.targets[number])
-                median = self._median(rows)
-            found.append(self._at_level(rows, *median, (0.5 - level) * self.mean_row))
+            if number < self.plan.targets:
+                self._take_target(number)
+                median = self._median()
+            found.append(self._at_level(*median, (0.5 - level) * self.mean_row))
             variances.append(self.expected_noise)
             scales.append(self.released["residual_scale"])
         self.released["residual_scale"] = np.array(scales)
@@ -61,22 +46,24 @@ class SeveralQuantiles(QuantileDescent):
         )
         return curve.T
 
-    def _with_target(self, rows: Rows, target: Rows) -> Rows:
-        """Return the rows of a target with the weights of these, and search among its own from now on."""
-        if target is self.rows:
-            return rows
-        self.rows, self.hopeless = target, 0.0
-        self.few_rows = target if self.plan.looked_at is None else target.part(self.plan.looked_at)
-        return cast(MemoryRows, target).with_weights(cast(MemoryRows, rows).weights)
+    def _take_target(self, number: int) -> None:
+        """Ask about another target from now on."""
+        if number == 0:
+            return
+        self.rows, self.hopeless = self.rows.target(number), 0.0
+        part = self.plan.looked_at
+        self.few_rows = self.rows if part is None else self.rows.part(part)
 
-    def _mean_row(self, rows: Rows) -> Array:
+    def _mean_row(self) -> Array:
         """Release the mean of the weighted rows, in these coordinates; zeros where no level needs it."""
         size = self.frame.matrix.shape[0]
         if "constant part" not in self.terms:
             return np.zeros(size)
-        exact = gradient_sum(rows, self.frame, np.zeros(size), _row_weights)
-        total = self.noise.add_gaussian(exact, self.terms["constant part"].scale)
-        return np.asarray(total * self.frame.typical / self.mass)
+        frame = self.frame
+        total = self.rows.slope_sum(
+            "constant part", np.zeros(size), Slope(None), frame, frame.typical
+        )
+        return np.asarray(total / self.mass)
 
     def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
         self.expected_noise = super()._expected_noise(steps, rates, curvature)
@@ -110,7 +97,3 @@ def smooth_in_level(
     kept = np.maximum(0.0, 1 - 1 / np.maximum(lengths, 1e-300))
     kept[:2] = 1.0
     return np.asarray((basis @ (kept[:, None] * parts)) / weights[:, None])
-
-
-def _row_weights(y: Array, z: Array, w: Array) -> tuple[Array]:
-    return (w,)

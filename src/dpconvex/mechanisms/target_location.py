@@ -2,52 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from dpconvex.engine.rows import Rows
+from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE
-from dpconvex.mechanisms.quantile_location import (
-    Belief,
-    private_location,
-    target_bracket,
-    target_of,
-)
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
+from dpconvex.mechanisms.quantile_location import Belief, private_location, target_bracket
 
 __all__ = ["TARGET_STEPS", "private_target"]
 
 TARGET_STEPS = 16  # noisy counts
 
 
-def private_target(
-    rows: Rows,
-    mass: float,
-    terms: Mapping[str, NoiseTerm],
-    noise: NoiseSource,
-    bounded: bool = True,
-) -> tuple[float, float]:
+def private_target(rows: PrivateRows, mass: float, bounded: bool = True) -> tuple[float, float]:
     """Return a private median of the target, and the scale of a normal law as dense there.
 
     Parameters
     ----------
-    rows : engine
-        Mapped rows.
+    rows : PrivateRows
+        Whose certificate has the terms "octaves" and "targets".
     mass : float
         What all records count for, public or released.
-    terms : mapping
-        Noise of "octaves" and "targets".
-    noise : NoiseSource
-        Where noise comes from.
     bounded : bool
         Whether the unit of the target is public.
     """
-    found = target_bracket(rows, terms["octaves"].scale, mass, noise, bounded)
+    found = target_bracket(rows, "octaves", mass, bounded)
     low, high = found or (-1.0, 1.0)
     width = high - low
     belief = Belief(low, high, 2.0**-18 * width, width / 4)
-    below = rows.counter(target_of)
     middle, scale = private_location(
-        below, 0.5, belief, TARGET_STEPS, terms["targets"].scale, mass, noise
+        rows, "targets", Statistic("target"), 0.5, belief, TARGET_STEPS, mass
     )
     return middle, min(NORMAL_SCALE * scale, width / 2)

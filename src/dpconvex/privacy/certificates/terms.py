@@ -47,6 +47,10 @@ class NoiseTerm(Mapping[str, Any]):
     grid : float, optional
         Power of two to whose multiples the vector and the noise are rounded; by default that of the scale. 0 where
         noise is drawn in floating point.
+    kind : str, default=""
+        Kind of a released sum, as :class:`dpconvex.core.queries.Query` lists them; empty for other releases.
+    bound : float, default=0
+        Bound on what one record adds to a released sum.
 
     Notes
     -----
@@ -67,6 +71,8 @@ class NoiseTerm(Mapping[str, Any]):
     releases: int = 1
     tolerance: float = 0.0
     grid: float | None = None
+    kind: str = ""
+    bound: float = 0.0
 
     def __post_init__(self) -> None:
         for name, allowed in (("distribution", LAWS), ("added_to", _PLACES)):
@@ -82,7 +88,9 @@ class NoiseTerm(Mapping[str, Any]):
                 )
         if self.grid is None:
             object.__setattr__(self, "grid", grid_of(self.scale))
-        for name in ("scale", "sensitivity", "tolerance", "grid"):
+        if type(self.kind) is not str:
+            raise ValueError(f"A noise term's kind must be a string. Got {self.kind!r} instead.")
+        for name in ("scale", "sensitivity", "tolerance", "grid", "bound"):
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 <= value < math.inf:
                 raise ValueError(

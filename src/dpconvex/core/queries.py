@@ -1,0 +1,224 @@
+r"""Kinds of released sums, and how far neighbouring tables can move each of them.
+
+A query is data: a kind, a bound on what one record adds, and the number of its coordinates. One lemma per kind gives
+its sensitivity; a certificate states the queries of a run with their noise, and
+
+    mu^2 = sum over queries of uses (sensitivity / std)^2
+
+is the whole proof of every mechanism that releases sums. All lemmas assume that what a record adds is a function of
+that record, of public numbers and of earlier answers alone; :mod:`dpconvex.core.release` sees to that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.calibration import released_scale
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError, Proof
+from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
+from dpconvex.privacy.guarantees import together
+from dpconvex.privacy.summation import (
+    MANY_ROWS,
+    most_summed_rows,
+    relative_sum_error,
+    summation_error,
+)
+
+__all__ = [
+    "KINDS",
+    "Query",
+    "largest_cancellation",
+    "pack_symmetric",
+    "prove_sums",
+    "symmetric_entries",
+    "unpack_symmetric",
+]
+
+Array = NDArray[np.float64]
+
+KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
+
+_ROUNDING_SHARE = 1e-3  # of a vector's sensitivity: what rounding of its sum may add to it
+
+
+@dataclass(frozen=True)
+class Query:
+    r"""One kind of released sum.
+
+    Parameters
+    ----------
+    kind : {"count", "histogram", "vector", "second moments", "limited sum"}
+        What is summed over records; see Notes.
+    bound : float, default=1
+        Bound on what one record adds, in the unit that the question names; for a histogram the number of bins that
+        every record is in, one for each column.
+    dimension : int, default=1
+        Numbers per answer.
+
+    Notes
+    -----
+    Privacy: let k be the number of rows that change at once, and c = 2 under replace-one and 1 under
+    add-or-remove-one. Votes of a row lie in [0, 1], those of a person's rows sum to at most 1, and an ignored row has
+    the vote 0: what a record adds lies in the convex hull of 0 and of what a whole row adds, so that every bound below
+    holds for rows, people and ignored rows alike.
+
+    ============== ================================================= ==============================
+    kind           one record adds                                   sensitivity
+    ============== ================================================= ==============================
+    count          a number in ``[-t, 1 - t]``, ``0 <= t <= 1``      ``k``
+    histogram      1 in one bin of each of b columns                 ``k sqrt(c b)``
+    vector         a vector of norm at most b                        ``k c b`` and rounding
+    second moments ``v v^T`` with ``||v|| <= b``, Frobenius norm     ``k sqrt(c) b^2`` and rounding
+    limited sum    a number in ``[-b, b]``                           ``k c b`` and rounding
+    ============== ================================================= ==============================
+
+    Second moments: ``||v v^T - u u^T||^2 = ||v||^4 + ||u||^4 - 2 (u . v)^2 <= 2 b^4``. By label, the matrices of the
+    labels stacked, the same holds without the last term. Rounding: two computed sums err everywhere, see
+    :func:`largest_cancellation` and :func:`dpconvex.privacy.summation.summation_error`.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import LinearBounds
+    >>> records = LinearBounds(1000, 3, Logistic(), row_norm=1.0, max_norm=1.0)
+    >>> Query("count").sensitivity(records)
+    1.0
+    >>> round(Query("histogram", 3, 48).sensitivity(records), 4)
+    2.4495
+    """
+
+    kind: str
+    bound: float = 1.0
+    dimension: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(
+                f"The kind of a query must be one of {list(KINDS)}. Got {self.kind!r} instead."
+            )
+        if not (type(self.bound) in (int, float) and 0 < self.bound < math.inf):
+            raise ValueError(
+                f"The bound of a query must be a finite number above 0. Got {self.bound!r} instead."
+            )
+        if type(self.dimension) is not int or self.dimension < 1:
+            raise ValueError(
+                f"The dimension of a query must be a positive integer. Got {self.dimension!r} instead."
+            )
+
+    @classmethod
+    def histograms(cls, bins: int, columns: int = 1) -> Query:
+        """Return the query of a histogram of so many bins for each of some columns."""
+        return cls("histogram", columns, bins * columns)
+
+    @classmethod
+    def moments(cls, size: int) -> Query:
+        """Return the query of second moments of vectors of this size and of norm at most 1."""
+        return cls("second moments", 1.0, symmetric_entries(size))
+
+    def sensitivity(self, records: Bounds) -> float:
+        """Return how far, in l2 norm, the sum over one of two neighbouring tables is from that over the other."""
+        many, changed = records.rows_per_person, records.changed_records
+        if self.kind == "count":
+            return float(many)
+        if self.kind == "histogram":
+            return many * math.sqrt(changed * self.bound)
+        if self.kind == "second moments":
+            size = most_summed_rows(records.n_samples, records.neighbors)
+            error = summation_error(size, records.dimension, self.bound**2, votes=records.people)
+            return many * math.sqrt(changed) * self.bound**2 + 2 * error
+        return many * changed * self.bound * (1 + rounding_share(records))
+
+    def term(self, records: Bounds, mu: float, uses: int = 1) -> NoiseTerm:
+        """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
+        moved = self.sensitivity(records)
+        std = released_scale(mu / math.sqrt(uses), moved, self.dimension)
+        return NoiseTerm(
+            "gaussian", std, moved, self.dimension, "sum", uses, kind=self.kind, bound=self.bound
+        )
+
+
+def query_of(term: NoiseTerm) -> Query:
+    """Return the query that a term of a certificate states."""
+    return Query(term.kind, term.bound, term.dimension)
+
+
+def rounding_share(records: Bounds) -> float:
+    r"""Return what rounding of a mapped sum of vectors may add to its sensitivity, relative to it.
+
+    A thousandth, or what cannot be avoided: see :func:`largest_cancellation`.
+    """
+    return max(_ROUNDING_SHARE, 1 / _digits(records))
+
+
+def largest_cancellation(records: Bounds) -> float:
+    r"""Return how large ``K = || |M| |M^-1| ||`` may be for a map M that is applied to sums of vectors.
+
+    A sum errs, coordinate by coordinate, by at most ``e = k u / (1 - k u)`` times the sum of the terms' sizes, and so
+    does its product with M. A record adds ``x = M^-1 u`` with ``||u|| <= b``, so the terms' sizes, mapped by ``|M|``,
+    have norm at most ``K b``, and the computed sum of n records errs by at most ``n e K b``. Two neighbours' sums move
+    apart by twice that, which is at most ``rounding_share`` of ``c b`` for ``K <= rounding_share c / (2 n e)``.
+    """
+    return rounding_share(records) * _digits(records)
+
+
+def _digits(records: Bounds) -> float:
+    """Return ``c / (2 n e)``, for every number of rows that rounding is paid for."""
+    number = most_summed_rows(records.n_samples, records.neighbors)
+    rows = MANY_ROWS if records.people else number
+    return records.changed_records / (2 * number * relative_sum_error(rows, records.dimension))
+
+
+def symmetric_entries(size: int) -> int:
+    """Return how many numbers a symmetric matrix of this size has."""
+    return size * (size + 1) // 2
+
+
+def pack_symmetric(matrix: Array) -> Array:
+    """Return the entries on and above the diagonal, those above times ``sqrt(2)``: a vector of the same norm.
+
+    Released as one vector, noise of std s gives the matrix noise of std s on its diagonal and ``s / sqrt(2)`` beside
+    it.
+    """
+    rows, columns = np.triu_indices(matrix.shape[0])
+    return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2)))
+
+
+def unpack_symmetric(vector: Array, size: int) -> Array:
+    """Undo :func:`pack_symmetric`."""
+    rows, columns = np.triu_indices(size)
+    matrix = np.empty((size, size))
+    matrix[rows, columns] = vector / np.where(rows == columns, 1.0, math.sqrt(2))
+    matrix[columns, rows] = matrix[rows, columns]
+    return matrix
+
+
+def prove_sums(certificate: Certificate) -> Proof:
+    """Compose the stated queries: the one proof of every mechanism that releases sums and nothing else.
+
+    The sensitivity of every query follows from its kind and bound; :class:`~dpconvex.core.release.PrivateRows` answers
+    no query that the certificate does not state.
+    """
+    records, terms = certificate.bounds, list(certificate.noise.items())
+    if not terms:
+        raise CertificateError("The certificate states no releases.")
+    for name, term in terms:
+        query = query_of(term)
+        certificate.term(name, query.sensitivity(records), query.dimension, "sum", term.releases)
+    relation = records.neighbors.replace("_", "-")
+    laws = {term.distribution for _, term in terms}
+    if laws == {"l2-laplace"}:
+        pure = pure_total(term for _, term in terms)
+        return Proof(
+            together(pure, certificate.problems), f"Composition of released sums, {relation}"
+        )
+    total = gaussian_total(term for _, term in terms)
+    return Proof(
+        together(total, certificate.problems),
+        f"Gaussian DP composition of released sums, {relation}",
+    )

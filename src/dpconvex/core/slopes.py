@@ -1,0 +1,142 @@
+"""Registered slopes: what a record's row may be multiplied by in a released sum. Data, never functions of a caller.
+
+A slope is a function of a record's own target, margin and weight, with a public bound. Losses are those of the
+library, smoothed or not, or the loss that the certificate states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpconvex.losses import (
+    Absolute,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Pinball,
+    ReLU,
+    SoftThreshold,
+)
+from dpconvex.objectives.slopes import ClippedSlope, Sigmoid, WeightedSlope
+from dpconvex.smoothing.convolution import ConvolvedLoss
+
+__all__ = ["Factor", "Slope"]
+
+Array = NDArray[np.float64]
+
+_REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold)
+#: How rows of length l count beyond the length c: ``min(1, c / l)``, its square, or with slopes limited to ``c / l``
+#: times the largest one.
+WEIGHTINGS = ("weight", "square", "clip")
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The slope of a loss, less a constant part.
+
+    Parameters
+    ----------
+    loss : Loss or None
+        Pointwise loss of bounded slope; None stands for the slope 1, or the label.
+    offset : float, default=0
+        What is taken off the slope as a function of residual or margin.
+    weighting : {"weight", "square", "clip"}, default="weight"
+        How long rows count.
+    by_label : bool, default=False
+        Without a loss, whether rows are multiplied by their label instead of 1.
+    """
+
+    loss: Loss | None
+    offset: float = 0.0
+    weighting: str = "weight"
+    by_label: bool = False
+
+    @property
+    def largest(self) -> float:
+        """Largest size of the slope."""
+        if self.loss is None:
+            return 1.0
+        if not self.offset:
+            return float(self.loss.lipschitz)
+        low, high = self.loss.slope_range
+        return max(abs(low - self.offset), abs(high - self.offset))
+
+    def check(self, stated: object) -> None:
+        """Raise unless the slope is registered: of a loss of the library, or of the loss that a certificate states."""
+        if self.weighting not in WEIGHTINGS:
+            raise ValueError(
+                f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {self.weighting!r} instead."
+            )
+        loss = self.loss
+        if type(loss) is ConvolvedLoss:
+            loss = loss.loss
+        if loss is not None and loss is not stated and type(loss) not in _REGISTERED:
+            raise TypeError(
+                f"The slope of a released sum must be that of a loss of dpconvex.losses or of the certificate. "
+                f"Got {type(loss).__name__} instead."
+            )
+        if not 0 < self.largest < np.inf:
+            raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
+
+    def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
+        """Return the weighted slopes of a block, none beyond its bound; what is not a number counts as 0."""
+        if self.loss is None:
+            return (w * np.clip(y, -1.0, 1.0) if self.by_label else w,)
+        slopes = WeightedSlope(self.loss, self.offset)(y, z, np.ones(1))[0]
+        largest = self.largest * w if self.weighting == "clip" else self.largest
+        limited = np.clip(np.nan_to_num(slopes), -largest, largest)
+        return (limited if self.weighting == "clip" else w * limited,)
+
+    @cached_property
+    def sigmoid(self) -> Sigmoid | None:
+        """The same as numbers for compiled loops, or None for a slope of another shape."""
+        if self.loss is None:
+            return None
+        if self.weighting == "clip":
+            return ClippedSlope(self.loss).sigmoid
+        return WeightedSlope(self.loss, self.offset).sigmoid
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What second moments are weighted by: the square of a number for every record.
+
+    Parameters
+    ----------
+    kind : {"slope", "curvature", "inside"}
+        ``w l' / L``, ``sqrt(w l'' / B)`` with L and B the loss's bounds, or ``sqrt(w)`` for residuals of at most
+        ``width`` and 0 for others.
+    loss : Loss, optional
+        For slope and curvature.
+    width : float, optional
+        For residuals inside.
+    weighting : {"weight", "square"}, default="weight"
+        How long rows count.
+    """
+
+    kind: str
+    loss: Loss | None = None
+    width: float = 0.0
+    weighting: str = "weight"
+
+    def check(self, stated: object) -> None:
+        """Raise unless the factor is registered."""
+        if self.kind not in ("slope", "curvature", "inside"):
+            raise ValueError(f"A factor must be slope, curvature or inside. Got {self.kind!r}.")
+        if self.weighting not in ("weight", "square"):
+            raise ValueError(f"A factor is weighted or squared. Got {self.weighting!r} instead.")
+        if self.kind != "inside":
+            Slope(self.loss).check(stated)
+
+    def __call__(self, y: Array, z: Array, w: Array) -> Array:
+        """Return the factors of a block."""
+        if self.loss is None:
+            return np.where(np.abs(y - z) <= self.width, np.sqrt(w), 0.0)
+        if self.kind == "slope":
+            return np.asarray(w * self.loss.gradient(y, z) / self.loss.lipschitz)
+        return np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness)
