@@ -7,10 +7,10 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from dpconvex.mechanisms.symmetric_release import release_symmetric
 
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy import ApproxDP, LinearBounds
 from dpconvex.privacy.calibration import _RESERVE, GRID_BITS, grid_of
 from dpconvex.privacy.certificates.rules import MOST_EPSILON, RESERVED, CertificateError

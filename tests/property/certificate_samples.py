@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from dpconvex.mechanisms.pairwise_gradient import sensitivity_of_pairs
 from hypothesis import strategies as st
 
 from dpconvex.losses import (
@@ -43,7 +44,6 @@ from dpconvex.mechanisms import (
     StructuredGradientDescent,
 )
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
-from dpconvex.mechanisms.pairwise_gradient import sensitivity_of_pairs
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from dpconvex.mechanisms.symmetric_release import pack_symmetric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from dpconvex.inputs.people import Records
 from dpconvex.mechanisms import NoisyGradientDescent, gradient
 from dpconvex.mechanisms.gradient_geometry import Coordinates, _moment_sums, given_coordinates
 from dpconvex.mechanisms.gradient_run import gradient_sum
-from dpconvex.mechanisms.symmetric_release import pack_symmetric
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.smoothing import LogisticKernel, convolve

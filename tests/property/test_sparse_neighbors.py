@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dpconvex.mechanisms.symmetric_release import pack_symmetric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -12,7 +13,6 @@ from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import gradient_geometry as geometry
 from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.gradient_run import gradient_sum
-from dpconvex.mechanisms.symmetric_release import pack_symmetric
 from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm

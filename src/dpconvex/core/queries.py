@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.bounds.base import Bounds
+from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError, Proof
@@ -170,8 +172,11 @@ def largest_cancellation(records: Bounds) -> float:
 def _digits(records: Bounds) -> float:
     """Return ``c / (2 n e)``, for every number of rows that rounding is paid for."""
     number = most_summed_rows(records.n_samples, records.neighbors)
-    rows = MANY_ROWS if records.people else number
-    return records.changed_records / (2 * number * relative_sum_error(rows, records.dimension))
+    rows, additions = MANY_ROWS if records.people else number, None
+    if isinstance(records, StructuredBounds):
+        additions = StructuredRecords.most_additions(rows, records.loss.outputs)
+    error = relative_sum_error(rows, records.dimension, additions)
+    return records.changed_records / (2 * number * error)
 
 
 def symmetric_entries(size: int) -> int:

@@ -51,7 +51,7 @@ from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
-__all__ = ["Answers", "PrivateRows", "Score", "Statistic"]
+__all__ = ["Answers", "PrivateRows", "Score", "Statistic", "finite_numbers", "positive_number"]
 
 Array = NDArray[np.float64]
 
@@ -239,7 +239,7 @@ class PrivateRows:
 
         With labels the counts of negative records come first.
         """
-        inner = np.unique(_numbers(edges))
+        inner = np.unique(finite_numbers(edges))
         bins = inner.size + 1
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1))
         rows, value = self._valued(statistic)
@@ -272,7 +272,7 @@ class PrivateRows:
     def column_places(self, name: str, sizes: ArrayLike, bins: int) -> Array:
         """Return in which of equal parts from minus to plus a size the values of every column lie, plus noise."""
         lead, columns, bins = self._lead, self.bounds.n_features, int(bins)
-        fineness = np.ascontiguousarray((bins // 2) / _numbers(sizes, columns))
+        fineness = np.ascontiguousarray((bins // 2) / finite_numbers(sizes, columns))
 
         @by_nonzeros(lambda rows: (rows.place_counts(bins, fineness).ravel(),))
         def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
@@ -306,8 +306,8 @@ class PrivateRows:
         largest slope count less, as the slope says.
         """
         slope.check(self.bounds.loss)
-        frame, unit = self._checked(coordinates), _above_zero(unit)
-        point = _numbers(theta, self.bounds.dimension)
+        frame, unit = self._checked(coordinates), positive_number(unit)
+        point = finite_numbers(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
         rows = self._weighted(frame, slope.weighting, term.bound * unit / slope.largest)
         (total,) = rows.combine(point, slope)
@@ -326,7 +326,7 @@ class PrivateRows:
 
         u are rows in the coordinates and f factors, or 1; no vector ``f u`` is longer than the radius.
         """
-        frame, radius = self._checked(coordinates), _above_zero(radius)
+        frame, radius = self._checked(coordinates), positive_number(radius)
         size = self.bounds.dimension
         term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2)
         if term.bound != 1:
@@ -336,7 +336,7 @@ class PrivateRows:
         else:
             factor.check(self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
-            exact = _product_sums(rows, frame, _numbers(theta, size), radius, factor)
+            exact = _product_sums(rows, frame, finite_numbers(theta, size), radius, factor)
         return unpack_symmetric(self._answers.release(term, pack_symmetric(exact)), size)
 
     def limited_sum(self, name: str, score: Score) -> float:
@@ -344,7 +344,7 @@ class PrivateRows:
         term = self._answers.claim(name, ("limited sum",), 1)
         if term.bound < 1:
             raise CertificateError(f"The certificate's {name!r} is for smaller scores.")
-        limit, centre = _above_zero(score.limit), _number(score.centre)
+        limit, centre = positive_number(score.limit), _number(score.centre)
         if score.name not in SCORES:
             raise ValueError(f"A score must be one of {list(SCORES)}. Got {score.name!r} instead.")
         residual = score.name == "residual"
@@ -359,7 +359,7 @@ class PrivateRows:
                 scores = np.round(64 * np.clip(np.nan_to_num(lost), -1.0, 1.0)) / 64
             return (np.array([float(v @ scores)]),)
 
-        rows = self._own_rows.predicted(_numbers(score.theta, self.bounds.dimension))
+        rows = self._own_rows.predicted(finite_numbers(score.theta, self.bounds.dimension))
         (exact,) = rows.sum_targets(part)
         return float(self._answers.release(term, exact)[0])
 
@@ -375,7 +375,7 @@ class PrivateRows:
     def _checked(self, coordinates: Coordinates) -> Coordinates:
         """Return a copy of coordinates in which sums keep their digits; raise for others."""
         size = self.bounds.dimension
-        matrix = _numbers(coordinates.matrix)
+        matrix = finite_numbers(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
         cover = coordinates.cover
@@ -418,7 +418,7 @@ class PrivateRows:
                 raise ValueError("Lengths need coordinates.")
             frame = self._checked(statistic.coordinates)
             return self._measured(frame), lambda y, w: np.log2(w)
-        theta = _numbers(statistic.theta, self.bounds.dimension)
+        theta = finite_numbers(statistic.theta, self.bounds.dimension)
         rows = self._own_rows.predicted(theta)
         if name == "residual":
             return rows, lambda y, z: y - z
@@ -528,14 +528,15 @@ def _number(value: float) -> float:
     return float(np.nan_to_num(float(value), nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
-def _above_zero(value: float) -> float:
+def positive_number(value: float) -> float:
+    """Return a finite number above 0, or raise."""
     number = float(value)
     if not 0 < number < math.inf:
         raise ValueError("A unit, radius or limit must be a finite number above 0.")
     return number
 
 
-def _numbers(values: ArrayLike | None, size: int | None = None) -> Array:
+def finite_numbers(values: ArrayLike | None, size: int | None = None) -> Array:
     """Return a new array of finite numbers: no subclass, no view, nothing that another thread may change."""
     if values is None:
         raise ValueError("The question needs coefficients.")

@@ -17,8 +17,8 @@ from dpconvex.losses import (
     Hinge,
     Huber,
     Logistic,
-    Loss,
     Pinball,
+    PointwiseLoss,
     ReLU,
     SoftThreshold,
 )
@@ -41,7 +41,7 @@ class Slope:
 
     Parameters
     ----------
-    loss : Loss or None
+    loss : PointwiseLoss or None
         Pointwise loss of bounded slope; None stands for the slope 1, or the label.
     offset : float, default=0
         What is taken off the slope as a function of residual or margin.
@@ -51,7 +51,7 @@ class Slope:
         Without a loss, whether rows are multiplied by their label instead of 1.
     """
 
-    loss: Loss | None
+    loss: PointwiseLoss | None
     offset: float = 0.0
     weighting: str = "weight"
     by_label: bool = False
@@ -111,7 +111,7 @@ class Factor:
     kind : {"slope", "curvature", "inside"}
         ``w l' / L``, ``sqrt(w l'' / B)`` with L and B the loss's bounds, or ``sqrt(w)`` for residuals of at most
         ``width`` and 0 for others.
-    loss : Loss, optional
+    loss : PointwiseLoss, optional
         For slope and curvature.
     width : float, optional
         For residuals inside.
@@ -120,7 +120,7 @@ class Factor:
     """
 
     kind: str
-    loss: Loss | None = None
+    loss: PointwiseLoss | None = None
     width: float = 0.0
     weighting: str = "weight"
 

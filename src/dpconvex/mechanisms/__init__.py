@@ -60,7 +60,6 @@ __all__ = [
 # By a mechanism's name in certificates, the module that knows its rules (see privacy.certificates.rules): it is loaded
 # when a certificate asks. Names of earlier versions stay, so that their certificates can be verified.
 RULES = {
-    "auc-gradient": "pairwise_gradient",
     "auc-objective": "pairwise",
     "exponential": "exponential",
     "gradient": "gradient",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.mechanisms.gradient_geometry import Coordinates
+from dpconvex.mechanisms.gradient_geometry import Frame
 
 __all__ = ["GatheredSteps"]
 
@@ -36,7 +36,7 @@ class GatheredSteps:
     ----------
     start : array of shape (dimension,)
         Where coordinates are drawn to.
-    frame : Coordinates
+    frame : Frame
         The coordinates.
     height : array of shape (dimension,)
         Curvature that steps were divided by.
@@ -47,7 +47,7 @@ class GatheredSteps:
     """
 
     def __init__(
-        self, start: Array, frame: Coordinates, height: Array, scale: float, constant: float
+        self, start: Array, frame: Frame, height: Array, scale: float, constant: float
     ) -> None:
         self.start, self.lead, self.scale, self.constant = start, frame.lead, scale, constant
         doubts = np.zeros((2, start.size)) if frame.doubts is None else frame.doubts

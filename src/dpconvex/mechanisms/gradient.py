@@ -20,6 +20,7 @@ from dpconvex.core.queries import prove_sums
 from dpconvex.core.release import PrivateRows
 from dpconvex.core.slopes import Slope
 from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
+from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Frame, given_coordinates
 from dpconvex.mechanisms.gradient_plan import plan_gradient
@@ -226,14 +227,12 @@ class NoisyGradientDescent(PrivateMechanism):
         record: Facts,
     ) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
+        several = self._raw_facts(certificate)
+        targets = cast(SeveralTargets, objective).targets if several else [objective.rows]
+        rows = PrivateRows(targets, certificate, noise)
         if certificate.mechanism == PLAIN:
-            return descend_plainly(objective, certificate, noise)
-        several = (
-            cast(SeveralTargets, objective).targets
-            if self._raw_facts(certificate)
-            else [objective.rows]
-        )
-        descent = _Descent(PrivateRows(several, certificate, noise), certificate)
+            return descend_plainly(rows, certificate)
+        descent = _Descent(rows, certificate)
         theta = descent.run()
         record.update(descent.released)
         return theta
@@ -253,7 +252,7 @@ class _Descent:
 
     def __init__(self, rows: PrivateRows, certificate: Certificate) -> None:
         self.rows, self.bounds = rows, rows.bounds
-        self.loss, self.alpha = self.bounds.loss, self.bounds.alpha
+        self.loss, self.alpha = cast(PointwiseLoss, self.bounds.loss), self.bounds.alpha
         self.n = self.bounds.n_samples
         self.settings = certificate.parameters["gradient"]
         self.kernel = rebuild(self.settings["kernel"])

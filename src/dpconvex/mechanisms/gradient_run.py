@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.queries import largest_cancellation
 from dpconvex.core.release import PrivateRows
 from dpconvex.core.slopes import Slope
 from dpconvex.losses import PointwiseLoss
@@ -71,7 +72,7 @@ class PrivateDescent:
             self.released["mass"] = self.mass
         look = Look(
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
-            plan.trust, bounds.most_cancellation(),
+            plan.trust, largest_cancellation(bounds),
             lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
             filled=self.mass / self.n, above=plan.above,
         )  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.core.queries import Query, prove_sums
+from dpconvex.core.queries import Query, largest_cancellation, prove_sums
 from dpconvex.core.release import PrivateRows, Score, Statistic
 from dpconvex.core.slopes import Factor, Slope
 from dpconvex.engine.rows import RAW_FARTHEST, RowMap
@@ -287,7 +287,7 @@ class _Run:
             self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n, above=limits.above,
+            limits.trust, largest_cancellation(bounds), filled=self.mass / self.n, above=limits.above,
         )  # fmt: skip
         frame = private_coordinates(self.rows, look)
         self.released["coordinates"] = frame.matrix

@@ -10,23 +10,18 @@ of rows shortened to a released typical length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.blocks import placed_rows
-from dpconvex.engine.rows import RowFunction, Sums
-from dpconvex.engine.summation_order import most_additions
+from dpconvex.core.class_rows import PrivateClasses
+from dpconvex.core.queries import Query, prove_sums
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
-from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
-from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
     Calibration,
@@ -35,55 +30,28 @@ from dpconvex.privacy.certificates.rules import (
     calibrates,
     proves,
 )
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.summation import summation_error
 
 Array = NDArray[np.float64]
 
-# Share of mu^2, sensitivity for rows in the unit ball (label changes included), and number of releases.
-PHASES = {
-    "lengths": (0.05, 1.0, 3 * SEARCH_STEPS),
-    "centre": (0.05, 2.0, 1),
-    "count": (0.02, 1.0, 1),
-    "moments": (0.30, math.sqrt(2), 1),
-    "difference": (0.58, 2.0, 1),
-}
+SEARCH_STEPS = 6
 _FLOOR = 0.5  # eigenvalues are raised by this multiple of the noise's spectral norm
 _SHORT, _LONG = 0.7, 1.3  # rows are shortened to this multiple of the median length
 _AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs noise
 
 
-def _sizes(n_features: int) -> dict[str, int]:
-    """Return how many numbers each release has."""
-    many = {
-        "centre": n_features,
-        "moments": symmetric_entries(n_features),
-        "difference": n_features,
+def _phases(n_features: int) -> dict[str, tuple[float, Query, int]]:
+    """Return the share of ``mu^2`` of each release, what it is, and how often."""
+    vector = Query("vector", 1.0, n_features)
+    return {
+        "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS),
+        "centre": (0.05, vector, 1),
+        "count": (0.02, Query("count"), 1),
+        "moments": (0.30, Query.moments(n_features), 1),
+        "difference": (0.58, vector, 1),
     }
-    return {name: many.get(name, 1) for name in PHASES}
-
-
-def _moved(bounds: PairwiseBounds, name: str) -> float:
-    """Return how far a computed release can move: its sensitivity, and rounding of the sum of unit vectors."""
-    exact = PHASES[name][1]
-    if name in ("lengths", "count"):  # whole numbers
-        return exact
-    # Two classes are summed apart, then added.
-    additions = most_additions(bounds.n_samples, bounds.n_features) + 1
-    return exact + 2 * summation_error(bounds.n_samples, bounds.n_features**2, 1.0, additions)
-
-
-def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
-    """Return the moments' terms of a certificate after a check of their sensitivities."""
-    bounds = certificate.bounds
-    sizes = _sizes(bounds.n_features)
-    return [
-        certificate.term(name, _moved(bounds, name), sizes[name], "sum", releases)
-        for name, (_, _, releases) in PHASES.items()
-    ]
 
 
 @calibrates("moments")
@@ -91,25 +59,24 @@ def calibrate_moments(
     bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of each release; together they spend ``mu``."""
-    if not hasattr(bounds, "min_positive"):
+    if not isinstance(bounds, PairwiseBounds):
         raise ValueError(
             "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
         )
-    mu, sizes, terms = total_mu(guarantee, "Moments"), _sizes(bounds.n_features), {}
-    for name, (share, _, releases) in PHASES.items():
-        moved = _moved(bounds, name)
-        std = released_scale(mu * math.sqrt(share / releases), moved, sizes[name])
-        terms[name] = NoiseTerm("gaussian", std, moved, sizes[name], "sum", releases)
-    return Calibration(terms)
+    mu = total_mu(guarantee, "Moments")
+    return Calibration(
+        {
+            name: query.term(bounds, mu * math.sqrt(share), releases)
+            for name, (share, query, releases) in _phases(bounds.n_features).items()
+        }
+    )
 
 
 @proves("moments")
 def prove_moments(certificate: Certificate) -> Proof:
     """Compose the stated counts, sums and second moments."""
     certificate.check_bounds(PairwiseBounds)
-    certificate.check_terms(*PHASES)
-    theorem = "Gaussian DP composition of released counts and moments, replace-one"
-    return Proof(gaussian_total(stated_moments(certificate)), theorem)
+    return prove_sums(certificate)
 
 
 @dataclass(frozen=True)
@@ -136,10 +103,6 @@ class Frame:
     prevalence: float
     difference: Array
 
-    def rows(self, block: Array) -> Array:
-        """Return rows in white coordinates in units of the radius, no longer than 1."""
-        return shortened(placed_rows(block - self.centre, self.matrix), self.radius)
-
     def midpoint(self) -> Array:
         """Return the point halfway between the class means, in mapped units."""
         return self.centre + np.linalg.solve(self.matrix, (0.5 - self.prevalence) * self.difference)
@@ -154,71 +117,50 @@ class Frame:
         return np.asarray(np.linalg.solve(system, m))
 
 
-def row_lengths(block: Array) -> Array:
-    """Return the rows' norms, rounded up."""
-    round_up = 1 + 8 * block.shape[1] * 2.0**-52
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", block, block)) * round_up)
+def private_median_length(
+    rows: PrivateClasses, centre: Array, matrix: Array, low: float, high: float
+) -> float:
+    """Return a point near the median of ``||matrix (x - centre)||``, on a logarithmic scale.
+
+    Six times the bracket ``[low, high]`` is halved: the noisy number of rows that are shorter than its geometric middle
+    is compared with half the public number of rows.
+    """
+    bottom, top = math.log2(low), math.log2(high)
+    for _ in range(SEARCH_STEPS):
+        middle = (bottom + top) / 2
+        below = rows.count_shorter("lengths", centre, matrix, 2.0**middle)
+        bottom, top = (bottom, middle) if below > rows.bounds.n_samples / 2 else (middle, top)
+    return float(2.0 ** ((bottom + top) / 2))
 
 
-def shortened(block: Array, radius: float) -> Array:
-    """Return rows in units of the radius, no longer than 1."""
-    return np.asarray(block / np.maximum(row_lengths(block), radius)[:, None])
-
-
-def private_frame(
-    objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource
-) -> Frame:
+def private_frame(rows: PrivateClasses, certificate: Certificate) -> Frame:
     """Release everything in turn; see the module's words."""
-    bounds, terms = certificate.bounds, certificate.noise
+    bounds, n, d = certificate.bounds, certificate.bounds.n_samples, certificate.bounds.n_features
     mu = total_mu(certificate.guarantee, "Moments")  # for the choice of row length
-    rows, n, d = objective, bounds.n_samples, bounds.n_features
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
-    def typical(place: Callable[[Array], Array], low: float, high: float) -> float:
-        def length(block: Array, y: Array, w: Array) -> Array:
-            return row_lengths(place(block))
+    def typical(centre: Array, matrix: Array, low: float, high: float) -> float:
+        return reach * private_median_length(rows, centre, matrix, low, high)
 
-        return reach * private_median(rows, length, low, high, terms["lengths"], n, noise)
+    longest, origin, same = bounds.row_norm, np.zeros(d), np.eye(d)
+    radius = typical(origin, same, longest / 256, longest)
+    centre = radius / n * rows.row_sum("centre", origin, same, radius)
+    prevalence = min(max(rows.count_positive("count") / n, 1 / (n + 1)), n / (n + 1))
 
-    def release(name: str, part: RowFunction) -> Array:
-        (total,) = rows.sum(part)
-        return noise.add(np.atleast_1d(total), terms[name])
-
-    longest = bounds.row_norm
-    radius = typical(lambda block: block, longest / 256, longest)
-    centre = radius / n * release("centre", lambda x, y, w: (shortened(x, radius).sum(0),))
-    count = float(release("count", lambda x, y, w: (np.count_nonzero(y > 0),))[0])
-    prevalence = min(max(count / n, 1 / (n + 1)), n / (n + 1))
-
-    radius = typical(lambda block: block - centre, longest / 128, 2 * longest)
-
-    def squares(x: Array, y: Array, w: Array) -> Sums:
-        short = shortened(x - centre, radius)
-        return (short.T @ short,)
-
-    (total,) = rows.sum(squares)
-    moments = release_symmetric(np.asarray(total), terms["moments"], noise) / n
-    std = terms["moments"].scale
+    radius = typical(centre, same, longest / 128, 2 * longest)
+    moments = rows.second_moments("moments", centre, radius) / n
     values, vectors = np.linalg.eigh(moments)
+    std = rows.terms["moments"].scale
     floor = max(_FLOOR * std / n * math.sqrt(d / 2), 1e-12)
     raised = np.maximum(values, floor) + floor
     matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
 
-    # Row by row: classes are summed apart, and how many rows either has is private.
-    radius = typical(
-        lambda block: placed_rows(block - centre, matrix), math.sqrt(d) / 64, 4 * math.sqrt(d)
-    )
-    frame = Frame(centre, matrix, radius, prevalence, np.zeros(d))
+    radius = typical(centre, matrix, math.sqrt(d) / 64, 4 * math.sqrt(d))
     largest = max(prevalence, 1 - prevalence)
-
-    def signed(x: Array, y: Array, w: Array) -> Sums:
-        # Weights that sum to about 0 over all records: an error in the centre does not matter. None exceeds 1, and a
-        # record that changes its label moves the sum by 1 / largest <= 2 at most.
-        weights = np.where(y > 0, 1 - prevalence, -prevalence) / largest
-        return (weights @ frame.rows(x),)
-
-    scale = largest * radius / (n * prevalence * (1 - prevalence))
-    difference = scale * release("difference", signed)
+    # Weights that sum to about 0 over all records: an error in the centre does not matter.
+    weights = -prevalence / largest, (1 - prevalence) / largest
+    signed = rows.row_sum("difference", centre, matrix, radius, weights)
+    difference = largest * radius / (n * prevalence * (1 - prevalence)) * signed
     return Frame(centre, matrix, radius, prevalence, difference)
 
 
@@ -254,6 +196,6 @@ class Moments(PrivateMechanism):
         record: Facts,
     ) -> Array:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
-        frame = private_frame(objective, certificate, noise)
+        frame = private_frame(PrivateClasses(objective, certificate, noise), certificate)
         record["midpoint"], record["prevalence"] = frame.midpoint(), frame.prevalence
         return frame.matrix @ frame.solution(certificate.bounds.alpha)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from dpconvex.checks import check_number
-from dpconvex.core.queries import Query, prove_sums
+from dpconvex.core.queries import Query, largest_cancellation, prove_sums
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.core.slopes import Factor, Slope
 from dpconvex.engine.rows import RAW_FARTHEST, RowMap
@@ -263,7 +263,7 @@ class _Run:
         bounds, limits = self.bounds, self.limits
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(), above=limits.above,
+            limits.trust, largest_cancellation(bounds), above=limits.above,
         )  # fmt: skip
         self.frame = private_coordinates(self.rows, look)
         self.length = length = limits.clip * self.frame.typical

@@ -11,8 +11,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
+import numpy as np
+
 from dpconvex.checks import check_number
-from dpconvex.mechanisms.moments import row_lengths, shortened
+from dpconvex.core.class_rows import PrivateClasses, shortened
+from dpconvex.mechanisms.moments import SEARCH_STEPS, private_median_length
 from dpconvex.mechanisms.objective import (
     ObjectivePerturbation,
     check_smooth,
@@ -20,7 +23,6 @@ from dpconvex.mechanisms.objective import (
     release_budget,
     tilted_noise,
 )
-from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
 from dpconvex.objectives.objective import Tiltable
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
@@ -85,7 +87,7 @@ def calibrate_pairwise_objective(
     budget = release_budget(guarantee, _SEARCH_SHARE, law)
     budget /= math.sqrt(SEARCH_STEPS) if law == "gaussian" else SEARCH_STEPS
     scale = released_scale(budget, 1.0, 1)
-    lengths = NoiseTerm(law, scale, 1.0, 1, "count", SEARCH_STEPS)
+    lengths = NoiseTerm(law, scale, 1.0, 1, "count", SEARCH_STEPS, kind="count", bound=1.0)
     return replace(derived, noise={"lengths": lengths, **derived.noise})
 
 
@@ -150,15 +152,8 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
             return objective, 1.0
         pairs = cast(PairwiseObjective, objective)
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
-        typical = private_median(
-            pairs,
-            lambda block, y, w: row_lengths(block),
-            longest / 256,
-            longest,
-            certificate.noise["lengths"],
-            certificate.bounds.n_samples,
-            noise,
-        )
+        rows, size = PrivateClasses(pairs, certificate, noise), pairs.dim
+        typical = private_median_length(rows, np.zeros(size), np.eye(size), longest / 256, longest)
         if 4 * typical <= widest:
             record["row_length"] = typical
             return pairs.with_rows(lambda block: shortened(block, typical), 1.0), typical

@@ -11,25 +11,21 @@ start and known covariance; the default of `NoisyGradientDescent` chooses all of
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.memory import MemoryRows
-from dpconvex.engine.summation_order import accumulate, sum_depth
+from dpconvex.core.coordinates import Coordinates
+from dpconvex.core.queries import Query, prove_sums
+from dpconvex.core.release import PrivateRows
+from dpconvex.core.slopes import Slope
 from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
-from dpconvex.objectives.objective import OverRows
 from dpconvex.privacy.bounds.linear import LinearBounds
-from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.description import Facts, rebuild
-from dpconvex.privacy.guarantees import Guarantee, together
-from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.summation import most_summed_rows, summation_error
+from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import convolve
 
 __all__ = ["PLAIN", "descend_plainly", "plain_settings"]
@@ -40,7 +36,6 @@ PLAIN = "plain-gradient"
 _OWNER = "NoisyGradientDescent"
 _STEPS = 10  # where none are given
 _AVERAGED = 0.5
-_BLOCK = 4096  # rows summed at a time: fewer roundings in a row than one long sum
 
 
 def plain_settings(
@@ -117,32 +112,6 @@ def _longest(bounds: LinearBounds, plain: Parameters) -> float:
     return bounds.lipschitz / float(bounds.loss.lipschitz)
 
 
-def _moved(bounds: LinearBounds, plain: Parameters) -> float:
-    r"""Return how far a computed sum of gradients moves with one record.
-
-    ``2 s B`` under replace-one and ``s B`` under add-or-remove-one, s the largest slope: attained by opposite rows at
-    the same slope. Without a truncation the sums are those of the bounds. Rounding is paid for on either side.
-    """
-    longest = _longest(bounds, plain)
-    exact = bounds.gradient_sum_sensitivity()
-    if plain["truncation"] is not None:
-        exact = bounds.changed_records * float(bounds.loss.lipschitz) * longest
-    rows = most_summed_rows(bounds.n_samples, bounds.neighbors)
-    largest = float(bounds.loss.lipschitz) * longest
-    # Terms are products of matrices and vectors too: dimension more roundings each.
-    additions = min(rows, _BLOCK) + sum_depth(-(-rows // _BLOCK)) + 4 * bounds.dimension
-    return exact + 2 * summation_error(rows, bounds.dimension, largest, additions)
-
-
-def _sum(multiples: Array, rows: Array) -> Array:
-    """Return ``multiples @ rows``, block by block and then pairwise."""
-    parts = (
-        (multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK],)
-        for start in range(0, len(rows), _BLOCK)
-    )
-    return np.asarray(accumulate(parts)[0]) if len(rows) else np.zeros(rows.shape[1])
-
-
 def _check_run(bounds: LinearBounds, settings: Parameters, plain: Parameters, std: float) -> int:
     """Return the steps; raise if iterates could overflow, where slopes are no numbers any more."""
     steps = _STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
@@ -171,64 +140,46 @@ def calibrate_plain(
             "Use Huber(width) in its place."
         )
     settings, plain = parameters["gradient"], parameters["plain"]
-    steps = _STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
     mu = total_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
-    moved = _moved(bounds, plain)
-    std = released_scale(mu / math.sqrt(steps), moved, bounds.dimension)
-    _check_run(bounds, settings, plain, std)
-    return Calibration(
-        {"gradients": NoiseTerm("gaussian", std, moved, bounds.dimension, "sum", steps)}
+    query = Query(
+        "vector", float(bounds.loss.lipschitz) * _longest(bounds, plain), bounds.dimension
     )
+    steps = _STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
+    term = query.term(bounds, mu, steps)
+    _check_run(bounds, settings, plain, term.scale)
+    return Calibration({"gradients": term})
 
 
 @proves(PLAIN)
 def prove_plain(certificate: Certificate) -> Proof:
     """Compose the stated sums of gradients."""
-    bounds, settings = certificate.bounds, certificate.parameters["gradient"]
     certificate.check_bounds(LinearBounds, several=True)
-    certificate.check_terms("gradients")
-    check_smoothing(settings)
+    check_smoothing(certificate.parameters["gradient"])
     stated = certificate.parameters["plain"]
-    plain = plain_settings(bounds, **{name: stated[name] for name in _NAMES})
-    steps = _check_run(bounds, settings, plain, certificate.noise["gradients"].scale)
-    term = certificate.term("gradients", _moved(bounds, plain), bounds.dimension, "sum", steps)
-    relation = bounds.neighbors.replace("_", "-")
-    theorem = f"Gaussian DP composition of released sums, {relation}"
-    return Proof(together(gaussian_total([term]), certificate.problems), theorem)
+    plain_settings(certificate.bounds, **{name: stated[name] for name in _NAMES})
+    return prove_sums(certificate)
 
 
 _NAMES = ("step_size", "start", "covariance", "average", "truncation")
 
 
-def descend_plainly(objective: OverRows, certificate: Certificate, noise: NoiseSource) -> Array:
+def descend_plainly(rows: PrivateRows, certificate: Certificate) -> Array:
     """Return the last iterate, or the mean of the later half."""
     bounds, plain = certificate.bounds, certificate.parameters["plain"]
-    settings, term = certificate.parameters["gradient"], certificate.noise["gradients"]
+    settings, steps = certificate.parameters["gradient"], rows.terms["gradients"].releases
     loss, width = bounds.loss, settings["bandwidth"]
     if width is not None and not math.isfinite(loss.smoothness):
         loss = convolve(loss, rebuild(settings["kernel"]), width)
-    # Rows of other engines are refused before: they are turned and shortened one by one.
-    rows, targets, weights = cast(MemoryRows, objective.rows).mapped()
     turn = np.eye(bounds.dimension)
     if plain["covariance"] is not None:
         values, axes = np.linalg.eigh(np.array(plain["covariance"]))
         turn = (axes / np.sqrt(values)) @ axes.T
-    with np.errstate(all="ignore"):
-        bounded = weights[:, None] * (rows @ turn)
-        if plain["truncation"] is not None:
-            lengths = np.linalg.norm(bounded, axis=1) * (1 + 1e-12)
-            bounded *= np.minimum(1.0, plain["truncation"] / np.maximum(lengths, 1e-300))[:, None]
-    # A row that overflows counts for nothing, whoever else is there.
-    bounded[~np.isfinite(bounded).all(axis=1)] = 0.0
+    coordinates = Coordinates(turn, int(bounds.fit_intercept))
     theta, kept = np.array(plain["start"], dtype=np.float64), np.zeros(bounds.dimension)
-    first_kept = term.releases - (
-        max(1, round(_AVERAGED * term.releases)) if plain["average"] else 1
-    )
-    for step in range(term.releases):
-        with np.errstate(all="ignore"):
-            slopes = np.nan_to_num(loss.gradient(targets, rows @ theta), nan=0.0)
-        total = noise.add(_sum(slopes, bounded), term) / bounds.n_samples
+    first_kept = steps - (max(1, round(_AVERAGED * steps)) if plain["average"] else 1)
+    for step in range(steps):
+        total = rows.slope_sum("gradients", theta, Slope(loss), coordinates) / bounds.n_samples
         theta = theta - plain["step_size"] * (turn @ (total + bounds.alpha * (turn @ theta)))
         if step >= first_kept:
             kept += theta
-    return kept / (term.releases - first_kept)
+    return kept / (steps - first_kept)

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from dpconvex.core.release import Statistic
 from dpconvex.core.slopes import Slope
-from dpconvex.losses import Loss
+from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.gradient_plan import (
     MIDDLE_HEIGHT,
     NORMAL_SCALE,
@@ -93,7 +93,7 @@ class QuantileDescent(PrivateDescent):
             constant = start[:lead]
         return self._gone(start, "gradients", slope, rate, bend, scale, constant, pull)
 
-    def _smoothed(self, width: float) -> Loss:
+    def _smoothed(self, width: float) -> PointwiseLoss:
         return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
 
     def _gone(

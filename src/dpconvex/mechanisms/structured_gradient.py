@@ -16,19 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.core.matrix_records import PrivateMatrices
+from dpconvex.core.queries import Query, prove_sums
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
-from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.privacy.summation import most_summed_rows, summation_error
 
 __all__ = ["StructuredGradientDescent"]
 
@@ -62,30 +61,15 @@ def calibrate_structured_gradient(
         )
     mu = total_mu(guarantee, "StructuredGradientDescent")
     steps, _ = _checked(parameters["descent"])
-    sensitivity = _moved(bounds)
-    std = released_scale(mu / math.sqrt(steps), sensitivity, bounds.dimension)
-    term = NoiseTerm("gaussian", std, sensitivity, bounds.dimension, "sum", steps)
-    return Calibration({"gradients": term})
-
-
-def _moved(bounds: StructuredBounds) -> float:
-    """Return how far a computed sum of gradients can move: its sensitivity, and rounding on either side."""
-    rows = most_summed_rows(bounds.n_samples, bounds.neighbors)
-    additions = StructuredRecords.most_additions(rows, bounds.loss.outputs)
-    error = summation_error(rows, bounds.dimension, bounds.whole_lipschitz, additions)
-    return bounds.gradient_sum_sensitivity() + 2 * error
+    query = Query("vector", bounds.whole_lipschitz, bounds.dimension)
+    return Calibration({"gradients": query.term(bounds, mu, steps)})
 
 
 @proves("structured-gradient")
 def prove_structured_gradient(certificate: Certificate) -> Proof:
     """Compose the stated sums of gradients."""
-    bounds = certificate.bounds
     certificate.check_bounds(StructuredBounds)
-    certificate.check_terms("gradients")
-    steps, _ = _checked(certificate.parameters["descent"])
-    term = certificate.term("gradients", _moved(bounds), bounds.dimension, "sum", steps)
-    relation = bounds.neighbors.replace("_", "-")
-    return Proof(gaussian_total([term]), f"Gaussian DP composition of released sums, {relation}")
+    return prove_sums(certificate)
 
 
 @dataclass(frozen=True)
@@ -139,12 +123,12 @@ class StructuredGradientDescent(PrivateMechanism):
     ) -> NDArray[np.float64]:
         """Return the mean of the later iterates."""
         steps, rate = _checked(certificate.parameters["descent"])
-        term, bounds = certificate.noise["gradients"], certificate.bounds
+        rows, bounds = PrivateMatrices(objective, certificate, noise), certificate.bounds
         theta = np.zeros(bounds.dimension)
         kept, first_kept = np.zeros_like(theta), steps - max(1, round(AVERAGED * steps))
         with single_threaded_blas():  # the products are small: threads would wait for each other
             for step in range(steps):
-                total = noise.add(objective.gradient_sum(theta), term)
+                total = rows.gradient_sum("gradients", theta)
                 # An implicit step on the penalty: stable whatever alpha and the rate.
                 theta = (theta - rate * total / bounds.n_samples) / (1 + rate * bounds.alpha)
                 if step >= first_kept:

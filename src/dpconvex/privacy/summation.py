@@ -81,14 +81,17 @@ def summation_error(
     return n_rows * relative * largest_term + lost
 
 
-def relative_sum_error(n_rows: int, dimension: int) -> float:
+def relative_sum_error(n_rows: int, dimension: int, additions: int | None = None) -> float:
     """Bound the error of a sum over rows and of its product with a matrix, relative to the sum of the terms' sizes.
 
-    Sizes are lengths of rows that were mapped by the same matrix, and err as their products do.
+    Sizes are lengths of rows that were mapped by the same matrix, and err as their products do. `additions` are those
+    that a term passes through at most, where sums are not formed by the engine.
     """
     from dpconvex.engine.summation_order import most_additions
 
-    return _relative(most_additions(n_rows, dimension) + _TERM + 2 * (dimension + 1))
+    if additions is None:
+        additions = most_additions(n_rows, dimension)
+    return _relative(additions + _TERM + 2 * (dimension + 1))
 
 
 def _relative(roundings: int) -> float:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms.gradient_plan import Phase
 from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.calibration import released_scale
 
 __all__ = [
     "STEPS",
@@ -75,7 +75,7 @@ def calibrated_std(
     7.0273
     """
     sensitivity = _sensitivity(quantile, truncation, "replace_one")
-    return Phase(steps, 1.0, sensitivity, 1).std(mu)
+    return released_scale(mu / math.sqrt(steps), sensitivity, 1)
 
 
 def true_mu(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.privacy.bounds.base import EPS, LINEAR_BEYOND, ROUNDINGS
-from dpconvex.privacy.bounds.sums import LinearSums
+from dpconvex.privacy.bounds.record import LinearRecord
 from dpconvex.privacy.description import Facts
 
 __all__ = ["LinearBounds"]
@@ -17,10 +17,11 @@ _SHARPEST, _BLUNTEST, _SHARE = 1e5, 20, 0.01
 
 
 @dataclass(frozen=True)
-class LinearBounds(LinearSums):
+class LinearBounds(LinearRecord):
     r"""Public facts of a generalised linear model, influence weights and intercept included.
 
-    What one record is bounded by is in :class:`LinearRecord`, what sums over rows are in :class:`LinearSums`.
+    What one record is bounded by is in :class:`LinearRecord`; sensitivities of sums over rows are in
+    :mod:`dpconvex.core.queries`.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ class LinearBounds(LinearSums):
     >>> round(facts.lipschitz, 6), facts.smoothness, round(facts.curvature_ratio, 6)
     (1.414214, 0.5, 0.05)
     """
+
+    void_rows: bool = False
 
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
