@@ -16,6 +16,7 @@ ORDER = (
     ("losses", "engine"),
     ("smoothing",),
     ("objectives", "privacy"),
+    ("core",),
     ("solvers",),
     ("mechanisms",),
     ("defaults", "inputs"),

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.core.length_cover import LengthCover
+from dpconvex.core.length_cover import LengthCover, length_cover
 from dpconvex.engine.blocks import placed_rows
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch
@@ -31,13 +31,20 @@ class Coordinates:
         Public or released; keeps the constant column. A vector is the diagonal of a matrix.
     lead : int
         1 with an intercept, 0 without.
-    cover : LengthCover or None
-        Bound that stands for lengths where it saves time.
+    excess : float, default=0
+        Share by which lengths may be taken for longer than they are, where a bound of them saves time.
     """
 
     matrix: Array
     lead: int
-    cover: LengthCover | None = None
+    excess: float = 0.0
+
+    @cached_property
+    def cover(self) -> LengthCover | None:
+        """The bound that stands for lengths; None where there is none that saves time."""
+        if not self.excess or self.matrix.ndim == 1:
+            return None
+        return length_cover(self.matrix, self.lead, self.excess)
 
     @cached_property
     def stretches(self) -> Array | None:

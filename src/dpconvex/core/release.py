@@ -40,7 +40,7 @@ from dpconvex.core.queries import (
     pack_symmetric,
     unpack_symmetric,
 )
-from dpconvex.core.slopes import Factor, Slope
+from dpconvex.core.slopes import Factor, Slope, registered_factor, registered_slope
 from dpconvex.engine.accurate_products import MomentSums
 from dpconvex.engine.blocks import by_nonzeros, row_margins
 from dpconvex.engine.memory import MemoryRows
@@ -305,7 +305,7 @@ class PrivateRows:
         u are rows in the coordinates, s slopes at the margins of ``theta``; rows longer than ``bound * unit`` over the
         largest slope count less, as the slope says.
         """
-        slope.check(self.bounds.loss)
+        slope = registered_slope(slope, self.bounds.loss)
         frame, unit = self._checked(coordinates), positive_number(unit)
         point = finite_numbers(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
@@ -334,7 +334,7 @@ class PrivateRows:
         if factor is None:
             exact = _moment_sums(self._measured(frame), frame, radius)
         else:
-            factor.check(self.bounds.loss)
+            factor = registered_factor(factor, self.bounds.loss)
             rows = self._weighted(frame, factor.weighting, radius)
             exact = _product_sums(rows, frame, finite_numbers(theta, size), radius, factor)
         return unpack_symmetric(self._answers.release(term, pack_symmetric(exact)), size)
@@ -378,10 +378,11 @@ class PrivateRows:
         matrix = finite_numbers(coordinates.matrix)
         if matrix.shape not in ((size,), (size, size)):
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
-        cover = coordinates.cover
-        return self._kept.coordinates(
-            Coordinates(matrix, self._lead, cover), largest_cancellation(self.bounds)
-        )
+        # How bounds of lengths are computed depends on the number of rows, which must be public for that.
+        public = self.bounds.neighbors == "replace_one" and not self.bounds.people
+        excess = min(max(float(coordinates.excess), 0.0), 1.0) if public else 0.0
+        own = Coordinates(matrix, self._lead, excess)
+        return self._kept.coordinates(own, largest_cancellation(self.bounds))
 
     def _measured(self, frame: Coordinates) -> Rows:
         """Return rows with their lengths in place of weights."""
@@ -433,7 +434,7 @@ class PrivateRows:
             statistic.name,
             float(statistic.centre),
             None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes(),
-            None if frame is None else (np.array(frame.matrix).tobytes(), frame.cover is None),
+            None if frame is None else (np.array(frame.matrix).tobytes(), float(frame.excess)),
             id(self._rows),
             self._size,
         )
@@ -459,8 +460,8 @@ class _Weights:
         return np.asarray(weights**2 if self.weighting == "square" else weights)
 
 
-def _key(frame: Coordinates) -> tuple[bytes, bool]:
-    return frame.matrix.tobytes(), frame.cover is None
+def _key(frame: Coordinates) -> tuple[bytes, float]:
+    return frame.matrix.tobytes(), frame.excess
 
 
 class _Kept:

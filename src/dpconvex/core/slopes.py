@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,10 @@ from dpconvex.losses import (
     SoftThreshold,
 )
 from dpconvex.objectives.slopes import ClippedSlope, Sigmoid, WeightedSlope
+from dpconvex.privacy.description import describe, rebuild
 from dpconvex.smoothing.convolution import ConvolvedLoss
 
-__all__ = ["Factor", "Slope"]
+__all__ = ["Factor", "Slope", "registered_factor", "registered_slope"]
 
 Array = NDArray[np.float64]
 
@@ -65,23 +67,6 @@ class Slope:
             return float(self.loss.lipschitz)
         low, high = self.loss.slope_range
         return max(abs(low - self.offset), abs(high - self.offset))
-
-    def check(self, stated: object) -> None:
-        """Raise unless the slope is registered: of a loss of the library, or of the loss that a certificate states."""
-        if self.weighting not in WEIGHTINGS:
-            raise ValueError(
-                f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {self.weighting!r} instead."
-            )
-        loss = self.loss
-        if type(loss) is ConvolvedLoss:
-            loss = loss.loss
-        if loss is not None and loss is not stated and type(loss) not in _REGISTERED:
-            raise TypeError(
-                f"The slope of a released sum must be that of a loss of dpconvex.losses or of the certificate. "
-                f"Got {type(loss).__name__} instead."
-            )
-        if not 0 < self.largest < np.inf:
-            raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
 
     def __call__(self, y: Array, z: Array, w: Array) -> tuple[Array]:
         """Return the weighted slopes of a block, none beyond its bound; what is not a number counts as 0."""
@@ -124,15 +109,6 @@ class Factor:
     width: float = 0.0
     weighting: str = "weight"
 
-    def check(self, stated: object) -> None:
-        """Raise unless the factor is registered."""
-        if self.kind not in ("slope", "curvature", "inside"):
-            raise ValueError(f"A factor must be slope, curvature or inside. Got {self.kind!r}.")
-        if self.weighting not in ("weight", "square"):
-            raise ValueError(f"A factor is weighted or squared. Got {self.weighting!r} instead.")
-        if self.kind != "inside":
-            Slope(self.loss).check(stated)
-
     def __call__(self, y: Array, z: Array, w: Array) -> Array:
         """Return the factors of a block."""
         if self.loss is None:
@@ -140,3 +116,48 @@ class Factor:
         if self.kind == "slope":
             return np.asarray(w * self.loss.gradient(y, z) / self.loss.lipschitz)
         return np.sqrt(w * self.loss.curvature(y, z) / self.loss.smoothness)
+
+
+def registered_slope(slope: Slope, stated: object) -> Slope:
+    """Return a slope made anew from plain data, or raise: no subclass, no function of the caller."""
+    if slope.weighting not in WEIGHTINGS:
+        raise ValueError(
+            f"The weighting of a slope must be one of {list(WEIGHTINGS)}. Got {slope.weighting!r} instead."
+        )
+    loss = None if slope.loss is None else _registered_loss(slope.loss, stated)
+    own = Slope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label))
+    if not 0 < own.largest < np.inf:
+        raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
+    return own
+
+
+def registered_factor(factor: Factor, stated: object) -> Factor:
+    """Return a factor made anew from plain data, or raise."""
+    if factor.weighting not in ("weight", "square"):
+        raise ValueError(
+            f"The weighting of a factor must be 'weight' or 'square'. Got {factor.weighting!r} instead."
+        )
+    weighting = str(factor.weighting)
+    if factor.kind == "inside":
+        return Factor("inside", None, float(factor.width), weighting)
+    if factor.kind not in ("slope", "curvature") or factor.loss is None:
+        raise ValueError(
+            f"A factor must be the slope or curvature of a loss, or 'inside'. Got {factor.kind!r} instead."
+        )
+    return Factor(str(factor.kind), _registered_loss(factor.loss, stated), 0.0, weighting)
+
+
+def _registered_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
+    """Return a loss of the library made anew from its numbers, or the one that the certificate states."""
+    if loss is stated:
+        return loss
+    inner = loss.loss if type(loss) is ConvolvedLoss else loss
+    if type(inner) not in _REGISTERED and inner is not stated:
+        raise TypeError(
+            "The slope of a released sum must be that of a loss of dpconvex.losses or of the certificate. "
+            f"Got {type(inner).__name__} instead."
+        )
+    if type(inner) not in _REGISTERED:
+        own = cast(ConvolvedLoss, loss)
+        return ConvolvedLoss(inner, rebuild(describe(own.kernel)), float(own.bandwidth))
+    return cast(PointwiseLoss, rebuild(describe(loss)))

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.core.coordinates import Coordinates, cancellation
-from dpconvex.core.length_cover import length_cover
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.mechanisms.column_ranges import column_units
@@ -42,7 +41,7 @@ class Frame(Coordinates):
 
     Attributes
     ----------
-    matrix, lead, cover
+    matrix, lead, excess
         As in :class:`~dpconvex.core.coordinates.Coordinates`.
     typical : float
         Released length of a typical row, the constant included: the unit of clips.
@@ -158,7 +157,7 @@ def private_coordinates(rows: PrivateRows, look: Look) -> Frame:
         typical = math.sqrt(max(found**2 - 1, 1.0))
         matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        return Frame(matrix, lead, None, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments)
+        return Frame(matrix, lead, 0.0, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         if moments_of not in terms:
             continue
@@ -190,7 +189,7 @@ def private_coordinates(rows: PrivateRows, look: Look) -> Frame:
     # Which of two ways bounds are computed depends on the number of rows: private where people have several.
     if looked_at is not None and not people:
         excess = _LONGER * (1 - looked_at / look.n_samples)
-        current = replace(current, cover=length_cover(current.matrix, lead, excess))
+        current = replace(current, excess=excess)
     typical = length_at(0.5, guess, 4 * usual)
     moments = _at_least(current.moments, lead, current.matrix[0, 0] if lead else 1.0, typical)
     return replace(current, typical=typical, moments=moments)
@@ -272,4 +271,4 @@ def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> 
     diagonal = np.full(n_features + lead, scale)
     diagonal[:lead] = 1.0
     typical = math.sqrt(lead + n_features)
-    return Frame(np.diag(diagonal), lead, None, typical, np.ones(n_features + lead))
+    return Frame(np.diag(diagonal), lead, 0.0, typical, np.ones(n_features + lead))

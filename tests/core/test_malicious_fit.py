@@ -1,0 +1,282 @@
+"""A fit written by an enemy who holds the handle: it learns no more than the certificate says.
+
+Each fit is a random program over the handle's public methods: too many uses, other sizes, NaN, infinities, huge and
+ill-conditioned coordinates, subclasses of arrays, exceptions in between, answers of earlier runs. It runs on a table
+and on a neighbour with the same answers; what moves, in units of the stated noise, must stay within the certificate, and
+what it is told or refused must not depend on rows. Everything is seeded: no false alarms.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from dpconvex.core.coordinates import Coordinates
+from dpconvex.core.release import PrivateRows, Score, Statistic
+from dpconvex.core.slopes import Factor, Slope
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import RowMap
+from dpconvex.engine.votes import Votes
+from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
+from dpconvex.mechanisms import NoisyGradientDescent
+from dpconvex.mechanisms.least_squares import LeastSquares
+from dpconvex.mechanisms.newton import NewtonSteps
+from dpconvex.privacy import GaussianDP, LinearBounds
+from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.smoothing import LogisticKernel, convolve
+
+COLUMNS = 3
+ODD = np.array([0.0, -1.0, 1.0, 5e-324, 1e300, -1e300, 0.3, 1 / 3])
+
+
+class Scripted(NoiseSource):
+    """Answers that were written before; what would have been answered is kept."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(0)
+        self.script, self.exact = np.random.default_rng(seed), []
+
+    def add(self, value, term):
+        value = np.array(value, dtype=np.float64)
+        self.exact.append((value, term))
+        kind = self.script.integers(10)
+        answer = self.script.normal(scale=term.scale, size=value.shape)
+        answer = answer + self.script.normal(scale=5.0, size=value.shape)
+        if kind == 0:
+            answer[...] = self.script.choice([0.0, 1e300, -1e300, np.inf, -np.inf, np.nan])
+        return answer
+
+
+def certificates(relation: str, people: bool):
+    facts = dict(
+        row_norm=math.sqrt(COLUMNS), max_norm=math.sqrt(COLUMNS), neighbors=relation, alpha=0.0
+    )
+    claim = GaussianDP(3.0)
+    yield NoisyGradientDescent().certify(
+        LinearBounds(12, COLUMNS, Pinball(0.8), **facts, people=people), claim
+    )
+    yield NoisyGradientDescent().certify(
+        LinearBounds(12, COLUMNS, Logistic(), **facts, people=people), claim
+    )
+    yield LeastSquares().certify(
+        LinearBounds(12, COLUMNS, Squared(), **facts, people=people), claim
+    )
+    if not people:
+        yield NewtonSteps().certify(LinearBounds(12, COLUMNS, Logistic(), **facts), claim)
+
+
+def a_row(rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    X = rng.uniform(-1, 1, COLUMNS)
+    y = rng.uniform(-1, 1)
+    if rng.random() < 0.5:
+        X[rng.random(COLUMNS) < 0.5] = rng.choice(ODD)
+        y = rng.choice(ODD)
+    return X, float(rng.choice([np.sign(y) or 1.0, y]))
+
+
+def tables(rng: np.random.Generator, relation: str, people: bool):
+    """Return two neighbouring tables."""
+    rows = [a_row(rng) for _ in range(12)]
+    names = np.arange(12) if not people else np.repeat(np.arange(6), 2)
+    place = int(rng.integers(12))
+    other = list(rows)
+    if relation == "replace_one":
+        for row in np.flatnonzero(names == names[place]):
+            other[row] = a_row(rng)
+        return (rows, names), (other, names)
+    keep = np.flatnonzero(names != names[place])
+    return (rows, names), ([rows[i] for i in keep], names[keep])
+
+
+def handle(table, certificate, noise: NoiseSource, people: bool) -> PrivateRows:
+    rows, names = table
+    row_map = RowMap.from_bounds(COLUMNS, (-1, 1))
+    X, y = np.array([x for x, _ in rows]), np.array([t for _, t in rows])
+    votes = None
+    if people:
+        _, counts = np.unique(names, return_counts=True)
+        shares = np.repeat(1 / counts, counts)
+        votes = Votes(shares, counts.size)
+    engine = MemoryRows(X, np.clip(y, -1, 1), row_map, votes=votes)
+    if certificate.bounds.loss.kind == "margin":
+        engine = engine.with_labels()
+    return PrivateRows([engine], certificate, noise)
+
+
+class Odd(np.ndarray):
+    """An array that answers with other numbers each time it is read."""
+
+    def __array_finalize__(self, other):
+        pass
+
+
+def odd_array(rng: np.random.Generator, *shape: int):
+    values = rng.normal(scale=rng.choice([0.0, 1.0, 1e-200, 1e200]), size=shape)
+    if rng.random() < 0.2:
+        values.flat[0] = rng.choice([np.nan, np.inf, -np.inf, 1e308])
+    kind = rng.integers(4)
+    if kind == 0:
+        return values.view(Odd)
+    if kind == 1:
+        return values.tolist()
+    return values
+
+
+def a_matrix(rng: np.random.Generator):
+    size = COLUMNS + 1
+    kind = rng.integers(5)
+    if kind == 0:
+        return np.diag(10.0 ** rng.uniform(-3, 3, size))
+    if kind == 1:
+        return 10.0 ** rng.uniform(-3, 3, size)
+    if kind == 2:  # in which digits would be lost
+        return np.eye(size) + 1e14 * np.eye(size, k=-1)
+    matrix = rng.normal(size=(size, size))
+    return matrix if kind == 3 else odd_array(rng, size, size)
+
+
+LOSSES = (
+    Logistic(),
+    Hinge(),
+    Pinball(0.8),
+    Huber(0.3),
+    convolve(Pinball(0.2), LogisticKernel(), 0.1),
+)
+
+
+def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
+    """Ask one question that an enemy may think of."""
+    name = str(rng.choice([*names, *names, "no such term"]))
+    size = COLUMNS + 1
+    unit = float(
+        rng.choice([1.0, 1e-3, 1e3, 0.0, -1.0, np.nan, np.inf], p=[0.4, 0.2, 0.2] + [0.05] * 4)
+    )
+    frame = Coordinates(a_matrix(rng), int(rng.integers(2)))
+    statistic = Statistic(
+        str(rng.choice(["target", "label", "length", "residual", "margin", "distance", "name"])),
+        odd_array(rng, size), float(rng.normal()), frame,
+    )  # fmt: skip
+    loss = LOSSES[rng.integers(len(LOSSES))]
+    slope = Slope(
+        loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"]))
+    )
+    factor = (
+        None,
+        Factor("slope", loss),
+        Factor("inside", width=0.5),
+        Factor("curvature", Logistic()),
+    )
+    if rows.bounds.neighbors == "replace_one" and rng.random() < 0.2:
+        rows = rows.part(int(rng.integers(1, 14)))
+    questions = {
+        "count": lambda: rows.count(name, statistic, float(rng.normal())),
+        "histogram": lambda: rows.histogram(
+            name, statistic, np.linspace(-1, 1, int(rng.choice([63, 15, 31, 48, 5]))), bool(rng.integers(2))
+        ),
+        "octaves": lambda: rows.column_octaves(name, 0, int(rng.choice([17, 16]))),
+        "places": lambda: rows.column_places(name, rng.choice([0.1, 1.0], COLUMNS), 64),
+        "slopes": lambda: rows.slope_sum(name, odd_array(rng, size), slope, frame, unit),
+        "moments": lambda: rows.second_moments(
+            name, frame, unit, factor[rng.integers(4)], odd_array(rng, size)
+        ),
+        "score": lambda: rows.limited_sum(
+            name, Score(str(rng.choice(["residual", "lost squares"])), odd_array(rng, size), unit)
+        ),
+    }  # fmt: skip
+    return questions[str(rng.choice(list(questions)))]()
+
+
+def run(table, certificate, seed: int, people: bool):
+    """Return what an enemy heard, and what it would have heard without noise."""
+    noise, rng = Scripted(seed), np.random.default_rng([seed, 1])
+    rows, names = handle(table, certificate, noise, people), list(certificate.noise)
+    heard = []
+    with np.errstate(all="ignore"):
+        for _ in range(60):
+            state = rng.bit_generator.state
+            try:
+                answer = ask(rows, rng, names)
+                heard.append(np.asarray(answer).tobytes())
+            except Exception as error:
+                heard.append(f"{type(error).__name__}: {error}")
+                rng.bit_generator.state = state
+                rng.random(7)
+    return heard, noise.exact
+
+
+def spent(first, second) -> float:
+    return sum(
+        float(np.square((one - two) / term.scale).sum())
+        for (one, term), (two, _) in zip(first, second, strict=True)
+    )
+
+
+@pytest.mark.parametrize("people", [False, True])
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_no_fit_exceeds_the_certificate(relation, people):
+    largest, refused = 0.0, 0
+    for certificate in certificates(relation, people):
+        for seed in range(12):
+            first, second = tables(np.random.default_rng([seed, 2]), relation, people)
+            heard, exact = run(first, certificate, seed, people)
+            also, moved = run(second, certificate, seed, people)
+            assert heard == also
+            refused += sum(isinstance(words, str) for words in heard)
+            ratio = spent(exact, moved) / certificate.gaussian_mu() ** 2
+            assert ratio <= 1 + 1e-9
+            largest = max(largest, ratio)
+    assert refused > 100  # there were questions to refuse
+    assert largest > 0.02  # and answers that moved
+
+
+def test_one_use_too_many_raises_before_noise_is_drawn():
+    certificate = next(certificates("replace_one", False))
+    noise = Scripted(0)
+    rows = handle(
+        tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False
+    )
+    for _ in range(certificate.noise["targets"].releases):
+        rows.count("targets", Statistic("target"), 0.0)
+    before = len(noise.exact)
+    with pytest.raises(CertificateError, match="all of them are used"):
+        rows.part(5).count("targets", Statistic("target"), 0.0)
+    assert len(noise.exact) == before
+
+
+def test_uses_are_counted_across_threads():
+    certificate = next(certificates("replace_one", False))
+    noise = Scripted(0)
+    rows = handle(
+        tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False
+    )
+    allowed = certificate.noise["targets"].releases
+
+    def ask_often() -> None:
+        for _ in range(allowed):
+            with np.errstate(all="ignore"):
+                try:
+                    rows.count("targets", Statistic("target"), 0.1)
+                except CertificateError:
+                    return
+
+    threads = [threading.Thread(target=ask_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(noise.exact) == allowed
+
+
+def test_a_handle_that_does_not_clip_is_caught(monkeypatch):
+    """What the test above would catch: weights of 1 for all rows."""
+    from dpconvex.core import release
+
+    monkeypatch.setattr(
+        release._Weights, "__call__", lambda self, lengths: np.full_like(lengths, 40.0)
+    )
+    with pytest.raises(AssertionError):
+        test_no_fit_exceeds_the_certificate("replace_one", False)

@@ -1,0 +1,72 @@
+"""The trusted core: how many lines a reader of a default fit's certificate has to believe, and who may hold rows."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import dpconvex
+
+SOURCE = Path(dpconvex.__file__).parent
+#: What a default fit of rows in memory rests on: sums, slopes, noise, certificate.
+TRUSTED = (
+    *(f"core/{name}" for name in ("queries", "release", "coordinates", "length_cover", "slopes")),
+    *(f"privacy/noise/{name}" for name in ("gate", "normal", "digits", "random_words")),
+    *(f"privacy/certificates/{name}" for name in ("certificate", "terms", "rules", "concerns")),
+    *(f"privacy/bounds/{name}" for name in ("base", "record", "linear")),
+    *(
+        f"privacy/{name}"
+        for name in ("calibration", "guarantees", "profiles", "summation", "description")
+    ),
+    *(f"engine/{name}" for name in ("rows", "mapping", "fused", "memory", "array_rows", "arrays")),
+    *(f"engine/{name}" for name in ("blocks", "passes", "mapped_blocks", "row_numbers", "votes")),
+    *(f"engine/{name}" for name in ("stretches", "summation_order", "threads", "accurate_products")),
+    "objectives/slopes",
+    "objectives/clamped_targets",
+    *(f"losses/{name}" for name in ("pointwise", "interface", "kinks")),
+    *(f"smoothing/{name}" for name in ("convolution", "kernels", "compiled_slopes", "smoothed")),
+)
+#: Today's number, rounded up; it may fall, and it may not grow unnoticed.
+MOST_LINES = 9_200
+
+
+def lines_of(names: tuple[str, ...]) -> int:
+    return sum(len((SOURCE / f"{name}.py").read_text().splitlines()) for name in names)
+
+
+def test_trusted_lines_do_not_grow():
+    assert lines_of(TRUSTED) <= MOST_LINES
+
+
+def drawing_calls(text: str) -> list[str]:
+    """Return calls that add noise or draw it."""
+    names = {"add_gaussian", "add_l2_laplace", "draw", "gaussian", "l2_laplace"}
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = ast.unparse(node.func.value)
+            if node.func.attr in names or (node.func.attr == "add" and owner.endswith("noise")):
+                found.append(f"{owner}.{node.func.attr}")
+    return found
+
+
+def test_mechanisms_add_no_noise():
+    """Only the core calls the gate: no mechanism, estimator or evaluation adds noise itself."""
+    rooms = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in MAY]
+    found = {
+        str(path.relative_to(SOURCE)): calls
+        for path in rooms
+        if (calls := drawing_calls(path.read_text()))
+    }
+    assert not found
+
+
+#: The core, and the gate itself; audits draw the noise of the laws that they attack.
+MAY = {"core", "privacy", "audit"}
+
+
+def test_a_call_of_the_gate_is_seen():
+    """What the test above would catch."""
+    assert drawing_calls("self.noise.add(exact, term)") == ["self.noise.add"]
+    assert drawing_calls("noise.add_gaussian(exact, 1.0)") == ["noise.add_gaussian"]
+    assert not drawing_calls("found.add(3)")
