@@ -17,6 +17,7 @@ ORDER = (
     ("smoothing",),
     ("objectives", "privacy"),
     ("solvers",),
+    ("core",),
     ("mechanisms",),
     ("defaults", "inputs"),
     ("models",),

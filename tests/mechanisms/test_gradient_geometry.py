@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from dpconvex.mechanisms.length_cover import LengthCover
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.rows import RAW_FARTHEST
@@ -18,7 +19,6 @@ from dpconvex.mechanisms.gradient_geometry import (
     given_coordinates,
     private_coordinates,
 )
-from dpconvex.mechanisms.length_cover import LengthCover
 from dpconvex.mechanisms.symmetric_release import pack_symmetric, unpack_symmetric
 from dpconvex.privacy import NoiseSource
 from dpconvex.privacy.certificates.terms import NoiseTerm

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from dpconvex.mechanisms.length_cover import length_cover
 
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic
 from dpconvex.mechanisms.gradient_geometry import Coordinates
-from dpconvex.mechanisms.length_cover import length_cover
 from dpconvex.objectives.slopes import ClippedSlope
 
 

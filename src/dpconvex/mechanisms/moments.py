@@ -17,6 +17,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.coordinates import row_lengths
+from dpconvex.core.perturbed_minimiser import shortened
 from dpconvex.engine.blocks import placed_rows
 from dpconvex.engine.rows import RowFunction, Sums
 from dpconvex.engine.summation_order import most_additions
@@ -154,17 +156,6 @@ class Frame:
         return np.asarray(np.linalg.solve(system, m))
 
 
-def row_lengths(block: Array) -> Array:
-    """Return the rows' norms, rounded up."""
-    round_up = 1 + 8 * block.shape[1] * 2.0**-52
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", block, block)) * round_up)
-
-
-def shortened(block: Array, radius: float) -> Array:
-    """Return rows in units of the radius, no longer than 1."""
-    return np.asarray(block / np.maximum(row_lengths(block), radius)[:, None])
-
-
 def private_frame(
     objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource
 ) -> Frame:
@@ -175,10 +166,15 @@ def private_frame(
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
     def typical(place: Callable[[Array], Array], low: float, high: float) -> float:
-        def length(block: Array, y: Array, w: Array) -> Array:
-            return row_lengths(place(block))
+        def counter(points: Array) -> Callable[[int], float]:
+            def below(block: Array, y: Array, w: Array) -> Sums:
+                places = np.searchsorted(points, row_lengths(place(block)), side="right")
+                return (np.cumsum(np.bincount(places, minlength=points.size + 1))[:-1],)
 
-        return reach * private_median(rows, length, low, high, terms["lengths"], n, noise)
+            (counted,) = rows.sum(below)
+            return lambda i: float(noise.add([float(counted[i])], terms["lengths"])[0])
+
+        return reach * private_median(counter, low, high, n)
 
     def release(name: str, part: RowFunction) -> Array:
         (total,) = rows.sum(part)

@@ -5,71 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from dpconvex.core.release import PrivateRows, Statistic
-from dpconvex.engine.rows import Array, RowFunction, Sums
-from dpconvex.privacy.certificates.terms import NoiseTerm
-from dpconvex.privacy.noise import NoiseSource
-
-RowStatistic = Callable[[Array, Array, Array], Array]
+from dpconvex.engine.rows import Array
 
 SEARCH_STEPS = 6
 
 
-class Summed(Protocol):
-    """Rows, or an objective that holds them."""
-
-    def sum(self, function: RowFunction) -> Sums:
-        """Add ``function(block, y, w)`` over all blocks of rows."""
-
-
 def private_median(
-    rows: Summed,
-    statistic: RowStatistic,
-    low: float,
-    high: float,
-    counts: NoiseTerm,
-    n_samples: float,
-    noise: NoiseSource,
+    counter: Callable[[Array], Callable[[int], float]], low: float, high: float, n_samples: float
 ) -> float:
     """Return a point near the median of a positive statistic of the rows, on a logarithmic scale.
 
     Six times the bracket ``[low, high]`` is halved: with ``c`` its geometric middle, the number of rows whose
-    statistic is below ``c``, plus noise, is compared with half the public number of rows. Of all counts that are taken
-    only those six are used, each with noise of its own.
+    statistic is below ``c``, plus noise, is compared with half the public number of rows.
 
     Parameters
     ----------
-    rows : engine
-        Rows; ``rows.sum(function)`` adds over blocks.
-    statistic : callable
-        ``statistic(block, y, w)`` gives one positive number per row.
+    counter : callable
+        ``counter(points)`` returns the function of i that counts, noisily, the rows below the i-th of ascending points.
     low, high : float
         Bracket, fixed by public or released facts.
-    counts : NoiseTerm
-        Noise on each count; a count of votes changes by at most 1 between neighbours.
     n_samples : float
         Number of records, public or released.
-    noise : NoiseSource
-        Where noise comes from.
     """
     # Every point that six halvings can ask about, 1 to 63 in units of the last bracket: rows are read once for all.
     size = 2**SEARCH_STEPS
     logarithms = np.linspace(math.log2(low), math.log2(high), size + 1)
-    points = 2.0 ** logarithms[1:-1]
-
-    def below(block: Array, y: Array, w: Array) -> Sums:
-        places = np.searchsorted(points, statistic(block, y, w), side="right")
-        return (np.cumsum(np.bincount(places, minlength=size))[:-1],)
-
-    (counted,) = rows.sum(below)
+    below = counter(2.0 ** logarithms[1:-1])
     bottom, top = 0, size
     for _ in range(SEARCH_STEPS):
         middle = (bottom + top) // 2
-        if noise.add(np.array([float(counted[middle - 1])]), counts)[0] > n_samples / 2:
+        if below(middle - 1) > n_samples / 2:
             top = middle
         else:
             bottom = middle
