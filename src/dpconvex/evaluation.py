@@ -18,6 +18,9 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
+from dpconvex.core.pairs import pair_statistic, pair_statistic_of_people
+from dpconvex.core.release import Answers
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted
@@ -27,7 +30,6 @@ from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import least_rows, resolve_guarantee
 from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.calibration import check_neighbors
-from dpconvex.privacy.certificates.evaluation import POSITIVE_WEIGHT, EvaluationCertificate
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import silent
@@ -41,7 +43,6 @@ _GRID = 2**20  # steps of the range of a row's number: sums are whole numbers, e
 _LOG_LOSS = (
     5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 )
-_VOTES = 2**30  # steps of a person's vote, which its rows share
 _LEVEL = 0.95
 
 
@@ -448,55 +449,17 @@ def _binned(
 
 
 def _pairs(rows: _Rows) -> Array:
-    """Return ``(V / (n - 1), weight p)``: see `statistic_sensitivity`. Whole numbers up to the last division."""
     margins = rows.answers("decision_function")
     lost = np.isnan(rows.target) | np.isnan(margins)
     # A row that cannot be ranked counts as a negative one above all others.
     is_positive, ranked = (rows.target == 1) & ~lost, np.where(lost, np.inf, margins)
-    if rows.people is not None:
-        return _pairs_of_people(ranked, is_positive, rows.people)
-    positive, negative = ranked[is_positive], np.sort(ranked[~is_positive])
-    below = int(np.searchsorted(negative, positive, side="left").sum())
-    not_above = int(np.searchsorted(negative, positive, side="right").sum())
-    twice = below + not_above - len(positive) * len(negative)
-    n = len(margins)
-    return np.array([twice / (2 * max(1, n - 1)), POSITIVE_WEIGHT * len(positive)])
-
-
-def _pairs_of_people(ranked: Array, is_positive: NDArray[np.bool_], people: People) -> Array:
-    """Return the same of people, whose rows share a vote: whole numbers of steps of a public grid."""
-    shares = np.floor(people.shares * _VOTES).astype(np.int64)
-    alike = np.zeros(len(shares), dtype=np.int64)
-    every = _order_sums(ranked, is_positive, shares, alike)
-    own = _order_sums(ranked, is_positive, shares, people.places)
-    twice, votes = every - own, int(shares[is_positive].sum())
-    steps = 2 * max(1, people.count - 1) * _VOTES**2
-    return np.array([twice / steps, POSITIVE_WEIGHT * (votes / _VOTES)])
-
-
-def _order_sums(
-    ranked: Array, is_positive: NDArray[np.bool_], shares: NDArray[np.int64], places: NDArray[Any]
-) -> int:
-    """Return the votes of pairs in the right order less those in the wrong one, of rows of the same place."""
-    order = np.lexsort((ranked, places))
-    ranked, is_positive = ranked[order], is_positive[order]
-    shares, places = shares[order], places[order]
-    before = np.concatenate([[0], np.cumsum(np.where(is_positive, 0, shares))])
-    new_place = np.concatenate([[True], places[1:] != places[:-1]])
-    new_tie = new_place | np.concatenate([[True], ranked[1:] != ranked[:-1]])
-    ends = np.concatenate([np.flatnonzero(new_tie)[1:], [len(ranked)]])
-    place_ends = np.concatenate([np.flatnonzero(new_place)[1:], [len(ranked)]])
-    tie, place = np.cumsum(new_tie) - 1, np.cumsum(new_place) - 1
-    below = before[np.flatnonzero(new_tie)[tie]] - before[np.flatnonzero(new_place)[place]]
-    above = before[place_ends[place]] - before[ends[tie]]
-    weights = (below - above)[is_positive]
-    # Python's whole numbers: products of two sums of votes exceed 64 bits.
-    return sum(
-        int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True)
+    if rows.people is None:
+        return pair_statistic(ranked, is_positive)
+    return pair_statistic_of_people(
+        ranked, is_positive, rows.people.shares, rows.people.places, rows.people.count
     )
 
 
 def _add(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:
-    gaussian = certificate.distribution == "gaussian"
-    law = noise.add_gaussian if gaussian else noise.add_l2_laplace
-    return law(exact, certificate.scale)
+    answers = Answers({"score": certificate.term}, noise)
+    return answers.release(answers.claim("score"), exact)

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.core.choices import Choices
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.public_table import PublicTable
@@ -28,7 +29,6 @@ from dpconvex.privacy.certificates.preprocessing import (
     moment_noise,
     quantile_noise,
 )
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
 
@@ -45,9 +45,6 @@ Array = NDArray[np.float64]
 # Rows times epsilon beyond a quantile: exp(-20) outweighs a search range a million times too wide.
 _HOLD = 40.0
 _SMALLEST_TAIL, _LARGEST_TAIL = 0.01, 0.25
-_POINTS = (
-    2**40
-)  # that a search range is divided into: a millionth of a range a million times too wide
 
 
 def _pair(name: str, bounds: object, columns: int, owner: str) -> tuple[Array, Array]:
@@ -266,15 +263,12 @@ class DPQuantileBounds(_PaidTransformer):
         lowest, highest = _pair(
             "search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds"
         )
-        epsilon, tail = certificate.noise["epsilon"], self._tail(certificate)
-        ends = np.empty((2, rows.shape[1]))
-        for column in range(rows.shape[1]):
+        columns, tail = rows.shape[1], self._tail(certificate)
+        choices = Choices(certificate.noise["epsilon"], 2 * columns, noise)
+        ends = np.empty((2, columns))
+        for column in range(columns):
             low, high = float(lowest[column]), float(highest[column])
-            values = np.sort(np.clip(rows[:, column], low, high))
-            drawn = sorted(
-                private_column_quantile(values, quantile, low, high, epsilon, noise)
-                for quantile in (tail, 1 - tail)
-            )
+            drawn = sorted(choices.quantiles(rows[:, column], (tail, 1 - tail), low, high))
             # Released numbers only from here on; a width of zero is no use as a bound.
             extra = max(self.margin * (drawn[1] - drawn[0]), 1e-6 * (high - low))
             ends[:, column] = max(low, drawn[0] - extra), min(high, drawn[1] + extra)
@@ -284,34 +278,6 @@ class DPQuantileBounds(_PaidTransformer):
         """Return rows clipped to the released bounds and mapped to [-1, 1]."""
         rows = self._rows(X, reset=False)
         return _scaled(rows, self.low_, self.high_)
-
-
-def private_column_quantile(
-    values: Array, quantile: float, low: float, high: float, epsilon: float, noise: NoiseSource
-) -> float:
-    """Return a private quantile of sorted values in [low, high] by the exponential mechanism.
-
-    Parameters
-    ----------
-    values : array
-        Sorted, inside the range: private.
-    quantile : float
-        Which one.
-    low, high : float
-        Public range.
-    epsilon : float
-        Pure budget; the utility ``-|#{x_i < t} - q n|`` moves by at most 1 when a value is replaced.
-    noise : NoiseSource
-        Where randomness comes from.
-    """
-    # Each value by itself becomes a point of the grid, so that a replaced record replaces one point.
-    points = np.floor((values - low) / (high - low) * _POINTS).astype(np.int64)
-    edges = np.concatenate([[-1], np.clip(points, 0, _POINTS), [_POINTS]])
-    wanted = math.floor(quantile * len(values) * SCORE_GRID)
-    scores = -np.abs(np.arange(len(values) + 1) * SCORE_GRID - wanted)
-    chosen = choose(scores, epsilon, noise, counts=np.diff(edges))
-    point = int(edges[chosen]) + noise.words.below(int(edges[chosen + 1] - edges[chosen])) + 1
-    return min(high, max(low, low + (high - low) * (point / _POINTS)))
 
 
 class DPMoments(_PaidTransformer):

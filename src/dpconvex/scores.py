@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.choices import SCORE_GRID
+from dpconvex.core.pairs import twice_in_order
 from dpconvex.engine.votes import Tags
 from dpconvex.inputs.estimator_protocols import Classifier
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID
 
 __all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 
@@ -233,10 +234,7 @@ class AUCScore:
             lost = np.isnan(margins)
             positive = np.where(lost, -np.inf, margins)[y == model.classes_[1]]
             negative = np.where(lost, np.inf, margins)[y == model.classes_[0]]
-        negative.sort()
-        below = np.searchsorted(negative, positive, side="left").sum()
-        not_above = np.searchsorted(negative, positive, side="right").sum()
         pairs = max(len(positive), self.min_positive) * max(len(negative), self.min_negative)
         # Whole numbers throughout: a tie counts half, hence the 2.
-        twice = int(below) + int(not_above)
+        twice = twice_in_order(positive, negative)
         return twice * SCORE_GRID * sensitivity.denominator // (2 * pairs * sensitivity.numerator)

@@ -2,8 +2,8 @@
 
 Each fit is a random program over the handle's public methods: too many uses, other sizes, NaN, infinities, huge and
 ill-conditioned coordinates, subclasses of arrays, exceptions in between, answers of earlier runs. It runs on a table
-and on a neighbour with the same answers; what moves, in units of the stated noise, must stay within the certificate, and
-what it is told or refused must not depend on rows. Everything is seeded: no false alarms.
+and on a neighbour with the same answers; what moves, in units of the stated noise, stays within the certificate, and
+what it is told or refused does not depend on rows. Everything is seeded: no false alarms.
 """
 
 from __future__ import annotations

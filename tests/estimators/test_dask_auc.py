@@ -11,6 +11,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 from dpconvex import DPAUCClassifier  # noqa: E402
+from dpconvex.core.perturbed_minimiser import certified_point  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.table import DaskTable  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
@@ -21,7 +22,7 @@ from dpconvex.objectives import (  # noqa: E402
     pair_sums,
 )
 from dpconvex.privacy import Ledger  # noqa: E402
-from dpconvex.solvers import ConvergenceError, Newton, certified_point  # noqa: E402
+from dpconvex.solvers import ConvergenceError, Newton  # noqa: E402
 
 N = 2400
 CHUNKS = (900, 0, 1, 1000, 499)

@@ -24,21 +24,20 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.audit import audit
+from dpconvex.core.evaluation_certificate import EvaluationCertificate, statistic_sensitivity
+from dpconvex.core.pairs import pair_statistic_of_people
 from dpconvex.estimators.linear import finite_predictions
 from dpconvex.evaluation import (
     METRICS,
     _add,
     _exact,
-    _pairs_of_people,
     _range,
     _read,
     _statistic,
     private_score,
 )
-from dpconvex.inputs.people import People
 from dpconvex.preprocessing import PublicTable
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
-from dpconvex.privacy.certificates.evaluation import EvaluationCertificate, statistic_sensitivity
 from dpconvex.scores import silent
 
 FIXED = settings(max_examples=120, derandomize=True, deadline=None, database=None)
@@ -169,7 +168,7 @@ def test_no_person_of_all_small_ones_moves_an_area_further(whole):
         rows = [(name, *row) for name, each in enumerate(table) for row in each]
         names, ranked, positive = (np.array(column) for column in zip(*rows, strict=True))
         shares = np.ones(len(names)) if whole else 1 / np.bincount(names)[names]
-        return _pairs_of_people(ranked, positive, People(names, shares, len(table), names))
+        return pair_statistic_of_people(ranked, positive, shares, names, len(table))
 
     largest = 0.0
     for others in combinations_with_replacement(people[::3], 2):

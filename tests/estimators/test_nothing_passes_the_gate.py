@@ -9,8 +9,6 @@ here.
 import numpy as np
 import pytest
 
-import dpconvex.preprocessing as preprocessing
-import dpconvex.selection.search as search
 from dpconvex import (
     DPAUCClassifier,
     DPLinearSVC,
@@ -25,6 +23,7 @@ from dpconvex import (
     DPTiltedRegressor,
     DPTopRankClassifier,
 )
+from dpconvex.core.choices import Choices
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
 from dpconvex.privacy.noise import gate
 from dpconvex.selection import DPSelect
@@ -132,13 +131,12 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
         asked.append((np.shape(value), grid))
         return noise.reshape(np.shape(value))
 
-    def any_point(values, quantile, low, high, epsilon, noise):
-        asked.append((len(values), quantile, low, high, epsilon))
-        return low + (high - low) * noise.words.below(2**30) / 2**30
+    def any_choice(self, scores, spread, counts=None):
+        asked.append((len(scores), spread, self.epsilon))
+        return 1
 
     monkeypatch.setattr(gate, "_sum_on_grid", without_value)
-    monkeypatch.setattr(preprocessing, "private_column_quantile", any_point)
-    monkeypatch.setattr(search, "choose", lambda scores, *facts: asked.append(len(scores)) or 1)
+    monkeypatch.setattr(Choices, "_draw", any_choice)
     results, questions = [], []
     for data in (first, second):
         model = clone(FITS[name]).fit(*data)

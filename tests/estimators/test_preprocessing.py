@@ -15,12 +15,12 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import audit
+from dpconvex.core.choices import Choices
 from dpconvex.preprocessing import (
     DPMoments,
     DPQuantileBounds,
     PublicScaler,
     _stacked,
-    private_column_quantile,
 )
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 
@@ -116,11 +116,8 @@ def test_exponential_mechanism_of_quantiles_is_audited():
 
     def sampler(values, epsilon):
         def draw(count, rng):
-            noise = NoiseSource(rng)
-            draws = [
-                private_column_quantile(values, 0.5, 0.0, 1.0, epsilon, noise) for _ in range(count)
-            ]
-            return np.asarray(draws)
+            choices = Choices(epsilon, count, NoiseSource(rng))
+            return np.asarray(choices.quantiles(values, [0.5] * count, 0.0, 1.0))
 
         return draw
 
@@ -201,10 +198,8 @@ def test_quantiles_are_points_of_a_public_grid():
     """The low bits of a point drawn between two values betray them; those of a grid's point are the grid's."""
     rng = np.random.default_rng(0)
     for values in (rng.uniform(0, 1, 50), np.full(3, 1 / 3), np.array([0.0, 5e-324, 1.0])):
-        noise = NoiseSource(1)
-        for _ in range(200):
-            point = private_column_quantile(np.sort(values), 0.3, 0.0, 1.0, 1.0, noise)
-            assert (point * 2**40).is_integer()
+        points = Choices(1.0, 200, NoiseSource(1)).quantiles(values, [0.3] * 200, 0.0, 1.0)
+        assert all((point * 2**40).is_integer() for point in points)
 
 
 def test_transforms_say_nothing_about_values():

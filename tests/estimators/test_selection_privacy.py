@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, DPQuantileRegressor
 from dpconvex.audit import audit
+from dpconvex.core.choices import SCORE_GRID, Choices
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import PublicScaler
 from dpconvex.privacy import (
@@ -23,8 +24,7 @@ from dpconvex.privacy import (
     NoiseSource,
     PureDP,
 )
-from dpconvex.privacy.bounds.scores import AUCScoreBounds
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
+from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 from dpconvex.selection.search import held_out
 
@@ -180,12 +180,15 @@ def test_few_rows_under_a_private_number_of_rows():
             search.fit(X[:rows], y[:rows])
 
 
-def choices(scores, epsilon, spread=2 * SCORE_GRID):
+def choices(scores, epsilon, neighbors="replace_one"):
     steps = np.array(scores) * SCORE_GRID
 
     def draw(count, rng):
-        noise = NoiseSource(rng)
-        return np.array([choose(steps, epsilon, noise, spread) == 0 for _ in range(count)], float)
+        allowed = Choices(epsilon, count, NoiseSource(rng))
+        rows = RowScoreBounds()
+        return np.array(
+            [allowed.candidate(steps, rows, neighbors) == 0 for _ in range(count)], float
+        )
 
     return draw
 
@@ -198,17 +201,18 @@ def test_the_choice_is_audited_and_half_its_noise_is_caught():
     assert not audit(choices(first, 2.0), choices(second, 2.0), claim, runs=8000, rng=0).passed
     # A record that is added raises all others at most: half the exponent's divisor is enough there, not here.
     added = ([0] * 10, [1] + [0] * 9)
-    samplers = [choices(scores, 1.0, SCORE_GRID) for scores in added]
+    samplers = [choices(scores, 1.0, "add_or_remove_one") for scores in added]
     assert audit(*samplers, claim, runs=8000, rng=0).passed
-    samplers = [choices(scores, 1.0, SCORE_GRID) for scores in (first, second)]
+    samplers = [choices(scores, 1.0, "add_or_remove_one") for scores in (first, second)]
     assert not audit(*samplers, claim, runs=8000, rng=0).passed
 
 
 def test_the_choice_follows_its_law():
     # 20,000 draws: a frequency strays by 0.02 with probability below 1e-7.
-    noise = NoiseSource(0)
+    allowed, rows = Choices(2.0, 20_000, NoiseSource(0)), RowScoreBounds()
     steps = np.array([0, 1, 3]) * SCORE_GRID
-    drawn = np.bincount([choose(steps, 2.0, noise) for _ in range(20_000)], minlength=3) / 20_000
+    drawn = [allowed.candidate(steps, rows, "replace_one") for _ in range(20_000)]
+    drawn = np.bincount(drawn, minlength=3) / 20_000
     expected = np.exp([0.0, 1.0, 3.0]) / np.exp([0.0, 1.0, 3.0]).sum()
     np.testing.assert_allclose(drawn, expected, atol=0.02)
 

@@ -18,6 +18,7 @@ ORDER = (
     ("objectives", "privacy"),
     ("core",),
     ("solvers",),
+    ("core",),
     ("mechanisms",),
     ("defaults", "inputs"),
     ("models",),

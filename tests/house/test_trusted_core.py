@@ -20,7 +20,10 @@ TRUSTED = (
     ),
     *(f"engine/{name}" for name in ("rows", "mapping", "fused", "memory", "array_rows", "arrays")),
     *(f"engine/{name}" for name in ("blocks", "passes", "mapped_blocks", "row_numbers", "votes")),
-    *(f"engine/{name}" for name in ("stretches", "summation_order", "threads", "accurate_products")),
+    *(
+        f"engine/{name}"
+        for name in ("stretches", "summation_order", "threads", "accurate_products")
+    ),
     "objectives/slopes",
     "objectives/clamped_targets",
     *(f"losses/{name}" for name in ("pointwise", "interface", "kinks")),

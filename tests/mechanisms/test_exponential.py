@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpconvex.core.choices import SCORE_GRID, loss_scores, loss_spread
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Logistic, Pinball
 from dpconvex.mechanisms import ExponentialMechanism
-from dpconvex.mechanisms.exponential import _spread, whole_scores
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, CertificateError, LinearBounds, PureDP
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID
 
 
 def objective(X, y, loss, alpha=0.0, row_norm=1.0):
@@ -57,21 +56,21 @@ def test_no_neighbour_moves_two_scores_further_apart(seed):
         facts = bounds(5, d, loss, 0.3, neighbors)
         sides = [(X, y), (other, z) if neighbors == "replace_one" else (X[1:], y[1:])]
         scores = [
-            whole_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius)
+            loss_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius)
             for side in sides
         ]
         moved = scores[0] - scores[1]
-        assert moved.max() - moved.min() <= _spread(facts)
+        assert moved.max() - moved.min() <= loss_spread(facts)
 
 
 def test_the_spread_is_attained():
     X, y = np.array([[1.0]]), np.array([1e6])
     facts = bounds(1, 1, Absolute())
     candidates = np.array([[-1.0], [1.0]])
-    first = whole_scores(objective(X, y, Absolute()), facts, candidates, np.zeros(1), 1.0)
-    second = whole_scores(objective(X, -y, Absolute()), facts, candidates, np.zeros(1), 1.0)
+    first = loss_scores(objective(X, y, Absolute()), facts, candidates, np.zeros(1), 1.0)
+    second = loss_scores(objective(X, -y, Absolute()), facts, candidates, np.zeros(1), 1.0)
     moved = first - second
-    assert moved.max() - moved.min() == _spread(facts) == 4 * SCORE_GRID
+    assert moved.max() - moved.min() == loss_spread(facts) == 4 * SCORE_GRID
 
 
 def test_draws_have_the_law_of_the_scores():

@@ -11,7 +11,6 @@ from dpconvex import DPQuantileRegressor
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
-from dpconvex.mechanisms.phased import phases_of
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import (
     ApproxDP,
@@ -22,6 +21,7 @@ from dpconvex.privacy import (
     PureDP,
     gaussian_scale,
 )
+from dpconvex.privacy.bounds.phases import phases_of
 from dpconvex.smoothing import LogisticKernel, convolve
 
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-import dpconvex.solvers
 from dpconvex import DPQuantileRegressor
+from dpconvex.core import perturbed_minimiser
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber, Pinball
 from dpconvex.mechanisms import ObjectivePerturbation
@@ -59,7 +59,7 @@ def tilted(monkeypatch):
         slope = lambda t: float(objective.gradient(np.array([t]))[0])  # noqa: E731
         return np.array([brentq(slope, -reach, reach, xtol=1e-13 * reach)])
 
-    monkeypatch.setattr(dpconvex.solvers, "certified_point", root)
+    monkeypatch.setattr(perturbed_minimiser, "certified_point", root)
     return seen
 
 
@@ -226,13 +226,13 @@ def test_one_record_more_for_any_number_of_rows(
     y = np.resize(np.array(far), rows)
     solved = []
     with pytest.MonkeyPatch.context() as patch:
-        inner = dpconvex.solvers.certified_point
+        inner = perturbed_minimiser.certified_point
 
         def keep(solver, objective, *arguments):
             solved.append(objective)
             return inner(solver, objective, *arguments)
 
-        patch.setattr(dpconvex.solvers, "certified_point", keep)
+        patch.setattr(perturbed_minimiser, "certified_point", keep)
         for seed, targets in ((0, y), (1, np.append(y, target))):
             places = np.append(np.ones(rows), x)[: len(targets)]
             data = objective_of(targets, bounds, places)
@@ -248,10 +248,8 @@ def test_one_record_more_for_any_number_of_rows(
 
 def test_the_attack_machinery_catches_a_limit_that_knows_the_noise(tilted, monkeypatch):
     # The clamp of earlier code, put back: the same attack then proves far more than was claimed.
-    import dpconvex.objectives.clamped_targets as clamped
-
     certificate = issued(0.5, PureDP(1.0))
-    own = clamped.with_clamped_targets
+    own = perturbed_minimiser.with_clamped_targets
     drawn = []
 
     class Telling(Chosen):
@@ -261,7 +259,7 @@ def test_the_attack_machinery_catches_a_limit_that_knows_the_noise(tilted, monke
 
     monkeypatch.setitem(globals(), "Chosen", Telling)
     monkeypatch.setattr(
-        clamped,
+        perturbed_minimiser,
         "with_clamped_targets",
         lambda objective, bounds, tilt=0.0: own(objective, bounds, drawn[0] / bounds.n_samples),
     )

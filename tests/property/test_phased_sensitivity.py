@@ -8,12 +8,13 @@ from drawn_records import drawn_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpconvex.core.perturbed_minimiser import assigned_records, phase_point
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
 from dpconvex.mechanisms import PhasedERM, PhasedSGD
-from dpconvex.mechanisms.phased import Phase, assigned_records, phases_of
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import GaussianDP, LinearBounds
+from dpconvex.privacy.bounds.phases import Phase, phases_of
 from dpconvex.smoothing import LogisticKernel, UniformKernel, convolve, moreau
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
@@ -34,7 +35,7 @@ def phase_output(mechanism, X, y, bounds, row_map, start):
     objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha)
     (phase,) = phases_of(bounds.n_samples, certificate.parameters[mechanism.name])
     chosen = np.arange(len(X))
-    point = mechanism._solve(objective, certificate, phase, term.tolerance, chosen, start, None)
+    point = phase_point(objective, certificate, phase, term.tolerance, chosen, start, None)
     return point, term.sensitivity
 
 

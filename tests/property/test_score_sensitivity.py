@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from dpconvex.core.choices import SCORE_GRID
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID
 from dpconvex.scores import AUCScore, ResidualScore, RightOrWrong, RowScore
 
 RELATIONS = ("replace_one", "replace_one_keeping_label", "add_or_remove_one")

@@ -125,14 +125,16 @@ class Answers:
     used: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def claim(self, name: str, kinds: Sequence[str], dimension: int | None = None) -> NoiseTerm:
-        """Count a use of a term, or raise if the certificate does not allow for it."""
+    def claim(
+        self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None
+    ) -> NoiseTerm:
+        """Count a use of a term, or raise if the certificate does not allow for it; of no sum by default."""
         if type(name) is not str or name not in self.terms:
             raise CertificateError(f"The certificate states no release {name!r}.")
         term = self.terms[name]
         if term.kind not in kinds:
             raise CertificateError(
-                f"The certificate's {name!r} is a {term.kind or 'release of another kind'}, not a {kinds[0]}."
+                f"The certificate's {name!r} is {term.kind or 'no sum'!r}, not {kinds[0] or 'no sum'!r}."
             )
         if dimension is not None and term.dimension != dimension:
             raise CertificateError(
@@ -147,11 +149,15 @@ class Answers:
             self.used[name] = used + 1
         return term
 
+    def draw(self, term: NoiseTerm) -> Array:
+        """Return the noise that a term states, for what is perturbed before it is solved."""
+        return self.noise.draw(term)
+
     def release(self, term: NoiseTerm, exact: ArrayLike) -> Array:
-        """Return a sum plus the noise that its term states, behind the gate."""
+        """Return numbers plus the noise that their term states, behind the gate."""
         value = np.array(exact, dtype=np.float64).ravel()
         if value.size != term.dimension:
-            raise CertificateError("A sum has another size than its term states.")
+            raise CertificateError("What is released has another size than its term states.")
         return self.noise.add(value, term)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.defaults.cost_warning import warn_of_cost
 from dpconvex.engine import EngineError
 from dpconvex.inputs.settings import noise_source
@@ -17,7 +18,6 @@ from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.ledger.ledger import Ledger

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clon
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Model
@@ -26,7 +27,6 @@ from dpconvex.inputs.settings import ignores_invalid, resolve_guarantee
 from dpconvex.inputs.tables import is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.rules import CertificateError, Promise
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
 from dpconvex.inputs.settings import resolve_guarantee
 from dpconvex.intervals.conformal import COUNTS, ConformalCertificate, DPConformal, thresholds
 from dpconvex.models.parsing import REBUILDING, ModelFileError
-from dpconvex.privacy.certificates.evaluation import EvaluationCertificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.guarantees import guarantee_from_dict
 

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.engine.memory import MemoryRows
+from dpconvex.core.choices import Choices
+from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.output import OutputPerturbation, calibrate_output
+from dpconvex.mechanisms.output import calibrate_output
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -37,7 +38,6 @@ from dpconvex.privacy.certificates.rules import (
 )
 from dpconvex.privacy.certificates.terms import pure_total
 from dpconvex.privacy.description import Facts
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
 
@@ -48,7 +48,6 @@ Array = NDArray[np.float64]
 _OWNER = "ExponentialMechanism"
 _MOST_DIMENSIONS = 3
 _MOST_POINTS = 201  # along one axis
-_WORK = 2**22  # losses computed at a time
 _LIMIT = 2**31  # records: sums of scores must stay within 64 bits
 
 
@@ -82,15 +81,6 @@ def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, boo
             "which needs strong convexity. Give alpha, or localise=False."
         )
     return radius, points, stated["localise"], reach
-
-
-def _spread(bounds: LinearBounds) -> int:
-    r"""Return by how many steps one record can move the scores of two points apart.
-
-    A record's whole score lies within G of 0: ``|loss(w) - loss(centre)| <= L ||w - centre|| <= L R``, weights at most
-    1 included in L. So it moves two scores apart by at most 2 G, and a replaced record, one out and one in, by 4 G.
-    """
-    return 2 * bounds.changed_records * SCORE_GRID
 
 
 @calibrates("exponential")
@@ -207,44 +197,15 @@ class ExponentialMechanism(PrivateMechanism):
         radius, points, localise, shrinkage = _settings(bounds, certificate.parameters["grid"])
         centre = np.zeros(bounds.dimension)
         if localise:
-            term = certificate.noise["release"]
-            centre = noise.add(OutputPerturbation().minimise(objective, certificate), term)
+            centre = PerturbedMinimiser(objective, certificate, noise).release()
             centre = centre * min(1.0, radius / max(float(np.linalg.norm(centre)), 1e-300))
             record["centre"] = centre.copy()
-            radius = min(radius, shrinkage * term.scale * bounds.dimension)
+            spread = certificate.noise["release"].scale * bounds.dimension
+            radius = min(radius, shrinkage * spread)
         axis = np.linspace(-1.0, 1.0, points)
         grid = np.stack(np.meshgrid(*[axis] * bounds.dimension, indexing="ij"), axis=-1)
         grid = grid.reshape(-1, bounds.dimension)
         grid = grid[np.linalg.norm(grid, axis=1) <= 1.0]
         candidates = centre + radius * grid
-        scores = whole_scores(objective, bounds, candidates, centre, radius)
-        index = choose(
-            scores, certificate.parameters["draw_epsilon"], noise, spread=_spread(bounds)
-        )
-        return candidates[index]
-
-
-def whole_scores(
-    objective: EmpiricalObjective,
-    bounds: LinearBounds,
-    candidates: Array,
-    centre: Array,
-    radius: float,
-) -> NDArray[np.int64]:
-    """Return the whole score of every candidate: private."""
-    # Rows of other engines are refused before: every record's loss is rounded by itself.
-    rows, targets, weights = cast(MemoryRows, objective.rows).mapped()
-    unit = bounds.lipschitz * radius
-    squares = np.square(candidates).sum(axis=1) - float(centre @ centre)
-    penalty = bounds.n_samples * bounds.alpha / 2 * squares * (SCORE_GRID / unit)
-    scores = -np.rint(np.clip(penalty, -(2.0**61), 2.0**61)).astype(np.int64)
-    step = max(1, _WORK // max(1, len(candidates)))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        here = objective.loss.value(targets[part], rows[part] @ centre)[:, None]
-        there = objective.loss.value(targets[part][:, None], rows[part] @ candidates.T)
-        shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
-        # Within G whatever rounding or overflow did: the sensitivity rests on this line.
-        whole = np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID)
-        scores += whole.astype(np.int64).sum(axis=0)
-    return scores
+        choices = Choices(certificate.parameters["draw_epsilon"], 1, noise)
+        return choices.coefficients(objective, bounds, candidates, centre, radius)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.perturbed_minimiser import check_objective
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import Parameters
-from dpconvex.privacy.description import Facts, describe
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.noise.gate import Seed
@@ -101,48 +101,3 @@ def check_one_each(bounds: Bounds, owner: str) -> None:
             f"Got {bounds.rows_per_person} instead. Give groups with person_weight='equal', or use 'gradient', "
             "'objective' or 'output'."
         )
-
-
-def check_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
-    """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
-
-    Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
-    relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
-
-    Parameters
-    ----------
-    objective : Objective
-        Offers ``public_facts``.
-    certificate : Certificate
-        Its bounds offer ``objective_facts()``.
-    **replaced
-        Facts that differ from those of the bounds, because the mechanism maps rows further.
-    """
-    bounds = certificate.bounds
-    stated = {**bounds.objective_facts(), **replaced}
-    found = getattr(objective, "public_facts", None)
-    if found is None:
-        raise TypeError(
-            f"The 'objective' parameter of a release must offer public_facts, so that they can be compared with the "
-            f"certificate. Got {type(objective).__name__} instead. Use an objective of dpconvex.objectives."
-        )
-    found = {"diameter": stated.get("diameter"), **found}
-    if bounds.neighbors == "replace_one":
-        counted = getattr(objective, "n_records", getattr(objective, "n_rows", None))
-        stated["n_records"], found["n_records"] = bounds.n_samples, counted
-    for name, value in stated.items():
-        given = found.get(name)
-        if not _agree(value, given):
-            raise ValueError(
-                f"The objective given to a release must be that of its certificate. It has {name}={given!r}, but the "
-                f"certificate was issued for {name}={value!r}. Build it from certificate.bounds, or certify what is to "
-                "be released."
-            )
-
-
-def _agree(stated: object, found: object) -> bool:
-    if isinstance(stated, bool) or isinstance(found, bool):
-        return stated is found
-    if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
-        return math.isclose(stated, found, rel_tol=1e-12)
-    return stated is found or bool(describe(stated) == describe(found))

@@ -10,6 +10,7 @@ of rows shortened to a released typical length.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -117,19 +118,19 @@ class Frame:
         return np.asarray(np.linalg.solve(system, m))
 
 
-def private_median_length(
-    rows: PrivateClasses, centre: Array, matrix: Array, low: float, high: float
+def private_median(
+    below: Callable[[float], float], low: float, high: float, n_samples: int
 ) -> float:
-    """Return a point near the median of ``||matrix (x - centre)||``, on a logarithmic scale.
+    """Return a point near the median of a positive number of the records, on a logarithmic scale.
 
-    Six times the bracket ``[low, high]`` is halved: the noisy number of rows that are shorter than its geometric middle
-    is compared with half the public number of rows.
+    Six times the bracket ``[low, high]`` is halved: the noisy number of records below its geometric middle is compared
+    with half the public number of records.
     """
     bottom, top = math.log2(low), math.log2(high)
     for _ in range(SEARCH_STEPS):
         middle = (bottom + top) / 2
-        below = rows.count_shorter("lengths", centre, matrix, 2.0**middle)
-        bottom, top = (bottom, middle) if below > rows.bounds.n_samples / 2 else (middle, top)
+        many = below(2.0**middle) > n_samples / 2
+        bottom, top = (bottom, middle) if many else (middle, top)
     return float(2.0 ** ((bottom + top) / 2))
 
 
@@ -140,7 +141,10 @@ def private_frame(rows: PrivateClasses, certificate: Certificate) -> Frame:
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
     def typical(centre: Array, matrix: Array, low: float, high: float) -> float:
-        return reach * private_median_length(rows, centre, matrix, low, high)
+        def shorter(length: float) -> float:
+            return rows.count_shorter("lengths", centre, matrix, length)
+
+        return reach * private_median(shorter, low, high, n)
 
     longest, origin, same = bounds.row_norm, np.zeros(d), np.eye(d)
     radius = typical(origin, same, longest / 256, longest)

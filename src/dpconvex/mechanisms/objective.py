@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.objective import Tiltable
 from dpconvex.privacy.bounds.base import Bounds
@@ -96,7 +97,7 @@ def tilted_noise(bounds: Bounds, guarantee: Guarantee, searched: float = 0.0) ->
     form, divisor, moved = bounds.tilted
     tilt = NoiseTerm(law, scale, moved, bounds.dimension, form)
     tolerance = bounds.solver_tolerance(tilt.largest / divisor)
-    short, size = solver_inexactness(bounds, tilt, tolerance), tilt.dimension
+    short, size = bounds.tilted_inexactness(tilt, tolerance), tilt.dimension
     scale = released_scale(release_budget(guarantee, RELEASE_SHARE, law), short, size)
     release = NoiseTerm(law, scale, short, size, "coefficients", tolerance=tolerance)
     return Calibration({"objective": tilt, "release": release}, tolerance)
@@ -120,17 +121,6 @@ def release_budget(guarantee: Guarantee, share: float, law: str) -> float:
     return gaussian_mu(epsilon, delta) if law == "gaussian" else epsilon
 
 
-def solver_inexactness(bounds: Bounds, tilt: NoiseTerm, tolerance: float) -> float:
-    r"""Return how far apart the solver_inexactness of two solved problems can take what the theorem is about.
-
-    ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
-    ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g differs by
-    at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
-    """
-    rounding = tilt.drawn_grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.largest
-    return 2 * (tolerance + rounding / bounds.tilted[1]) / bounds.alpha
-
-
 @proves("objective")
 def prove_objective(certificate: Certificate) -> Proof:
     """Add what the tilt costs, by its theorem, and what the release noise costs; over all problems."""
@@ -152,7 +142,7 @@ def prove_tilted(
     tolerance, size = certificate.check_tolerance(), bounds.dimension
     form, _, moved = bounds.tilted
     tilt = certificate.term("objective", moved, size, form)
-    short = solver_inexactness(bounds, tilt, tolerance)
+    short = bounds.tilted_inexactness(tilt, tolerance)
     release = certificate.term("release", short, size, "coefficients", tolerance=tolerance)
     gaussian = tilt.distribution == "gaussian"
     what, family = bounds.tilt_theorem(gaussian)
@@ -209,26 +199,12 @@ class ObjectivePerturbation(PrivateMechanism):
     def _run(
         self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> Array:
-        """Return the minimiser of the perturbed objective, with the noise that pays for its solver_inexactness."""
-        from dpconvex.solvers import certified_point
+        """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
+        minimiser = PerturbedMinimiser(objective, certificate, noise)
+        self._measure(minimiser, certificate, record)
+        return minimiser.release(self.solver)
 
-        terms, divisor = certificate.noise, certificate.bounds.tilted[1]
-        tilt = noise.draw(terms["objective"]) / divisor
-        objective, unit = self._prepared(objective, certificate, noise, record)
-        point = certified_point(
-            self.solver,
-            objective.with_linear(tilt),
-            np.zeros(tilt.size),
-            certificate.solver_tolerance,
-        )
-        return noise.add(point, terms["release"]) / unit
-
-    def _prepared(
-        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> tuple[Tiltable, float]:
-        """Return the objective to tilt, and the unit of length of its rows."""
-        from dpconvex.objectives.clamped_targets import with_clamped_targets
-
-        # The clamp knows a public bound on the noise and never the noise: theta must determine b.
-        limit = certificate.noise["objective"].largest / certificate.bounds.n_samples
-        return with_clamped_targets(objective, certificate.bounds, limit), 1.0
+    def _measure(
+        self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts
+    ) -> None:
+        """Bring rows to the certificate's units, where they are not in them."""

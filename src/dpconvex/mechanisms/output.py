@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
+from dpconvex.core.perturbed_minimiser import PerturbedMinimiser, exact_minimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -236,7 +236,8 @@ class OutputPerturbation(PrivateMechanism):
         record: Facts,
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
-        released = noise.add(self.minimise(objective, certificate), certificate.noise["release"])
+        minimiser = PerturbedMinimiser(objective, certificate, noise)
+        released = minimiser.release(self.solver, GAP in certificate.parameters)
         radius = certificate.parameters.get(RADIUS)
         if radius is not None:  # a projection of what was released: no privacy cost
             released = released * min(1.0, radius / max(float(np.linalg.norm(released)), 1e-300))
@@ -244,15 +245,4 @@ class OutputPerturbation(PrivateMechanism):
 
     def minimise(self, objective: Objective, certificate: Certificate) -> NDArray[np.float64]:
         """Return the exact certified point that noise is added to: private."""
-        from dpconvex.objectives.clamped_targets import with_clamped_targets
-        from dpconvex.solvers import certified_point
-        from dpconvex.solvers.gap import envelope_of
-
-        tolerance, bounds = certificate.solver_tolerance, certificate.bounds
-        objective = with_clamped_targets(objective, bounds)
-        if GAP not in certificate.parameters and not math.isfinite(bounds.smoothness):
-            objective = envelope_of(
-                cast(EmpiricalObjective, objective), bounds.envelope_smoothness()
-            )
-        start = np.zeros(certificate.noise["release"]["dimension"])
-        return certified_point(self.solver, objective, start, tolerance)
+        return exact_minimiser(objective, certificate, self.solver, GAP in certificate.parameters)

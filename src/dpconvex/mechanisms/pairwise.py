@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
-
-import numpy as np
+from typing import ClassVar
 
 from dpconvex.checks import check_number
-from dpconvex.core.class_rows import PrivateClasses, shortened
-from dpconvex.mechanisms.moments import SEARCH_STEPS, private_median_length
+from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser
+from dpconvex.mechanisms.moments import SEARCH_STEPS, private_median
 from dpconvex.mechanisms.objective import (
     ObjectivePerturbation,
     check_smooth,
@@ -23,8 +21,6 @@ from dpconvex.mechanisms.objective import (
     release_budget,
     tilted_noise,
 )
-from dpconvex.objectives.objective import Tiltable
-from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -38,14 +34,11 @@ from dpconvex.privacy.certificates.rules import (
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.privacy.noise import NoiseSource
 
 __all__ = ["ADDED", "LONGEST", "WIDEST", "PairwiseObjectivePerturbation"]
 
 # What was added to a penalty with which no noise would have sufficed.
 ADDED = "added_penalty"
-# Public bounds on the length of rows, whose typical length is found privately, and on the distance of two of them.
-LONGEST, WIDEST = "longest_row", "widest_pair"
 _SEARCH_SHARE = 0.1
 
 
@@ -134,28 +127,22 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
 
     name: ClassVar[str] = "auc-objective"
 
-    def _raw_facts(self, certificate: Certificate) -> Facts:
-        # Rows come in public units; the bounds are those of rows in units of a length that is found first.
-        given = certificate.parameters
-        return {"row_norm": given[LONGEST], "diameter": given[WIDEST]} if LONGEST in given else {}
-
-    def _prepared(
-        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> tuple[Tiltable, float]:
-        """Return the objective of rows no two of which are further apart than 2, and their unit.
+    def _measure(
+        self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts
+    ) -> None:
+        """Find the unit of rows of which no two are further apart than 2.
 
         The unit is a released length near the median of the rows', to which they are shortened, if that at least
         halves the noise. Otherwise it is half the public distance: shortened rows lose what tells a rare class of long
         rows from the others.
         """
-        if "lengths" not in certificate.noise:
-            return objective, 1.0
-        pairs = cast(PairwiseObjective, objective)
+        if LONGEST not in certificate.parameters:
+            return
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
-        rows, size = PrivateClasses(pairs, certificate, noise), pairs.dim
-        typical = private_median_length(rows, np.zeros(size), np.eye(size), longest / 256, longest)
-        if 4 * typical <= widest:
-            record["row_length"] = typical
-            return pairs.with_rows(lambda block: shortened(block, typical), 1.0), typical
-        unit = record["row_length"] = widest / 2
-        return pairs.with_rows(lambda block: block / unit, longest / unit), unit
+        typical = private_median(
+            lambda length: minimiser.count_shorter("lengths", length),
+            longest / 256,
+            longest,
+            certificate.bounds.n_samples,
+        )
+        record["row_length"] = minimiser.measure_rows(typical if 4 * typical <= widest else None)

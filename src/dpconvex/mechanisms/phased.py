@@ -1,35 +1,28 @@
-r"""Phased methods: every record is used in one phase, and every phase is released with noise of its own.
-
-Phase i gets ``n_i = n / 2^i`` records, drawn by a permutation that is independent of the data, starts from the released
-point of the phase before and is anchored to it ever more firmly (``step_i = step / decay^i``). Two data sets that
-differ in one record differ in one phase: what earlier phases release is the same, later phases only process what
-that phase released. So every phase may spend the whole budget, and nothing is composed. This holds for any assignment
-fixed independently of the data, hence for a random one.
-
-Where the number of rows is private a permutation would not do: one record more moves others to other phases. There
-every record is in phase i with probability ``2^-i``, by a draw of its own, and a phase divides by its nominal ``n_i``.
-With the draws of all other records held fixed, a record that is added or removed changes one phase, whose sum it moves
-by at most L. A single pass over the records (:class:`PhasedSGD`) stays with replace-one: the rounding errors of its
-steps add up, and no public number bounds how many steps there are.
-"""
+"""Phased methods, whose records are in one phase each: what they share. Why: :mod:`dpconvex.privacy.bounds.phases`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
-from dpconvex.engine.rows import Places
+from dpconvex.core.perturbed_minimiser import release_phases
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.phases import (
+    Phase,
+    assignment_for,
+    checked_radius,
+    phase_names,
+    phases_of,
+)
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import (
@@ -42,50 +35,8 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
 from dpconvex.privacy.noise import NoiseSource
 
-Array = NDArray[np.float64]
-
-UNIT = 2.0**-53
 _RADIUS = 100.0  # released points are projected on this ball by default: far beyond sensible mapped coefficients
 _FEWEST = 8  # records in the last phase by default
-_PERMUTED, _DRAWN = "random permutation", "independent draws"
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One phase, from public facts.
-
-    Attributes
-    ----------
-    records : int
-        ``n_i``.
-    step : float
-        ``step / decay^i``.
-    """
-
-    records: int
-    step: float
-
-
-def phase_names(phases: list[Phase]) -> list[str]:
-    """Return what the phases' noise terms are called."""
-    return [f"phase {i}" for i in range(1, len(phases) + 1)]
-
-
-def checked_radius(radius: object, owner: str) -> float:
-    """Return the radius of the ball on which released points are projected, or raise."""
-    return check_number(
-        "radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True
-    )
-
-
-def phases_of(n_samples: int, settings: Parameters) -> list[Phase]:
-    """Return the phases that the settings stand for."""
-    count, step, decay = settings["phases"], settings["step_size"], settings["decay"]
-    if type(count) is not int or not 1 <= count < n_samples.bit_length():
-        raise ValueError(f"The number of phases must be from 1 to log2 of the rows. Got {count!r}.")
-    check_number("step_size", "phases_of", step, "a number above 0", 0, math.inf, low_open=True)
-    check_number("decay", "phases_of", decay, "a finite number of at least 1", 1, math.inf)
-    return [Phase(n_samples >> i, step / decay**i) for i in range(1, count + 1)]
 
 
 def effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> float:
@@ -100,24 +51,6 @@ def is_pure(guarantee: Guarantee) -> bool:
     return isinstance(guarantee, PureDP) or (
         isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0
     )
-
-
-def assignment_for(neighbors: str) -> str:
-    """Return how records come to phases under a relation."""
-    return _PERMUTED if neighbors == "replace_one" else _DRAWN
-
-
-def assigned_records(
-    phases: list[Phase], assignment: str, n_records: int, generator: np.random.Generator
-) -> list[Places]:
-    """Return the records of every phase: the next ones of a permutation, or those whose own draws say so."""
-    if assignment == _DRAWN:
-        # The number of leading tails of fair coins, plus one: i with probability 2^-i.
-        tosses = generator.geometric(0.5, n_records)
-        return [np.flatnonzero(tosses == i) for i in range(1, len(phases) + 1)]
-    order = generator.permutation(n_records)
-    ends = np.cumsum([0, *(phase.records for phase in phases)])
-    return [order[a:b] for a, b in pairwise(ends.tolist())]
 
 
 @dataclass(frozen=True)
@@ -178,33 +111,7 @@ class Phased(PrivateMechanism):
         record: Facts,
     ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
-        radius = certificate.parameters[self.name]["radius"]
-        settings, point = certificate.parameters[self.name], np.zeros(certificate.bounds.dimension)
-        phases = phases_of(certificate.bounds.n_samples, settings)
-        parts = assigned_records(
-            phases, settings["assignment"], objective.rows.n_records, noise.generator
-        )
-        for phase, name, chosen in zip(phases, phase_names(phases), parts, strict=True):
-            term = certificate.noise[name]
-            exact = self._solve(
-                objective, certificate, phase, term.tolerance, chosen, point, noise.generator
-            )
-            point = noise.add(exact, term)
-            # A projection of what was released: no privacy cost.
-            point = point * min(1.0, radius / max(float(np.linalg.norm(point)), 1e-300))
-        return point
-
-    def _solve(
-        self,
-        objective: EmpiricalObjective,
-        certificate: Certificate,
-        phase: Phase,
-        tolerance: float,
-        chosen: Places,
-        start: Array,
-        generator: np.random.Generator,
-    ) -> Array:
-        raise AttributeError
+        return release_phases(objective, certificate, noise)
 
 
 def check_bounds(bounds: LinearBounds, kind: type[Phased]) -> None:

@@ -15,7 +15,6 @@ from dpconvex.smoothing.compiled_slopes import CompiledSlope, compiled_slope
 __all__ = [
     "batch_members",
     "draw_batches",
-    "run_one_sgd_pass",
     "run_sgd_batches",
     "run_single_sgd_steps",
 ]
@@ -122,21 +121,3 @@ def run_sgd_batches(
             value = theta[j] - rate * (gradient[j] / divisor + alpha * theta[j])
             theta[j] = value
             total[j] += value
-
-
-@numba.njit(cache=True)
-def run_one_sgd_pass(
-    order: Places, rows: Array, targets: Array, weights: Array, loss: CompiledSlope, theta: Array, total: Array,
-    rate: float, alpha: float,
-) -> None:  # fmt: skip
-    """Take one noiseless step per record of `order`, in place; the iterates are added to `total`."""
-    dim = theta.size
-    for t in range(order.size):
-        i = order[t]
-        margin = 0.0
-        for j in range(dim):
-            margin += rows[i, j] * theta[j]
-        multiple = weights[i] * compiled_slope(loss, targets[i], margin)
-        for j in range(dim):
-            theta[j] -= rate * (multiple * rows[i, j] + alpha * theta[j])
-            total[j] += theta[j]

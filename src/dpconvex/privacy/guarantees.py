@@ -18,7 +18,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu
@@ -243,6 +243,18 @@ def together(proven: Guarantee, problems: int) -> Guarantee:
         return PureDP(problems * proven.epsilon_bound)
     delta = min(problems * proven.delta_bound, 1 - 2.0**-53)
     return ApproxDP(problems * proven.epsilon_bound, delta)
+
+
+def covered_epsilon(guarantee: Guarantee) -> float:
+    """Return the largest epsilon at which pure epsilon-DP implies a guarantee.
+
+    Pure epsilon-DP is mu-GDP if ``exp(epsilon) / (1 + exp(epsilon)) <= Phi(mu / 2)``: both curves then pass the
+    diagonal at one point, and the Gaussian one is convex. A part in 1e12 is left for rounding.
+    """
+    if isinstance(guarantee, GaussianDP):
+        half = guarantee.mu / 2
+        return float(log_ndtr(half) - log_ndtr(-half)) * (1 - 1e-12)
+    return guarantee.epsilon_bound
 
 
 def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:

@@ -8,10 +8,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.core.choices import Choices, repeat_and_select
 from dpconvex.engine.votes import Tags
 from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.privacy.certificates.selection import SelectionCertificate
-from dpconvex.privacy.exponential_mechanism import SCORE_GRID, choose, geometric
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import Targets
 from dpconvex.selection.candidates import Candidate, Score, budgeted
@@ -90,20 +90,16 @@ class Search:
     def _exponential(self) -> tuple[Classifier, Candidate]:
         certificate = self.certificate
         fits = [self._fit_one(candidate) for candidate in self.candidates]
-        spread = certificate.score.directions(certificate.neighbors) * SCORE_GRID
         steps = np.array([reached for _, reached in fits], dtype=np.int64)
-        winner = choose(steps, certificate.noise["epsilon"], self.noise, spread)
+        choices = Choices(certificate.noise["epsilon"], 1, self.noise)
+        winner = choices.candidate(steps, certificate.score, certificate.neighbors)
         return fits[winner][0], self.candidates[winner]
 
     def _repeat(self) -> tuple[Classifier, Candidate]:
-        certificate, candidates, noise = self.certificate, self.candidates, self.noise
-        best: tuple[float, Classifier, Candidate] | None = None
-        for _ in range(geometric(noise, certificate.mean_repeats)):
-            candidate = candidates[noise.words.below(len(candidates))]
-            model, steps = self._fit_one(candidate)
-            exact = np.array([steps / SCORE_GRID])
-            shown = float(noise.add_gaussian(exact, certificate.noise["std"])[0])
-            if best is None or shown > best[0]:
-                best = (shown, model, candidate)
-        assert best is not None
-        return best[1], best[2]
+        def run(number: int) -> tuple[tuple[Classifier, Candidate], int]:
+            model, steps = self._fit_one(self.candidates[number])
+            return (model, self.candidates[number]), steps
+
+        certificate, count = self.certificate, len(self.candidates)
+        std = certificate.noise["std"]
+        return repeat_and_select(run, count, certificate.mean_repeats, std, self.noise)

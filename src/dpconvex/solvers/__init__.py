@@ -1,7 +1,7 @@
 """Certified minimisers: what they report holds at the point they return."""
 
 from dpconvex.solvers.accelerated import AcceleratedGradient
-from dpconvex.solvers.black_box import BlackBox, certified_point, certify_point
+from dpconvex.solvers.black_box import BlackBox, certify_point
 from dpconvex.solvers.gap import Envelope, certified_gap
 from dpconvex.solvers.katyusha import Katyusha
 from dpconvex.solvers.lbfgs import LBFGS, default_solver
@@ -25,7 +25,6 @@ __all__ = [
     "StochasticSubgradient",
     "Subgradient",
     "certified_gap",
-    "certified_point",
     "certify_point",
     "default_solver",
 ]

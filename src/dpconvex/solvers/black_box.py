@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -20,7 +18,7 @@ from dpconvex.solvers.lbfgs import LBFGS, default_solver
 from dpconvex.solvers.newton import Newton
 from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
 
-__all__ = ["BlackBox", "certified_point", "certify_point", "check_solver"]
+__all__ = ["BlackBox", "certify_point", "check_solver"]
 
 Array = npt.NDArray[np.float64]
 
@@ -51,41 +49,6 @@ def check_solver(solver: object, owner: str) -> None:
         f"The 'solver' parameter of {owner} must be None, an object with solve(objective, start, tolerance), a "
         f"callable of these, or one of {list(_SCIPY)}. Got {got} instead."
     )
-
-
-def certified_point(
-    solver: Method | None, objective: Objective, start: npt.ArrayLike, tolerance: float
-) -> Array:
-    """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
-
-    Whether and how a solver complains depends on the data, so it must not be seen.
-
-    Parameters
-    ----------
-    solver : Solver, str, callable or None
-        As :class:`BlackBox` takes it.
-    objective, start, tolerance
-        As in :meth:`BlackBox.solve`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpconvex.engine.memory import MemoryRows
-    >>> from dpconvex.engine.rows import RowMap
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.objectives import EmpiricalObjective
-    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
-    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
-    >>> point = certified_point("BFGS", objective, np.zeros(objective.dim), 1e-6)
-    >>> bool(np.linalg.norm(objective.gradient(point)) <= 1e-6)
-    True
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if solver is not None:
-            with contextlib.suppress(Exception):
-                return BlackBox(solver).solve(objective, start, tolerance).point
-        return BlackBox().solve(objective, start, tolerance).point
 
 
 def certify_point(objective: Objective, point: npt.ArrayLike, tolerance: float) -> Solution | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.privacy.certificates.evaluation import POSITIVE_WEIGHT, EvaluationCertificate
+from dpconvex.core.evaluation_certificate import EvaluationCertificate
+from dpconvex.core.pairs import POSITIVE_WEIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -174,7 +174,7 @@ def phased_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
     of std ``4 L step_i sqrt(ln(1/delta)) / epsilon``. The envelope is the least smooth one with contractive
     steps in the first phase.
     """
-    from dpconvex.mechanisms.stochastic_loop import run_one_sgd_pass
+    from dpconvex.core.contractive_pass import run_one_sgd_pass
     from dpconvex.smoothing.compiled_slopes import compile_slope
 
     n, d = rows.shape

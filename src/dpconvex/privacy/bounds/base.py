@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from dpconvex.privacy.calibration import (
 )
 from dpconvex.privacy.description import Facts, RecordLoss, describe, rebuild
 from dpconvex.privacy.profiles import trace_delta
+
+if TYPE_CHECKING:
+    from dpconvex.privacy.certificates.terms import NoiseTerm
 
 __all__ = [
     "EPS",
@@ -156,6 +160,16 @@ class Bounds:
         ``J(theta) + <b, theta>`` with the sum ``J = n F``, so that ``F`` is tilted by ``b / n``.
         """
         return "sum", self.n_samples, self.gradient_sum_sensitivity()
+
+    def tilted_inexactness(self, tilt: NoiseTerm, tolerance: float) -> float:
+        r"""Return how far apart two neighbours' solved problems lie beyond what the theorem of the tilt is about.
+
+        ``2 (t + (g sqrt(d) / 2 + 2^-52 B) / divisor) / alpha``: a point with ``||gradient of F|| <= t`` lies within
+        ``t / alpha`` of the minimiser; and the theorem is about an ideal tilt, from which the tilt on the grid g
+        differs by at most ``g sqrt(d) / 2``, and its division by a few roundings of a number of norm at most B.
+        """
+        rounding = tilt.drawn_grid * math.sqrt(tilt.dimension) / 2 + 2.0**-52 * tilt.largest
+        return 2 * (tolerance + rounding / self.tilted[1]) / self.alpha
 
     def tilt_scale(self, epsilon: float, delta: float) -> float:
         """Return the scale of ``b``: Gaussian, or l2-Laplace where delta is 0."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
-from dpconvex.privacy.exponential_mechanism import covered_epsilon
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, covered_epsilon
 from dpconvex.privacy.ledger.account import pure_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
 from dpconvex.privacy.summation import summation_error

@@ -12,8 +12,14 @@ from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBo
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError, Promise
-from dpconvex.privacy.exponential_mechanism import covered_epsilon
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
+from dpconvex.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    covered_epsilon,
+    per_problem,
+)
 from dpconvex.privacy.noise import EXACT, SEEDED
 from dpconvex.privacy.profiles import gaussian_delta
 

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.core.pairs import pair_sensitivity
 from dpconvex.privacy.bounds.base import PERSON, RECORD
 from dpconvex.privacy.calibration import NEIGHBORS, gaussian_mu, released_scale
 from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import pure_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
@@ -16,8 +18,6 @@ from dpconvex.privacy.noise import EXACT, SEEDED
 __all__ = ["STATISTICS", "EvaluationCertificate", "statistic_sensitivity"]
 
 STATISTICS = ("mean", "auc", "histogram", "counts")
-#: Weight of the number of positive rows beside the sum over pairs: see `statistic_sensitivity`.
-POSITIVE_WEIGHT = math.sqrt(3) / 2
 
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 
@@ -29,15 +29,7 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
         Replace-one: ``sum u_i`` with ``u_i`` in [0, 1], which moves by 1. Where the number of rows is private:
         ``(sum u_i - 1/2, number of rows)``, to which a record adds a vector of norm at most ``sqrt(5) / 2``.
     ``"auc"``
-        ``(V / (n - 1), sqrt(3)/2 p)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2, 0 or
-        -1/2 and ``p`` the number of positive rows. Let the other rows hold p' positive and q' negative ones, which
-        are n - 1 together. A record that keeps its label moves V by at most ``max(p', q') <= n - 1`` and p not at
-        all. One that changes its label moves V from within ``q'/2`` of 0 to within ``p'/2`` of it or the other way
-        round, by ``(n - 1) / 2`` at most, and p by 1: ``sqrt(1/4 + 3/4) = 1``. Both numbers are rounded once.
-        People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out.
-        Given everybody else both numbers are then linear in a person's votes: what a person adds is a convex
-        combination of what single rows of a whole vote add (or nothing, for votes that are rounded down), and two
-        such are no farther apart than their extreme points, of which two are as above.
+        The statistic of :mod:`dpconvex.core.pairs`, which moves by 1.
     ``"histogram"``
         Counts of disjoint bins: two of them move by 1, or one where a record is added or removed.
     ``"counts"``
@@ -56,7 +48,7 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
     if statistic == "auc":
         if added:
             raise ValueError("The area under the curve needs a public number of rows: replace_one.")
-        return 1.0 + n_samples * 2.0**-50
+        return pair_sensitivity(n_samples)
     if statistic == "mean":
         return math.sqrt(1.25) if added else 1.0
     return math.sqrt(2) if statistic == "histogram" and not added else 1.0
@@ -123,6 +115,12 @@ class EvaluationCertificate(Promise):
             guarantee, mechanism, statistic, n_samples, dimension, releases, distribution, scale,
             neighbors, SEEDED if seeded else EXACT, PERSON if people else RECORD,
         )  # fmt: skip
+
+    @property
+    def term(self) -> NoiseTerm:
+        """The noise of a release, as other certificates state it."""
+        moved = statistic_sensitivity(self.statistic, self.n_samples, self.neighbors)
+        return NoiseTerm(self.distribution, self.scale, moved, self.dimension, "sum", self.releases)
 
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""

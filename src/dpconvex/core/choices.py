@@ -1,0 +1,213 @@
+r"""The third primitive between rows and noise: choices by the exponential mechanism.
+
+One of some outcomes is drawn in proportion to ``exp(epsilon score / spread)``, spread being how far one record can move
+two scores apart: a neighbour changes the ratio of two outcomes' weights by at most ``exp(epsilon)``, hence every
+probability by at most that factor. Draws are exact (:mod:`dpconvex.privacy.noise.choice`); a certificate says how many
+there may be, and one too many raises before anything is drawn.
+
+Scores are whole multiples of ``1 / SCORE_GRID`` of what one record can change, so sums over rows are exact and no
+rounding adds to their sensitivity: ``|floor(a) - floor(b)| <= k`` wherever ``|a - b| <= k`` and k is whole.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpconvex.engine.blocks import placed_rows, row_margins
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.privacy.bounds.scores import ScoreBounds
+from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.noise import NoiseSource
+from dpconvex.privacy.noise import choose as choose_index
+
+__all__ = ["SCORE_GRID", "Choices", "loss_scores", "loss_spread", "repeat_and_select"]
+
+Array = NDArray[np.float64]
+Run = TypeVar("Run")
+
+SCORE_GRID = 2**16  # steps that one record's influence on a score is divided into
+POINTS = (
+    2**40
+)  # that a search range is divided into: a millionth of a range a million times too wide
+_WORK = 2**22  # losses computed at a time
+
+
+@dataclass(eq=False)
+class Choices:
+    """Draws that a certificate allows for.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of each draw.
+    uses : int
+        How many draws there may be.
+    noise : NoiseSource
+        Where randomness comes from.
+    """
+
+    epsilon: float
+    uses: int
+    noise: NoiseSource
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def candidate(self, steps: ArrayLike, score: ScoreBounds, neighbors: str) -> int:
+        """Return the index of a candidate; one record moves each score by at most ``SCORE_GRID`` steps.
+
+        Parameters
+        ----------
+        steps : array of int
+            Scores in steps of the grid: private.
+        score : RowScoreBounds or AUCScoreBounds
+            Says in how many directions scores move at once: sums of numbers that are not negative all rise where a
+            record is added.
+        neighbors : str
+            The relation.
+        """
+        return self._draw(np.asarray(steps), score.directions(neighbors) * SCORE_GRID)
+
+    def quantiles(
+        self, values: ArrayLike, levels: Iterable[float], low: float, high: float
+    ) -> list[float]:
+        r"""Return a private quantile of a column for each level, each by a draw of its own.
+
+        A point t of a public grid on ``[low, high]`` has the score ``-|#{x_i < t} - q n|``, which moves by at most 1
+        where a value is replaced.
+
+        Parameters
+        ----------
+        values : array
+            One for each record; clipped to the range.
+        levels : iterable of float
+            Which quantiles.
+        low, high : float
+            Public range.
+        """
+        numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=low)
+        ordered = np.sort(np.clip(numbers, low, high))
+        # Each value by itself becomes a point of the grid, so that a replaced record replaces one point.
+        points = np.floor((ordered - low) / (high - low) * POINTS).astype(np.int64)
+        edges = np.concatenate([[-1], np.clip(points, 0, POINTS), [POINTS]])
+        found = []
+        for level in levels:
+            wanted = math.floor(level * len(ordered) * SCORE_GRID)
+            scores = -np.abs(np.arange(len(ordered) + 1) * SCORE_GRID - wanted)
+            chosen = self._draw(scores, 2 * SCORE_GRID, np.diff(edges))
+            width = int(edges[chosen + 1] - edges[chosen])
+            point = int(edges[chosen]) + self.noise.words.below(width) + 1
+            found.append(min(high, max(low, low + (high - low) * (point / POINTS))))
+        return found
+
+    def coefficients(
+        self,
+        objective: EmpiricalObjective,
+        bounds: LinearBounds,
+        candidates: Array,
+        centre: Array,
+        radius: float,
+    ) -> Array:
+        """Return one of some public or released coefficients, by their losses: see :func:`loss_scores`."""
+        scores = loss_scores(objective, bounds, candidates, centre, radius)
+        return np.array(candidates[self._draw(scores, loss_spread(bounds))])
+
+    def _draw(
+        self, scores: NDArray[np.int64], spread: int, counts: NDArray[np.int64] | None = None
+    ) -> int:
+        """Return an index, drawn with probability proportional to ``counts exp(epsilon scores / spread)``."""
+        with self._lock:
+            if self.uses < 1:
+                raise CertificateError(
+                    "All choices that the certificate allows for have been made."
+                )
+            self.uses -= 1
+        return choose_index(self.noise.words, -scores, self.epsilon / spread, counts)
+
+
+def loss_spread(bounds: LinearBounds) -> int:
+    r"""Return by how many steps one record can move the loss scores of two coefficients apart.
+
+    A record's whole score lies within G of 0: ``|loss(w) - loss(centre)| <= L ||w - centre|| <= L R``, weights at most
+    1 included in L. So it moves two scores apart by at most 2 G, and a replaced record, one out and one in, by 4 G.
+    """
+    return 2 * bounds.changed_records * SCORE_GRID
+
+
+def loss_scores(
+    objective: EmpiricalObjective,
+    bounds: LinearBounds,
+    candidates: Array,
+    centre: Array,
+    radius: float,
+) -> NDArray[np.int64]:
+    r"""Return the whole score of every candidate w within R of a centre c: private.
+
+    ``-sum_i round(G w_i (loss_i(w) - loss_i(c)) / (L R)) - round(G n (alpha/2) (||w||^2 - ||c||^2) / (L R))``
+    """
+    # Rows of other engines are refused before: every record's loss is rounded by itself.
+    rows, targets, weights = cast(MemoryRows, objective.rows).mapped()
+    unit = bounds.lipschitz * radius
+    squares = np.square(candidates).sum(axis=1) - float(centre @ centre)
+    penalty = bounds.n_samples * bounds.alpha / 2 * squares * (SCORE_GRID / unit)
+    scores = -np.rint(np.clip(penalty, -(2.0**61), 2.0**61)).astype(np.int64)
+    step = max(1, _WORK // max(1, len(candidates)))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        # Row by row: a product of matrices would round a record's score by how many others there are.
+        here = objective.loss.value(targets[part], row_margins(rows[part], centre))[:, None]
+        margins = placed_rows(rows[part], candidates.T)
+        there = objective.loss.value(targets[part][:, None], margins)
+        shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
+        # Within G whatever rounding or overflow did: the sensitivity rests on this line.
+        whole = np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID)
+        scores += whole.astype(np.int64).sum(axis=0)
+    return scores
+
+
+def repeat_and_select(
+    run: Callable[[int], tuple[Run, int]],
+    candidates: int,
+    mean_repeats: float,
+    std: float,
+    noise: NoiseSource,
+) -> Run:
+    """Return the best of a geometric number of runs of random candidates, by scores with Gaussian noise.
+
+    Parameters
+    ----------
+    run : callable
+        Runs the candidate of an index; returns what is released of it, and its score in steps of the grid.
+    candidates : int
+        How many there are.
+    mean_repeats : float
+        Mean number of runs.
+    std : float
+        Noise on a score, in units of its sensitivity.
+    noise : NoiseSource
+        Where randomness comes from.
+    """
+    shown, best = -math.inf, None
+    for _ in range(_geometric(noise, mean_repeats)):
+        found, steps = run(noise.words.below(candidates))
+        score = float(noise.add_gaussian(np.array([steps / SCORE_GRID]), std)[0])
+        if best is None or score > shown:
+            shown, best = score, found
+    assert best is not None
+    return best
+
+
+def _geometric(noise: NoiseSource, mean: float) -> int:
+    """Return the number of tries up to the first success, each of probability ``1 / mean`` exactly."""
+    per, outcomes = mean.as_integer_ratio()
+    tries = 1
+    while noise.words.below(per) >= outcomes:
+        tries += 1
+    return tries

@@ -1,0 +1,117 @@
+r"""The statistic of pairs that is released for an area under the ROC curve: no sum over records.
+
+``(V / (n - 1), sqrt(3)/2 p)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2 for the right
+order, 0 for a tie and -1/2 for the wrong one, and ``p`` the number of positive rows. Under replace-one it moves by at
+most 1.
+
+Lemma. Let the other rows hold p' positive and q' negative ones, which are n - 1 together. A record that keeps its label
+moves V by at most ``max(p', q') <= n - 1`` and p not at all. One that changes its label moves V from within ``q'/2`` of
+0 to within ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and p by 1: ``sqrt(1/4 + 3/4) = 1``. Both
+numbers are whole up to their last division or product and rounded once.
+
+People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out. Given
+everybody else both numbers are then linear in a person's votes: what a person adds is a convex combination of what
+single rows of a whole vote add (or nothing, for votes that are rounded down), and two such are no farther apart than
+their extreme points, of which two are as above.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "POSITIVE_WEIGHT",
+    "pair_sensitivity",
+    "pair_statistic",
+    "pair_statistic_of_people",
+    "twice_in_order",
+]
+
+Array = NDArray[np.float64]
+
+#: Weight of the number of positive rows beside the sum over pairs.
+POSITIVE_WEIGHT = math.sqrt(3) / 2
+
+_VOTES = 2**30  # steps of a person's vote, which its rows share
+
+
+def pair_sensitivity(n_samples: int) -> float:
+    """Return how far, in Euclidean distance, a replaced record or person moves the statistic: 1, and rounding."""
+    return 1.0 + n_samples * 2.0**-50
+
+
+def twice_in_order(positive: Array, negative: Array) -> int:
+    """Return twice the number of pairs in the right order, ties counted half."""
+    ordered = np.sort(negative)
+    below = int(np.searchsorted(ordered, positive, side="left").sum())
+    return below + int(np.searchsorted(ordered, positive, side="right").sum())
+
+
+def pair_statistic(ranked: Array, is_positive: NDArray[np.bool_]) -> Array:
+    """Return the statistic of rows: private.
+
+    Parameters
+    ----------
+    ranked : array of shape (n,)
+        What rows are ranked by; never NaN.
+    is_positive : array of bool
+        Their labels.
+    """
+    positive, negative = ranked[is_positive], ranked[~is_positive]
+    twice = twice_in_order(positive, negative) - len(positive) * len(negative)
+    return np.array([twice / (2 * max(1, len(ranked) - 1)), POSITIVE_WEIGHT * len(positive)])
+
+
+def pair_statistic_of_people(
+    ranked: Array,
+    is_positive: NDArray[np.bool_],
+    shares: Array,
+    places: NDArray[np.int64],
+    count: int,
+) -> Array:
+    """Return the same of people, whose rows share a vote: whole numbers of steps of a public grid.
+
+    Parameters
+    ----------
+    ranked, is_positive
+        As for rows.
+    shares : array of shape (n,)
+        Of each row in its person's vote; those of a person sum to at most 1.
+    places : array of int
+        Which person.
+    count : int
+        Public number of people.
+    """
+    steps = np.floor(shares * _VOTES).astype(np.int64)
+    every = _order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))
+    twice = every - _order_sums(ranked, is_positive, steps, places)
+    votes = int(steps[is_positive].sum()) / _VOTES
+    return np.array([twice / (2 * max(1, count - 1) * _VOTES**2), POSITIVE_WEIGHT * votes])
+
+
+def _order_sums(
+    ranked: Array,
+    is_positive: NDArray[np.bool_],
+    shares: NDArray[np.int64],
+    places: NDArray[np.int64],
+) -> int:
+    """Return the votes of pairs in the right order less those in the wrong one, of rows of the same place."""
+    order = np.lexsort((ranked, places))
+    ranked, is_positive = ranked[order], is_positive[order]
+    shares, places = shares[order], places[order]
+    before = np.concatenate([[0], np.cumsum(np.where(is_positive, 0, shares))])
+    new_place = np.concatenate([[True], places[1:] != places[:-1]])
+    new_tie = new_place | np.concatenate([[True], ranked[1:] != ranked[:-1]])
+    ends = np.concatenate([np.flatnonzero(new_tie)[1:], [len(ranked)]])
+    place_ends = np.concatenate([np.flatnonzero(new_place)[1:], [len(ranked)]])
+    tie, place = np.cumsum(new_tie) - 1, np.cumsum(new_place) - 1
+    below = before[np.flatnonzero(new_tie)[tie]] - before[np.flatnonzero(new_place)[place]]
+    above = before[place_ends[place]] - before[ends[tie]]
+    weights = (below - above)[is_positive]
+    # Python's whole numbers: products of two sums of votes exceed 64 bits.
+    return sum(
+        int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True)
+    )

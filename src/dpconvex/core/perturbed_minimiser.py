@@ -1,0 +1,346 @@
+r"""The second primitive between rows and noise: minimisers of an objective, perturbed before or after solving.
+
+Objective perturbation, output perturbation and phased methods release through this file alone. It sees to the premises
+of their theorems at run time:
+
+1. The objective is the one that the certificate was issued for (:func:`check_objective`), and stays it: targets are
+   clamped by limits made of public facts, never of the noise that was drawn.
+2. The point that noise is added to is certified: its gradient, or its gap, is at most the tolerance that the stated
+   sensitivity pays for (:func:`certified_point`). What a solver says of itself is not believed. Certificates come from
+   :meth:`dpconvex.solvers.descent.Descent.certify`, :mod:`dpconvex.solvers.centred` and :mod:`dpconvex.solvers.gap`;
+   how points are searched for is not trusted.
+3. The tilt b of an objective is drawn here and never leaves.
+4. Every record is in one phase, by draws that are independent of what records hold.
+5. Noise is what the certificate states, at the gate; every use is counted, and one too many raises before anything is
+   drawn.
+
+The sensitivities are those of :mod:`dpconvex.privacy.bounds`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpconvex.core.class_rows import shortened
+from dpconvex.core.coordinates import row_lengths
+from dpconvex.core.release import Answers
+from dpconvex.engine.memory import MemoryRows
+from dpconvex.engine.rows import Places
+from dpconvex.losses.interface import PointwiseLoss
+from dpconvex.objectives import EmpiricalObjective
+from dpconvex.objectives.clamped_targets import with_clamped_targets
+from dpconvex.objectives.objective import Objective, Tiltable
+from dpconvex.objectives.pairwise import PairwiseObjective
+from dpconvex.privacy.bounds.phases import (
+    DRAWN,
+    Phase,
+    anchored_bounds,
+    assignment_for,
+    phase_names,
+    phases_of,
+)
+from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.privacy.description import Facts, describe
+from dpconvex.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from dpconvex.solvers.black_box import Method
+
+__all__ = [
+    "LONGEST",
+    "WIDEST",
+    "PerturbedMinimiser",
+    "assigned_records",
+    "certified_point",
+    "check_objective",
+    "exact_minimiser",
+    "phase_point",
+    "release_phases",
+]
+
+Array = NDArray[np.float64]
+
+TILT, RELEASE = "objective", "release"
+# Of a certificate in units of a released length: public bounds on the length of rows, and on the distance of two.
+LONGEST, WIDEST = "longest_row", "widest_pair"
+
+
+class PerturbedMinimiser:
+    r"""A handle on an objective: its certified minimiser may be released with noise, as a certificate states.
+
+    Parameters
+    ----------
+    objective : Objective
+        The one that the certificate was issued for.
+    certificate : Certificate
+        States the noise ``"release"`` on the minimiser and, for a tilted objective, the noise ``"objective"`` of the
+        tilt b, which is drawn at once.
+    noise : NoiseSource
+        Where noise comes from.
+
+    Notes
+    -----
+    Privacy: the release costs what the certificate's theorem says. Rows of pairs whose bounds are in units of a length
+    must be brought to these units by :meth:`measure_rows` first.
+    """
+
+    def __init__(self, objective: Any, certificate: Certificate, noise: NoiseSource) -> None:
+        check_objective(objective, certificate)
+        self._objective, self._certificate = objective, certificate
+        self._answers = Answers(certificate.noise, noise)
+        self._tilt: Array | None = None
+        self._lengths: Array | None = None
+        if TILT in certificate.noise:
+            divisor = certificate.bounds.tilted[1]
+            self._tilt = self._answers.draw(self._answers.claim(TILT)) / divisor
+        self._unit = None if LONGEST in certificate.parameters else 1.0
+
+    def release(self, solver: Method | None = None, kinked: bool = False) -> Array:
+        """Return the minimiser plus the certificate's noise.
+
+        Parameters
+        ----------
+        solver : Solver, str or callable, optional
+            Searches for it; its answer is certified.
+        kinked : bool, default=False
+            Whether a kinked loss is solved as it is, to a certified gap, and not through its Moreau envelope.
+        """
+        if self._unit is None:
+            raise CertificateError("The certificate's bounds are in units of a length to be found.")
+        term = self._answers.claim(RELEASE, dimension=self._certificate.bounds.dimension)
+        point = exact_minimiser(self._objective, self._certificate, solver, kinked, self._tilt)
+        return self._answers.release(term, point) / self._unit
+
+    def count_shorter(self, name: str, length: float) -> float:
+        """Return how many rows of pairs are shorter than a length, plus noise."""
+        term = self._answers.claim(name, ("count",), dimension=1)
+        if self._lengths is None:
+            rows = (self._objective.positives, self._objective.negatives)
+            self._lengths = np.concatenate([row_lengths(each) for each in rows])
+        below = float(np.count_nonzero(self._lengths < float(length)))
+        return float(self._answers.release(term, [below])[0])
+
+    def measure_rows(self, length: float | None) -> float:
+        """Bring rows of pairs to a unit of length in which no two of them are further apart than 2; return it.
+
+        Parameters
+        ----------
+        length : float or None
+            Public or released unit, to which longer rows are shortened; None for half the public distance of two rows.
+        """
+        if self._unit is not None:
+            raise CertificateError("Rows are in the units of the certificate already.")
+        longest, widest = (self._certificate.parameters[name] for name in (LONGEST, WIDEST))
+        pairs, unit = cast(PairwiseObjective, self._objective), widest / 2
+        if length is not None:
+            unit = float(length)
+            if not 0 < unit < math.inf:
+                raise ValueError("A unit of length must be a finite number above 0.")
+            self._objective = pairs.with_rows(lambda block: shortened(block, unit), 1.0)
+        else:
+            self._objective = pairs.with_rows(lambda block: block / unit, longest / unit)
+        self._unit = unit
+        return unit
+
+
+def exact_minimiser(
+    objective: Any,
+    certificate: Certificate,
+    solver: Method | None = None,
+    kinked: bool = False,
+    tilt: Array | None = None,
+) -> Array:
+    """Return the certified point that noise is added to: private.
+
+    The clamp of targets knows a public bound on the tilt and never the tilt: theta must determine b.
+    """
+    from dpconvex.solvers.gap import envelope_of
+
+    bounds, tolerance = certificate.bounds, certificate.noise[RELEASE].tolerance
+    reach = 0.0 if tilt is None else certificate.noise[TILT].largest / bounds.n_samples
+    clamped = with_clamped_targets(objective, bounds, reach)
+    if not kinked and not math.isfinite(bounds.smoothness):
+        clamped = envelope_of(cast(EmpiricalObjective, clamped), bounds.envelope_smoothness())
+    if tilt is not None:
+        clamped = cast(Tiltable, clamped).with_linear(tilt)
+    return certified_point(solver, clamped, np.zeros(bounds.dimension), tolerance)
+
+
+def certified_point(
+    solver: Method | None, objective: Objective, start: ArrayLike, tolerance: float
+) -> Array:
+    """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
+
+    Whether and how a solver complains depends on the data, so it must not be seen.
+
+    Parameters
+    ----------
+    solver : Solver, str, callable or None
+        As :class:`~dpconvex.solvers.BlackBox` takes it.
+    objective, start, tolerance
+        As in :meth:`BlackBox.solve <dpconvex.solvers.BlackBox.solve>`.
+
+    Raises
+    ------
+    ConvergenceError
+        If the default solver's certificate does not meet the tolerance; then nothing is released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpconvex.engine.memory import MemoryRows
+    >>> from dpconvex.engine.rows import RowMap
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.objectives import EmpiricalObjective
+    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
+    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
+    >>> point = certified_point("BFGS", objective, np.zeros(objective.dim), 1e-6)
+    >>> bool(np.linalg.norm(objective.gradient(point)) <= 1e-6)
+    True
+    """
+    from dpconvex.solvers.black_box import BlackBox
+    from dpconvex.solvers.solution import ConvergenceError
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if solver is not None:
+            with contextlib.suppress(Exception):
+                found = BlackBox(solver).solve(objective, start, tolerance)
+                if found.gradient_norm <= tolerance:
+                    return found.point
+        found = BlackBox().solve(objective, start, tolerance)
+    if not found.gradient_norm <= tolerance:
+        raise ConvergenceError("No point was certified within the tolerance that was paid for.")
+    return found.point
+
+
+def release_phases(objective: Any, certificate: Certificate, noise: NoiseSource) -> Array:
+    """Return the released point of the last phase; every phase starts from the point that the one before released.
+
+    Parameters
+    ----------
+    objective : EmpiricalObjective
+        The one that the certificate was issued for, of rows in memory.
+    certificate : Certificate
+        Of a phased method; states the noise of every phase.
+    noise : NoiseSource
+        Where noise, and the draws of phases, come from.
+    """
+    check_objective(objective, certificate)
+    bounds, settings = certificate.bounds, certificate.parameters[certificate.mechanism]
+    answers, point = Answers(certificate.noise, noise), np.zeros(bounds.dimension)
+    phases = phases_of(bounds.n_samples, settings)
+    parts = assigned_records(
+        phases, assignment_for(bounds.neighbors), objective.rows.n_records, noise.generator
+    )
+    for phase, name, chosen in zip(phases, phase_names(phases), parts, strict=True):
+        term = answers.claim(name, dimension=bounds.dimension)
+        exact = phase_point(
+            objective, certificate, phase, term.tolerance, chosen, point, noise.generator
+        )
+        point = answers.release(term, exact)
+        # A projection of what was released: no privacy cost.
+        point = point * min(1.0, settings["radius"] / max(float(np.linalg.norm(point)), 1e-300))
+    return point
+
+
+def assigned_records(
+    phases: list[Phase], assignment: str, n_records: int, generator: np.random.Generator
+) -> list[Places]:
+    """Return the records of every phase: the next ones of a permutation, or those whose own draws say so."""
+    if assignment == DRAWN:
+        # The number of leading tails of fair coins, plus one: i with probability 2^-i.
+        tosses = generator.geometric(0.5, n_records)
+        return [np.flatnonzero(tosses == i) for i in range(1, len(phases) + 1)]
+    order = generator.permutation(n_records)
+    ends = np.cumsum([0, *(phase.records for phase in phases)])
+    return [order[a:b] for a, b in pairwise(ends.tolist())]
+
+
+def phase_point(
+    objective: EmpiricalObjective,
+    certificate: Certificate,
+    phase: Phase,
+    tolerance: float,
+    chosen: Places,
+    start: Array,
+    generator: np.random.Generator,
+) -> Array:
+    """Return what noise is added to in a phase with the chosen records: an anchored minimiser, or a pass's mean."""
+    from dpconvex.smoothing import moreau
+
+    bounds, rows = certificate.bounds, cast(MemoryRows, objective.rows)
+    if certificate.mechanism == "phased-sgd":
+        from dpconvex.core.contractive_pass import mean_of_pass
+
+        return mean_of_pass(
+            rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator
+        )
+    local, loss = anchored_bounds(bounds, phase), cast(PointwiseLoss, objective.loss)
+    if not math.isfinite(loss.smoothness):
+        loss = moreau(loss, local.envelope_smoothness())
+    held = rows.take_records(chosen) if rows.people_vote else rows.chosen(chosen)
+    problem = EmpiricalObjective(
+        held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start
+    )
+    reach = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
+    problem = with_clamped_targets(problem, replace(local, loss=loss), reach)
+    return certified_point(None, problem, start, tolerance)
+
+
+def check_objective(objective: object, certificate: Certificate, **replaced: object) -> None:
+    """Raise unless the objective is the one that the certificate was issued for; called before noise is drawn.
+
+    Compared are public facts only: the kind of objective, loss, penalty, divisor, how rows are bounded, and, where the
+    relation makes it public, the number of rows. Pairs of rows that come without a map know no diameter of their own.
+
+    Parameters
+    ----------
+    objective : Objective
+        Offers ``public_facts``.
+    certificate : Certificate
+        Its bounds offer ``objective_facts()``.
+    **replaced
+        Facts that differ from those of the bounds, because the mechanism maps rows further.
+    """
+    bounds, given = certificate.bounds, certificate.parameters
+    stated = {**bounds.objective_facts(), **replaced}
+    if (
+        LONGEST in given
+    ):  # rows come in public units; the bounds are in units of a length that is found first
+        stated |= {"row_norm": given[LONGEST], "diameter": given[WIDEST]}
+    found: Facts | None = getattr(objective, "public_facts", None)
+    if found is None:
+        raise TypeError(
+            f"The 'objective' parameter of a release must offer public_facts, so that they can be compared with the "
+            f"certificate. Got {type(objective).__name__} instead. Use an objective of dpconvex.objectives."
+        )
+    found = {"diameter": stated.get("diameter"), **found}
+    if bounds.neighbors == "replace_one":
+        counted = getattr(objective, "n_records", getattr(objective, "n_rows", None))
+        stated["n_records"], found["n_records"] = bounds.n_samples, counted
+    for name, value in stated.items():
+        own = found.get(name)
+        if not _agree(value, own):
+            raise ValueError(
+                f"The objective given to a release must be that of its certificate. It has {name}={own!r}, but the "
+                f"certificate was issued for {name}={value!r}. Build it from certificate.bounds, or certify what is to "
+                "be released."
+            )
+
+
+def _agree(stated: object, found: object) -> bool:
+    if isinstance(stated, bool) or isinstance(found, bool):
+        return stated is found
+    if isinstance(stated, (int, float)) and isinstance(found, (int, float)):
+        return math.isclose(stated, found, rel_tol=1e-12)
+    return stated is found or bool(describe(stated) == describe(found))
