@@ -78,7 +78,7 @@ class SeveralQuantiles(QuantileDescent):
         total = self.noise.add_gaussian(exact, self.terms["constant part"].scale)
         return np.asarray(total * self.frame.typical / self.mass)
 
-    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float | Array) -> float:
         self.expected_noise = super()._expected_noise(steps, rates, curvature)
         return self.expected_noise
 
