@@ -1,14 +1,14 @@
 r"""The exponential mechanism on a public grid of coefficients, for up to three of them; pure epsilon.
 
-Every point w of the grid in the ball of radius R around a public or released centre c gets a whole score,
+Every point w of a grid in a ball of radius R around a public or released centre c gets a whole score,
 
     s(w) = -sum_i round(G w_i (loss_i(w) - loss_i(c)) / (L R)) - round(G n (alpha/2) (||w||^2 - ||c||^2) / (L R))
 
 with G = 2^16 steps for what one record can change at most, and w is drawn exactly with probability proportional to
 ``exp(epsilon s(w) / spread)``. Rounding is by record, so that sums are whole numbers and no floating-point error adds
 to their sensitivity. With ``localise`` half of epsilon first releases the minimiser by output perturbation, and the
-other half draws from a smaller ball around it: for strongly convex objectives the risk then shrinks with
-``(d / epsilon)^2``.
+other half draws from what a smaller ball around it shares with the whole one: for strongly convex objectives the risk
+then shrinks with ``(d / epsilon)^2``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.engine.blocks import placed_rows, row_margins
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.output import OutputPerturbation, calibrate_output
@@ -154,12 +155,12 @@ class ExponentialMechanism(PrivateMechanism):
     Parameters
     ----------
     radius : float, default=1.0
-        R: coefficients are sought within it, in mapped units.
+        R: no coefficients that are drawn are longer, in mapped units.
     points : int, default=41
         Points of the grid along one axis, at most 201.
     localise : bool, default=False
-        Whether half of epsilon releases the minimiser first and the grid covers the smaller of R and
-        ``shrinkage * sensitivity * d / epsilon`` around it (needs alpha above 0).
+        Whether half of epsilon releases the minimiser first and the grid covers what lies within R and within
+        ``shrinkage * sensitivity * d / epsilon`` of it (needs alpha above 0).
     shrinkage : float, default=4.0
         See above, with the first half's epsilon: noise of that law is longer with a probability below
         ``d exp(-shrinkage)``.
@@ -205,23 +206,30 @@ class ExponentialMechanism(PrivateMechanism):
         """Return the point that was drawn."""
         bounds = certificate.bounds
         radius, points, localise, shrinkage = _settings(bounds, certificate.parameters["grid"])
-        centre = np.zeros(bounds.dimension)
+        centre, limit = np.zeros(bounds.dimension), radius
         if localise:
             term = certificate.noise["release"]
             centre = noise.add(OutputPerturbation().minimise(objective, certificate), term)
-            centre = centre * min(1.0, radius / max(float(np.linalg.norm(centre)), 1e-300))
+            longest = radius * (1 - 1e-12)  # a product may round up
+            centre = centre * min(1.0, longest / max(float(np.linalg.norm(centre)), 1e-300))
             record["centre"] = centre.copy()
             radius = min(radius, shrinkage * term.scale * bounds.dimension)
-        axis = np.linspace(-1.0, 1.0, points)
-        grid = np.stack(np.meshgrid(*[axis] * bounds.dimension, indexing="ij"), axis=-1)
-        grid = grid.reshape(-1, bounds.dimension)
-        grid = grid[np.linalg.norm(grid, axis=1) <= 1.0]
-        candidates = centre + radius * grid
+        candidates = centre + radius * _unit_grid(bounds.dimension, points)
+        candidates = candidates[np.linalg.norm(candidates, axis=1) <= limit]
         scores = whole_scores(objective, bounds, candidates, centre, radius)
         index = choose(
             scores, certificate.parameters["draw_epsilon"], noise, spread=_spread(bounds)
         )
         return candidates[index]
+
+
+def _unit_grid(dimension: int, points: int) -> Array:
+    """Return the points of a grid in the ball of radius 1; its middle is always one of them."""
+    axis = np.linspace(-1.0, 1.0, points)
+    grid = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1)
+    grid = grid.reshape(-1, dimension)
+    lengths = np.linalg.norm(grid, axis=1)
+    return np.vstack([np.zeros((1, dimension)), grid[(lengths > 0) & (lengths <= 1.0)]])
 
 
 def whole_scores(
@@ -241,8 +249,10 @@ def whole_scores(
     step = max(1, _WORK // max(1, len(candidates)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        here = objective.loss.value(targets[part], rows[part] @ centre)[:, None]
-        there = objective.loss.value(targets[part][:, None], rows[part] @ candidates.T)
+        # Row by row: a product of matrices would round a record's score by how many others there are.
+        here = objective.loss.value(targets[part], row_margins(rows[part], centre))[:, None]
+        margins = placed_rows(rows[part], candidates.T)
+        there = objective.loss.value(targets[part][:, None], margins)
         shares = np.nan_to_num(weights[part][:, None] * (there - here) / unit, nan=0.0)
         # Within G whatever rounding or overflow did: the sensitivity rests on this line.
         whole = np.clip(np.rint(-SCORE_GRID * shares), -SCORE_GRID, SCORE_GRID)
