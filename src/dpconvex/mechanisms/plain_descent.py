@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.engine.blocks import placed_rows, row_margins, row_squares
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.summation_order import accumulate, sum_depth
 from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
@@ -213,10 +214,11 @@ def descend_plainly(objective: OverRows, certificate: Certificate, noise: NoiseS
     if plain["covariance"] is not None:
         values, axes = np.linalg.eigh(np.array(plain["covariance"]))
         turn = (axes / np.sqrt(values)) @ axes.T
+    # Row by row: a product of matrices rounds a row by how many others there are, and a kinked slope jumps with it.
     with np.errstate(all="ignore"):
-        bounded = weights[:, None] * (rows @ turn)
+        bounded = weights[:, None] * placed_rows(rows, turn)
         if plain["truncation"] is not None:
-            lengths = np.linalg.norm(bounded, axis=1) * (1 + 1e-12)
+            lengths = np.sqrt(row_squares(bounded)) * (1 + 1e-12)
             bounded *= np.minimum(1.0, plain["truncation"] / np.maximum(lengths, 1e-300))[:, None]
     # A row that overflows counts for nothing, whoever else is there.
     bounded[~np.isfinite(bounded).all(axis=1)] = 0.0
@@ -226,7 +228,7 @@ def descend_plainly(objective: OverRows, certificate: Certificate, noise: NoiseS
     )
     for step in range(term.releases):
         with np.errstate(all="ignore"):
-            slopes = np.nan_to_num(loss.gradient(targets, rows @ theta), nan=0.0)
+            slopes = np.nan_to_num(loss.gradient(targets, row_margins(rows, theta)), nan=0.0)
         total = noise.add(_sum(slopes, bounded), term) / bounds.n_samples
         theta = theta - plain["step_size"] * (turn @ (total + bounds.alpha * (turn @ theta)))
         if step >= first_kept:
