@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from dpconvex.core.choices import SCORE_GRID
 from dpconvex.core.pairs import twice_in_order
@@ -43,6 +44,8 @@ def silent() -> Iterator[None]:
 
 def _respond(model: Scored, X: Array, response: str) -> tuple[Targets, NDArray[np.bool_]]:
     """Return the model's answers row by row, and which rows it could be asked about."""
+    if issparse(X):  # whose values were checked when they were read
+        return getattr(model, response)(X), np.ones(X.shape[0], dtype=np.bool_)
     usable = np.asarray(np.isfinite(X).all(axis=1))
     return getattr(model, response)(np.where(usable[:, None], X, 0.0)), usable
 

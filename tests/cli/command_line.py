@@ -80,5 +80,6 @@ class Folder:
 
     def fit(self, *more: object) -> Result:
         return self.run(
-            *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json", *more)
+            *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"),
+            *("--overwrite", *more),
         )

@@ -118,7 +118,7 @@ def test_a_fit_says_the_same_whether_rows_are_invalid_or_not(folder):
         (folder / "data.csv").write_text(line)
         (folder / "s.toml").write_text("[features]\na = [0, 1]\n[target]\nt = [0, 2]\n")
         result = folder.run(
-            *("fit", "data.csv", "--schema", "s.toml", "--out", "m.json", "--json"),
+            *("fit", "data.csv", "--schema", "s.toml", "--out", "m.json", "--overwrite", "--json"),
             *("--invalid-rows", "ignore"),
         )
         assert result.exit_code == 0, result.output

@@ -42,7 +42,17 @@ def write(folder, name, columns):
 
 def run(folder, name, *more):
     return folder.run(
-        *("fit", name, "--feature-bounds", "bounds.toml", "--out", "out.json", "--json", *more)
+        *(
+            "fit",
+            name,
+            "--feature-bounds",
+            "bounds.toml",
+            "--out",
+            "out.json",
+            "--overwrite",
+            "--json",
+            *more,
+        )
     )
 
 

@@ -229,7 +229,7 @@ def attack(kind: str, count: int, seed: int, path: Path, capfd: pytest.CaptureFi
         (folder / f"bad.{kind}").write_bytes(bad)
         command = rng.choice(COMMANDS[kind])
         with interrupted():
-            result = folder.run(*command)
+            result = folder.run(*command, *(["--overwrite"] if command[0] == "fit" else []))
         label = f"{kind} {number} of seed {seed}, {command}: {result.output!r}"
         shown = capfd.readouterr()
         text = result.output + shown.out + shown.err

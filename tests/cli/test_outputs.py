@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 
 import pytest
+
+from dpconvex import load_model, save_model
 
 
 @pytest.fixture
@@ -25,6 +28,13 @@ def contents(folder):
         ("--out", "sales.csv"),
         ("--out", "bounds.toml"),
         ("--out", "b.db"),
+        ("--out", "b.db-journal"),
+        ("--out", "release.toml", "--release", "release.toml"),
+        ("--out", "other.db", "--overwrite"),
+        ("--out", "notes.json", "--overwrite"),
+        ("--out", "model.json", "--report", "other.db"),
+        ("--out", "model.json", "--report", "paid.json"),
+        ("--out", "model.json", "--registry", "paid.json"),
         ("--out", "link.json"),
         ("--out", "hard.json"),
         ("--out", "model.json", "--report", "model.json"),
@@ -36,9 +46,14 @@ def contents(folder):
 def test_fit_does_not_write_over_its_inputs(ready, outputs):
     (ready / "link.json").symlink_to(ready / "sales.csv")
     os.link(ready / "bounds.toml", ready / "hard.json")
+    (ready / "release.toml").write_text('name = "weather"')
+    (ready / "notes.json").write_text('{"format": "mine"}')
+    (ready / "paid.json").write_text('{"certificate": {}, "format": "dpconvex-model-1"}')
+    assert ready.run("ledger", "init", "other.db", "--epsilon", 1).exit_code == 0
     before = contents(ready)
+    paths = [str(ready / word) if "." in word else word for word in outputs]
     result = ready.run(
-        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--ledger", "b.db", *outputs)
+        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--ledger", "b.db", *paths)
     )
     assert result.exit_code == 2
     assert "Choose another name" in result.stderr
@@ -71,10 +86,107 @@ def test_predict_and_report_do_not_write_over_their_inputs(fitted):
         assert contents(fitted) == before
 
 
-def test_an_earlier_result_may_be_replaced(fitted):
-    assert fitted.fit().exit_code == 0
+def test_an_earlier_result_may_be_replaced_but_a_paid_model_on_request_only(fitted):
+    before = contents(fitted)
+    words = ("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json")
+    result = fitted.run(*words)
+    assert (result.exit_code, "--overwrite" in result.stderr) == (2, True)
+    assert contents(fitted) == before
+    assert fitted.run(*words, "--overwrite", "--quantile", 0.7).exit_code == 0
+    assert contents(fitted)["model.json"] != before["model.json"]
     for _ in range(2):
         assert fitted.run("predict", "model.json", "sales.csv", "--out", "p.csv").exit_code == 0
+
+
+def test_a_model_that_appeared_during_the_fit_stays(folder, monkeypatch):
+    """Two fits of one name side by side: the second is printed, for it is paid for as well."""
+    from dpconvex import DPQuantileRegressor
+
+    plain, other = DPQuantileRegressor.fit, '{"format": "dpconvex-model-1"}'
+
+    def slow(self, *rows, **more):
+        (folder / "model.json").write_text(other)
+        return plain(self, *rows, **more)
+
+    monkeypatch.setattr(DPQuantileRegressor, "fit", slow)
+    result = folder.run(
+        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json")
+    )
+    assert (result.exit_code, "budget is spent" in result.stderr) == (2, True)
+    assert (folder / "model.json").read_text() == other
+    (folder / "kept.json").write_text(result.stdout)
+    assert folder.run("verify", "kept.json").exit_code == 0
+
+
+def full_disk(monkeypatch, name):
+    """Let writing a file of this name fail halfway, as a full disk does."""
+    plain = os.replace
+
+    def replace(draft, target):
+        if str(target).endswith(name):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        plain(draft, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_model_that_cannot_be_written_is_printed(ready, monkeypatch, more):
+    full_disk(monkeypatch, "model.json")
+    before = set(contents(ready))
+    result = ready.fit("--ledger", "b.db", "--report", "r.html", "--epsilon", 0.5, *more)
+    assert result.exit_code == 2
+    assert "No space left" in result.stderr
+    assert "budget is spent" in result.stderr
+    assert set(contents(ready)) == before  # no draft, no report
+    (ready / "kept.json").write_text(result.stdout)
+    monkeypatch.undo()
+    assert ready.run("verify", "kept.json").exit_code == 0
+    assert ready.run("predict", "kept.json", "sales.csv", "--out", "p.csv").exit_code == 0
+
+
+@pytest.mark.parametrize(("option", "name"), [("--report", "r.html"), ("--registry", "e.yaml")])
+def test_a_report_that_cannot_be_written_leaves_nothing_and_says_what_is_spent(
+    ready, monkeypatch, option, name
+):
+    full_disk(monkeypatch, name)
+    result = ready.fit("--ledger", "b.db", option, ready / name)
+    assert result.exit_code == 2
+    assert "The model is written to" in result.stderr
+    assert "budget is spent" in result.stderr
+    assert not (ready / name).exists()
+    assert not list(ready.path.glob(".*"))
+    assert ready.run("verify", "model.json").exit_code == 0
+
+
+def test_drafts_have_names_that_nobody_guesses_and_follow_no_link(fitted, monkeypatch):
+    """A link under the name of the draft made a fit write its model into a stranger's choice of file."""
+    model = load_model(fitted / "model.json")
+    victim = fitted / "victim.txt"
+    victim.write_text("mine")
+    names = set()
+    plain = os.open
+
+    def watched(path, *flags):
+        if str(path).endswith(".draft"):
+            names.add(str(path))
+        return plain(path, *flags)
+
+    monkeypatch.setattr(os, "open", watched)
+    for _ in range(2):
+        save_model(model, fitted / "model.json")
+    assert len(names) == 2
+    monkeypatch.setattr("secrets.token_hex", lambda size: "guessed")
+    (fitted / ".dpconvex-guessed.draft").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        save_model(model, fitted / "model.json")
+    (fitted / "link.json").symlink_to(victim)
+    with pytest.raises(FileExistsError, match="link"):
+        save_model(model, fitted / "link.json")
+    assert victim.read_text() == "mine"
+    assert (fitted / ".dpconvex-guessed.draft").is_symlink()  # not ours to remove
+    result = fitted.run("report", "model.json", "--out", "link.json")
+    assert (result.exit_code, "link" in result.stderr) == (2, True)
 
 
 def test_commands_take_each_others_names_of_rows_and_columns(folder):

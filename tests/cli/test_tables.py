@@ -42,7 +42,14 @@ city = {classes = ["berlin", "paris", "rome"]}
 
 def certificate(folder, *arguments):
     result = folder.run(
-        "fit", *arguments, "--feature-bounds", "bounds.toml", "--out", "m.json", "--json"
+        "fit",
+        *arguments,
+        "--feature-bounds",
+        "bounds.toml",
+        "--out",
+        "m.json",
+        "--overwrite",
+        "--json",
     )
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["certificate"]

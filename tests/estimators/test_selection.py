@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
 
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
@@ -15,7 +16,7 @@ from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, PureD
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificates.selection import repeat_and_select_mu, share_budget
 from dpconvex.privacy.guarantees import covered_epsilon
-from dpconvex.selection import DPSelect
+from dpconvex.selection import AUCScore, DPSelect, RowScore
 
 ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}
 
@@ -186,3 +187,41 @@ def test_data_that_cannot_be_read_cost_nothing(wrong, tmp_path):
         DPSelect(regressor(), ALPHAS, epsilon=1.0, ledger=ledger).fit(X, y)
     assert "secret" not in str(caught.value)
     assert not ledger.entries()
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csr_array])
+def test_sparse_rows_are_chosen_on_as_dense_ones_are(kind):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (600, 3)) * (rng.random((600, 3)) < 0.4)
+    likely = RowScore(lambda target, chances: chances[int(target)], response="predict_proba")
+    for model, y, scoring in (
+        (regressor(), 5 * X.sum(axis=1), None),
+        (DPLogisticRegression(feature_bounds=(0, 1)), (X.sum(axis=1) > 0.5).astype(int), None),
+        (DPLogisticRegression(feature_bounds=(0, 1)), (X[:, 0] > 0).astype(int), likely),
+        (DPLogisticRegression(feature_bounds=(0, 1)), (X[:, 0] > 0).astype(int), AUCScore(9, 9)),
+    ):
+        search = DPSelect(model, {"alpha": [0.01, 1.0]}, mu=2.0, scoring=scoring, random_state=0)
+        dense, found = clone(search).fit(X, y), clone(search).fit(kind(X), y)
+        assert found.best_params_ == dense.best_params_
+        np.testing.assert_allclose(found.coef_, dense.coef_, atol=1e-6)
+        assert len(found.predict(kind(X))) == 600
+
+
+def test_votes_of_sparse_rows_are_refused_before_the_charge(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = csr_matrix(rng.uniform(0, 1, (60, 2))), rng.integers(0, 2, 60)
+    weights = {0: 0.5, 1: 1.0}
+    plain, weighted = (
+        DPLogisticRegression(feature_bounds=(0, 1), class_weight=each) for each in (None, weights)
+    )
+    for number, (model, grid, groups) in enumerate(
+        (
+            (plain, ALPHAS, np.arange(60) // 2),
+            (plain, {"class_weight": [weights]}, None),
+            (weighted, ALPHAS, None),
+        )
+    ):
+        ledger = Ledger(tmp_path / f"{number}.db", epsilon=10.0, delta=1e-3)
+        with pytest.raises(TypeError, match=r"Sparse rows are records of their own.*X.toarray\(\)"):
+            DPSelect(model, grid, epsilon=1.0, ledger=ledger).fit(X, y, groups=groups)
+        assert not ledger.entries()

@@ -12,7 +12,7 @@ import dpconvex
 SOURCE = Path(dpconvex.__file__).parent
 # Every room may use itself and the rooms of earlier lines.
 ORDER = (
-    ("checks", "on_demand", "version"),
+    ("checks", "on_demand", "version", "whole_files"),
     ("losses", "engine"),
     ("smoothing",),
     ("objectives", "privacy"),

@@ -112,6 +112,49 @@ def test_localised_draws_come_near_the_minimiser():
     assert gaps[True] < 0.05
 
 
+@pytest.mark.parametrize("points", [2, 9])
+def test_localised_draws_stay_in_the_ball(points):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), np.full(200, 40.0)
+    for radius in (0.3, 1e-3):
+        mechanism = ExponentialMechanism(radius=radius, points=points, localise=True)
+        certificate = mechanism.certify(bounds(200, 2, Absolute(), 0.01), PureDP(1.0))
+        F, noise = objective(X, y, Absolute(), 0.01), np.random.default_rng(1)
+        drawn = np.array([mechanism.release(F, certificate, noise) for _ in range(50)])
+        assert np.linalg.norm(drawn, axis=1).max() <= radius
+        assert len(np.unique(drawn, axis=0)) > 1
+
+
+def one_row_each(X, y, loss, facts, candidates, centre, radius):
+    """The scores of every record, computed where it is alone, added up; and those of the penalty."""
+    alone = [
+        loss_scores(objective(x[None], t[None], loss, 0.3), facts, candidates, centre, radius)
+        for x, t in zip(X, y, strict=True)
+    ]
+    nobody = objective(np.zeros((0, X.shape[1])), np.zeros(0), loss, 0.3)
+    penalty = loss_scores(nobody, facts, candidates, centre, radius)
+    return sum(score - penalty for score in alone) + penalty
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("loss", [Absolute(), Pinball(0.9), Logistic()])
+def test_what_a_record_scores_depends_on_that_record_alone(d, loss):
+    # A far centre: the last bit of a margin is many steps of a score.
+    rng = np.random.default_rng(d)
+    n = 201
+    X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], size=n)
+    centre, radius = 1e10 * rng.normal(size=d), 2.0
+    candidates = centre + radius * rng.uniform(-1, 1, (60, d)) / math.sqrt(d)
+    facts = bounds(n, d, loss, 0.3, "add_or_remove_one")
+    together = [
+        loss_scores(objective(X[:m], y[:m], loss, 0.3), facts, candidates, centre, radius)
+        for m in (1, 2, 3, n)
+    ]
+    for found, m in zip(together, (1, 2, 3, n), strict=True):
+        expected = one_row_each(X[:m], y[:m], loss, facts, candidates, centre, radius)
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_stated_budgets_must_add_up():
     certificate = ExponentialMechanism(localise=True).certify(
         bounds(100, 2, Logistic(), 0.1), PureDP(1.0)

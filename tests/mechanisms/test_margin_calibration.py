@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from dpconvex import DPLogisticRegression
-from dpconvex.mechanisms.gradient_margins import margin_calibration
+from dpconvex import DPLinearSVC, DPLogisticRegression
+from dpconvex.losses import Hinge, Logistic
+from dpconvex.mechanisms.gradient_margins import margin_calibration, penalised_calibration
+from dpconvex.smoothing import LogisticKernel, convolve
 
 EDGES = np.linspace(-3.2, 3.2, 17)
 
@@ -78,3 +81,61 @@ def test_many_flags_tell_labels_at_a_small_budget():
         model = DPLogisticRegression(epsilon=0.3, feature_bounds=(0, 1), random_state=seed)
         losses.append(log_loss(labels, model.fit(X, y).predict_proba(fresh)))
     assert np.mean(losses) < 0.88 * log_loss(labels, np.full(labels.size, y.mean()))
+
+
+LOSSES = {
+    DPLogisticRegression: Logistic(),
+    DPLinearSVC: convolve(Hinge(), LogisticKernel(), 0.5),  # as its documentation says
+}
+
+
+def penalised_minimiser(rows, labels, weights, loss, alpha):
+    """Return the minimiser of the mean loss plus ``(alpha / 2) ||theta||^2``."""
+
+    def objective(theta):
+        z = rows @ theta
+        value = weights @ loss.value(labels, z) + alpha / 2 * theta @ theta
+        return value, (weights * loss.gradient(labels, z)) @ rows + alpha * theta
+
+    start = np.zeros(rows.shape[1])
+    return minimize(objective, start, jac=True, options={"gtol": 1e-9, "maxiter": 1000}).x
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("alpha", [1e-4, 1e-3, 0.01, 0.1])
+def test_a_penalty_is_kept(kind, alpha, intercept):
+    """Calibration refitted the slope without it: 3.0 times the penalised minimiser at alpha = 0.1.
+
+    Seeded, so that the same fits are made whenever it runs; at epsilon = 100 noise is far below a hundredth.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (20_000, 3))
+    y = (rng.random(20_000) < expit(X @ [3.0, -2.0, 1.0] - 1.0)).astype(int)
+    rows = np.column_stack([np.ones(len(X)), X]) if intercept else X
+    weights = np.full(len(X), 1 / len(X))
+    wanted = penalised_minimiser(rows, 2.0 * y - 1, weights, LOSSES[kind], alpha)
+    model = kind(
+        epsilon=100.0, alpha=alpha, feature_bounds=(-1, 1), fit_intercept=intercept, random_state=0
+    ).fit(X, y)
+    found = np.concatenate([np.ravel(model.intercept_)[:intercept], np.ravel(model.coef_)])
+    assert np.linalg.norm(found - wanted) < 0.02 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values())
+@pytest.mark.parametrize("offset", [None, 0.4])
+def test_penalised_slopes_of_a_histogram(loss, offset):
+    counts, share = histogram(2.0, -1.0)
+    points = np.tile(np.linspace(-6, 6, 24_001), 2)
+    law = np.exp(-(points**2) / 2)
+    labels = np.repeat([-1.0, 1.0], points.size // 2)
+    weights = law * expit(labels * (2.0 * points - 1.0))
+    rows = np.column_stack([np.ones_like(points), points]) if offset is None else offset + points
+    wanted = penalised_minimiser(
+        rows.reshape(points.size, -1), labels, weights / weights.sum(), loss, 0.05
+    )
+    # Without an intercept of its own it is 0.4 of the slope.
+    penalty = 0.05 * (np.eye(2) if offset is None else np.diag([0.0, 1.0]))
+    found = penalised_calibration(counts, 1e-6, EDGES, share, loss, offset, penalty, 1.0, 50.0)
+    full = wanted if offset is None else np.array([offset * wanted[0], wanted[0]])
+    assert found == pytest.approx(full, rel=0.03, abs=0.02)

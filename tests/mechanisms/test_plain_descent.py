@@ -126,6 +126,36 @@ def test_no_neighbour_moves_a_sum_further_than_stated(seed):
         )
 
 
+@pytest.mark.parametrize("white", [False, True])
+def test_a_row_more_flips_no_slope_of_another(white):
+    """Targets on their own predictions at a public start: a product of matrices rounds 3 rows otherwise than 4."""
+    d, rng = 8, np.random.default_rng(0)
+    X, start = rng.normal(size=(8, d)), rng.normal(size=d)
+    bounds = LinearBounds(
+        4, d, Pinball(TAU), row_norm=50.0, max_norm=50.0, fit_intercept=False,
+        neighbors="add_or_remove_one",
+    )  # fmt: skip
+    turn = rng.normal(size=(d, d))
+    covariance = turn @ turn.T + np.eye(d) if white else None
+    chosen = mechanism(steps=1, start=start, covariance=covariance)
+    certificate = chosen.certify(bounds, GaussianDP(1.0), {"gradient": chosen.settings(None, None)})
+    row_map = RowMap(d, row_norm=50.0, fit_intercept=False)
+
+    def exact(rows, y):
+        source = Exact()
+        objective = EmpiricalObjective(MemoryRows(rows, y, row_map), Pinball(TAU), 0.0)
+        chosen._run(objective, certificate, source, {})
+        return source.sums[0]
+
+    stated = certificate.noise["gradients"].sensitivity
+    for n in range(1, 9):
+        for y in (X[:n] @ start, np.array([row @ start for row in X[:n]])):
+            alone = sum(exact(X[i : i + 1], y[i : i + 1]) for i in range(n))
+            np.testing.assert_allclose(exact(X[:n], y), alone, atol=1e-12)
+            moved = np.linalg.norm(exact(X[:n], y) - exact(X[: n - 1], y[: n - 1]))
+            assert moved <= stated
+
+
 def test_opposite_rows_attain_the_sensitivity():
     X, y = problem(7)
     X[0] = 100.0

@@ -27,6 +27,9 @@ from dpconvex.solvers import Newton
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 
 
+_TRIANGLE = [[1.0, 0.3], [-0.7, 0.9], [0.1, -1.1]]
+
+
 def problem(n=60, m=3, d=4, seed=0):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(n, m, d))
@@ -212,6 +215,33 @@ def test_certificates_survive_json():
             assert read.bounds == bounds
     with pytest.raises(ValueError, match="smoothness=inf"):
         ObjectivePerturbation().certify(bounds, ApproxDP(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("loss", [L1Norm(2), Bowl(2), PiecewiseLinear(_TRIANGLE)])
+def test_a_record_more_flips_no_slope_of_another(loss):
+    """Targets on their own predictions: a product of matrices rounds a record by how many others there are."""
+    rng = np.random.default_rng(0)
+    A, theta = rng.normal(size=(9, 2, 16)) / 9, rng.normal(size=16)
+
+    def gradient(part, Y):
+        records = StructuredRecords(A[part], Y[part], 1.0)
+        return StructuredObjective(records, loss, 0.0, divisor=9.0).gradient_sum(theta)
+
+    for n in range(1, 10):
+        for Y in ((A[:n].reshape(-1, 16) @ theta).reshape(n, 2), A[:n] @ theta):
+            alone = sum(gradient(slice(i, i + 1), Y) for i in range(n))
+            np.testing.assert_allclose(gradient(slice(0, n), Y), alone, atol=1e-12)
+
+
+def test_which_piece_is_highest_depends_on_the_record_alone():
+    rng = np.random.default_rng(0)
+    slopes = rng.normal(size=(40, 3))
+    loss = PiecewiseLinear(np.vstack([slopes, slopes + 1e-16 * rng.normal(size=(40, 3))]))
+    u = rng.normal(size=(2000, 3))
+    alone = np.vstack([loss.gradient(row[None]) for row in u])
+    for n in (2, 3, 4, 5, 2000):
+        np.testing.assert_array_equal(loss.gradient(u[:n]), alone[:n])
+    np.testing.assert_array_equal(loss.value(u), [loss.value(row[None])[0] for row in u])
 
 
 def test_descent_spends_exactly_mu():

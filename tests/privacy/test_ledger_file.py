@@ -243,6 +243,28 @@ def test_a_directory_is_refused(tmp_path):
         Ledger(tmp_path, epsilon=1.0)
 
 
+@pytest.mark.parametrize("side_file", [True, False])
+def test_a_file_in_wal_mode_is_refused_since_a_copy_forgets_charges(path, tmp_path, side_file):
+    """The newest charges lie in a second file: the copy of a spent budget was a fresh one, and its check passed."""
+    ledger = Ledger(path, epsilon=1.0, delta=0.0)
+    edit(path, "PRAGMA journal_mode = WAL")
+    holder = sqlite3.connect(path)  # the second file is removed when nobody has it open
+    holder.execute("SELECT * FROM head").fetchall()
+    copy = tmp_path / "copy.db"
+    for attempt in (lambda: ledger.charge(PureDP(0.9)), ledger.check, ledger.remaining):
+        with pytest.raises(LedgerError, match=r"WAL mode.*second file"):
+            attempt()
+    copy.write_bytes(path.read_bytes())
+    if side_file:
+        copy.with_name("copy.db-wal").write_bytes(path.with_name("privacy.db-wal").read_bytes())
+    with pytest.raises(LedgerError, match=r"WAL mode.*copy without it"):
+        Ledger(copy)
+    holder.close()
+    edit(path, "PRAGMA journal_mode = DELETE")
+    ledger.charge(PureDP(0.9))
+    assert Ledger(path).remaining().epsilon == pytest.approx(0.1)
+
+
 # Files of format 1
 
 

@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from dpconvex.cli.errors import VERIFICATION
-from dpconvex.cli.fit import COLUMNS, ROWS, JsonOption, TaskOption, check_output
+from dpconvex.cli.fit import COLUMNS, ROWS, JsonOption, TaskOption
 from dpconvex.cli.options import Settings, with_model_options
+from dpconvex.cli.outputs import check_output
 from dpconvex.cli.screen import console, print_json
 from dpconvex.inputs.errors import InputError
+from dpconvex.whole_files import write_whole
 
 FEWEST, MOST = 100, 1_000_000
 _BUDGET = {"epsilon", "delta", "mu"}
@@ -104,7 +106,7 @@ def audit_command(
         results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12)
     )
     if plot is not None:
-        plot.write_text(plot_tradeoffs(worst, guarantee), encoding="utf-8")
+        write_whole(plot, plot_tradeoffs(worst, guarantee).encode())
     if json_:
         print_json(plain_results(results, guarantee, confidence))
     else:

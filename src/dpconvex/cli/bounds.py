@@ -23,6 +23,7 @@ from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import FileFormat
 from dpconvex.inputs.schema_parsing import check_delimiter, check_encoding, read_schema
+from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
     from dpconvex.inputs.column_kinds import Seen
@@ -93,7 +94,7 @@ def init(
         raise InputError(f"The data file has no column {target!r}.")
     text = template(kinds, target, file)
     if out is not None:
-        out.write_text(text, encoding="utf-8")
+        write_whole(out, text.encode())
     if json_:
         print_json({"columns": [{"name": name, "type": seen.kind} for name, seen in kinds.items()]})
     elif out is None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import replace
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpconvex.cli.errors import explain
 from dpconvex.cli.options import (
     TASKS,
     Settings,
@@ -20,6 +19,12 @@ from dpconvex.cli.options import (
     label_kind,
     parse_classes,
     with_model_options,
+)
+from dpconvex.cli.outputs import (
+    check_model_output,
+    check_output,
+    ledger_files,
+    print_unsaved,
 )
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.dask_files import matching_files
@@ -80,6 +85,9 @@ def fit(
     ],
     feature_bounds: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")
+    ] = False,
     task: TaskOption = None,
     target: Annotated[
         str | None, typer.Option(help="Column to learn; by default that of [target].")
@@ -139,9 +147,10 @@ def fit(
         raise InputError(f"The engine must be memory or dask. Got {engine!r} instead.")
     if engine == "memory" and (scheduler is not None or memory_limit is not None):
         raise InputError("--scheduler and --memory-limit go with --engine dask.")
-    inputs = {"data": data, "schema": feature_bounds, "ledger": ledger}
-    check_output(out, "model", inputs)
-    inputs |= {"model": out, "release file": release}
+    inputs = {"data": data, "schema": feature_bounds, "release file": release}
+    inputs |= ledger_files(ledger)
+    check_model_output(out, inputs, overwrite)
+    inputs |= {"model": out}
     if report is not None:
         check_output(report, "report", inputs)
     if registry is not None:
@@ -182,16 +191,26 @@ def fit(
             X, y, people = read_training_file(data, schema, labels, kind, ignored, least, person)
         with progress("Fitting"):
             fitted = model.fit(X, y.to_numpy(), groups=people)
-    save_model(fitted, out, schema=schema)
-    if report is not None:
-        from dpconvex.words import write_report
+    try:
+        check_model_output(out, {}, overwrite)  # a fit beside this one may have been faster
+        save_model(fitted, out, schema=schema)
+    except Exception as error:  # whatever it is: the model is paid for
+        print_unsaved(fitted, schema, out, error)
+    try:
+        if report is not None:
+            from dpconvex.words import write_report
 
-        with progress("Writing the report"):
-            write_report(fitted, report, release=facts)
-    if registry is not None:
-        from dpconvex.words.registry import write_registry_entry
+            with progress("Writing the report"):
+                write_report(fitted, report, release=facts)
+        if registry is not None:
+            from dpconvex.words.registry import write_registry_entry
 
-        write_registry_entry(fitted, registry, facts)
+            write_registry_entry(fitted, registry, facts)
+    except OSError as error:
+        raise InputError(
+            f"{explain(error)[0]} The model is written to {str(out)!r}, and the budget is spent: do not fit again. "
+            f"Make room, and run `dpconvex report {out} --out FILE`, with --registry FILE for an entry."
+        ) from error
     if json_:
         print_json(
             {
@@ -378,28 +397,6 @@ def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
     """Return what a release file says, with the column that was learned."""
     facts = ReleaseFacts() if path is None else read_release(path)
     return facts if facts.target else replace(facts, target=target or "")
-
-
-def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None = None) -> None:
-    """Raise before anything is read or charged if a file could not be written, or is one that is needed."""
-    folder = path.parent
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"The {what} cannot be written to {str(path)!r}.")
-    for name, other in (inputs or {}).items():
-        if other is None:
-            continue
-        # A pattern of files stands for all of them.
-        files = [other] if other.exists() else [other, *map(Path, glob(str(other), recursive=True))]
-        if any(_same_file(path, file) for file in files):
-            raise InputError(
-                f"The {what} cannot be written to {str(path)!r}: the {name} is there. Choose another name."
-            )
-
-
-def _same_file(first: Path, second: Path) -> bool:
-    if first.resolve() == second.resolve():
-        return True
-    return first.exists() and second.exists() and first.samefile(second)
 
 
 def open_ledger(path: Path, dataset: str) -> Ledger:

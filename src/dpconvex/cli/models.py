@@ -13,11 +13,11 @@ from dpconvex.cli.fit import (
     DelimiterOption,
     EncodingOption,
     JsonOption,
-    check_output,
     open_ledger,
     release_facts,
     with_file_options,
 )
+from dpconvex.cli.outputs import check_output, ledger_files
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.opening import check_file, table_format, write_table
@@ -218,7 +218,7 @@ def report(
     Reads the model file only, checks it as `verify` does, and needs no data. The page is one HTML
     file without scripts that refers to no other file.
     """
-    inputs = {"model": model, "release file": release, "ledger": ledger}
+    inputs = {"model": model, "release file": release, **ledger_files(ledger)}
     check_output(out, "report", inputs)
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": out})

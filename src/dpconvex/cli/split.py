@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption, check_output
+from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption
+from dpconvex.cli.outputs import check_output
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.opening import check_file, open_table, table_format, write_table

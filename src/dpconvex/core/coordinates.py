@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.core.length_cover import LengthCover, length_cover
-from dpconvex.engine.blocks import placed_rows
+from dpconvex.engine.blocks import placed_rows, row_squares
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch
 
@@ -125,15 +125,13 @@ class RowLengths:
 
 def row_lengths(block: Array) -> Array:
     """Return the norms of rows, rounded up."""
-    squares = np.einsum("ij,ij->i", block, block)
-    return np.asarray(np.sqrt(squares) * _round_up(block.shape[1]))
+    return np.asarray(np.sqrt(row_squares(block)) * _round_up(block.shape[1]))
 
 
 def placed_lengths(placed: Array, lead: int) -> Array:
     """Return the lengths of placed rows, a constant of 1 counted where rows have none, rounded up."""
-    u = placed[:, lead:]
-    constant = placed[:, 0] ** 2 if lead else 1.0
-    return np.asarray(np.sqrt(constant + np.einsum("ij,ij->i", u, u)) * _round_up(placed.shape[1]))
+    squares = row_squares(placed) if lead else 1.0 + row_squares(placed)
+    return np.asarray(np.sqrt(squares) * _round_up(placed.shape[1]))
 
 
 def _round_up(dimension: int) -> float:

@@ -13,6 +13,7 @@ __all__ = [
     "moved_gram",
     "placed_rows",
     "row_margins",
+    "row_squares",
     "takes_sparse",
     "weighted_gram",
 ]
@@ -52,6 +53,11 @@ def row_margins(block: Array, theta: Array) -> Array:
     margins = np.empty(len(block))
     row_products(block, np.ascontiguousarray(theta, dtype=np.float64), margins)
     return margins
+
+
+def row_squares(block: Array) -> Array:
+    """Return the squared length of every row; it depends on that row alone, to its last digit."""
+    return row_margins(np.square(block), np.ones(block.shape[1]))
 
 
 def placed_rows(block: Array, columns: Array, out: Array | None = None) -> Array:

@@ -26,7 +26,7 @@ from dpconvex.engine.sparse_blocks import Margins, RowSum, SparseBlock
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.engine.votes import Votes
 
-__all__ = ["SparseRows", "rows_in_memory"]
+__all__ = ["SparseRows", "refuse_votes", "rows_in_memory"]
 
 _NOTHING = np.empty(0)
 _ROUNDINGS = 5, 64  # of a quadratic form: per column, and besides
@@ -41,7 +41,8 @@ def rows_in_memory(X: Any, *arguments: Any, **options: Any) -> MemoryRows:
     return kind(X, *arguments, **options)
 
 
-def _refuse_votes() -> NoReturn:
+def refuse_votes() -> NoReturn:
+    """Raise what is raised wherever rows of a person, or weights, meet non-zeros."""
     # Sums by non-zeros would count each row of a person in full, which no certificate of people allows.
     raise TypeError(
         "Sparse rows are records of their own: people with several rows, and weights of rows, need dense ones. "
@@ -78,7 +79,7 @@ class SparseRows(MemoryRows):
     ) -> None:
         super().__init__(X, y, row_map, *more, **options)
         if self.voted:
-            _refuse_votes()
+            refuse_votes()
         low, high, shift, scale = self.columns
         self.zero = np.clip(0.0, low, high)
         base = (self.zero - shift) * scale
@@ -348,7 +349,7 @@ class SparseRows(MemoryRows):
 
     def with_votes(self, votes: Votes) -> Self:
         """Refuse: sparse rows are records of their own."""
-        _refuse_votes()
+        refuse_votes()
 
     def _sum_matrices(self, run: Callable[[tuple[int, int]], Partial]) -> Sums:
         """Add ``run((first, last))`` as `sum_runs` does, in few parts: what is added is large."""

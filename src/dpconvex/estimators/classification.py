@@ -241,7 +241,8 @@ class DPLogisticRegression(LogisticProbabilities, WithIntervals, PrivateLinearCl
     Parameters
     ----------
     alpha : float, optional
-        Penalty; by default the one with the smallest predicted risk, from public facts.
+        Penalty; by default the one with the smallest predicted risk, from public facts. A given one is kept whatever
+        the mechanism: with more records or budget, coefficients approach the minimiser of F.
 
     Attributes
     ----------

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import FileFormat
+from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -238,14 +239,16 @@ def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None)
     """Write a table in the format of the file's name, separated and encoded as ``file`` says."""
     file = file or FileFormat()
     if table_format(path) == "parquet":
-        table.write_parquet(path)
+        written = io.BytesIO()
+        table.write_parquet(written)
+        write_whole(path, written.getvalue())
         return
     if path.suffix.lower() == ".zip":
         raise InputError(f"The file {path.name!r} must not end with .zip to be written.")
     kind = next(suffix for suffix in map(str.lower, path.suffixes[::-1]) if suffix in CSV)
     separator = file.delimiter or ("\t" if kind == ".tsv" else ",")
     text = table.write_csv(separator=separator).encode(file.encoding or "utf-8")
-    path.write_bytes(gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+    write_whole(path, gzip.compress(text) if path.suffix.lower() == ".gz" else text)
 
 
 @contextlib.contextmanager

@@ -291,11 +291,22 @@ class PiecewiseLinear(VectorLoss):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``max_p <a_p, u> + b_p`` of every row."""
-        return (u @ self._slopes.T + self._offsets).max(axis=1)
+        return self._heights(u).max(axis=1)
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """The slope of the first piece that attains the maximum."""
-        return self._slopes[(u @ self._slopes.T + self._offsets).argmax(axis=1)]
+        return self._slopes[self._heights(u).argmax(axis=1)]
+
+    def _heights(self, u: Array) -> Array:
+        """``<a_p, u> + b_p`` of every row and piece.
+
+        One product after the other: which piece is the highest must not depend on how many rows there are, as the
+        rounding of a product of matrices does.
+        """
+        heights = np.tile(self._offsets, (len(u), 1))
+        for column, slopes in zip(u.T, self._slopes.T, strict=True):
+            heights += column[:, None] * slopes
+        return heights
 
 
 def _finite(name: str, values: ArrayLike, axes: int) -> Array:

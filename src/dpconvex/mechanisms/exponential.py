@@ -1,14 +1,14 @@
 r"""The exponential mechanism on a public grid of coefficients, for up to three of them; pure epsilon.
 
-Every point w of the grid in the ball of radius R around a public or released centre c gets a whole score,
+Every point w of a grid in a ball of radius R around a public or released centre c gets a whole score,
 
     s(w) = -sum_i round(G w_i (loss_i(w) - loss_i(c)) / (L R)) - round(G n (alpha/2) (||w||^2 - ||c||^2) / (L R))
 
 with G = 2^16 steps for what one record can change at most, and w is drawn exactly with probability proportional to
 ``exp(epsilon s(w) / spread)``. Rounding is by record, so that sums are whole numbers and no floating-point error adds
 to their sensitivity. With ``localise`` half of epsilon first releases the minimiser by output perturbation, and the
-other half draws from a smaller ball around it: for strongly convex objectives the risk then shrinks with
-``(d / epsilon)^2``.
+other half draws from what a smaller ball around it shares with the whole one: for strongly convex objectives the risk
+then shrinks with ``(d / epsilon)^2``.
 """
 
 from __future__ import annotations
@@ -144,12 +144,12 @@ class ExponentialMechanism(PrivateMechanism):
     Parameters
     ----------
     radius : float, default=1.0
-        R: coefficients are sought within it, in mapped units.
+        R: no coefficients that are drawn are longer, in mapped units.
     points : int, default=41
         Points of the grid along one axis, at most 201.
     localise : bool, default=False
-        Whether half of epsilon releases the minimiser first and the grid covers the smaller of R and
-        ``shrinkage * sensitivity * d / epsilon`` around it (needs alpha above 0).
+        Whether half of epsilon releases the minimiser first and the grid covers what lies within R and within
+        ``shrinkage * sensitivity * d / epsilon`` of it (needs alpha above 0).
     shrinkage : float, default=4.0
         See above, with the first half's epsilon: noise of that law is longer with a probability below
         ``d exp(-shrinkage)``.
@@ -195,17 +195,24 @@ class ExponentialMechanism(PrivateMechanism):
         """Return the point that was drawn."""
         bounds = certificate.bounds
         radius, points, localise, shrinkage = _settings(bounds, certificate.parameters["grid"])
-        centre = np.zeros(bounds.dimension)
+        centre, limit = np.zeros(bounds.dimension), radius
         if localise:
             centre = PerturbedMinimiser(objective, certificate, noise).release()
-            centre = centre * min(1.0, radius / max(float(np.linalg.norm(centre)), 1e-300))
+            longest = radius * (1 - 1e-12)  # a product may round up
+            centre = centre * min(1.0, longest / max(float(np.linalg.norm(centre)), 1e-300))
             record["centre"] = centre.copy()
             spread = certificate.noise["release"].scale * bounds.dimension
             radius = min(radius, shrinkage * spread)
-        axis = np.linspace(-1.0, 1.0, points)
-        grid = np.stack(np.meshgrid(*[axis] * bounds.dimension, indexing="ij"), axis=-1)
-        grid = grid.reshape(-1, bounds.dimension)
-        grid = grid[np.linalg.norm(grid, axis=1) <= 1.0]
-        candidates = centre + radius * grid
+        candidates = centre + radius * _unit_grid(bounds.dimension, points)
+        candidates = candidates[np.linalg.norm(candidates, axis=1) <= limit]
         choices = Choices(certificate.parameters["draw_epsilon"], 1, noise)
         return choices.coefficients(objective, bounds, candidates, centre, radius)
+
+
+def _unit_grid(dimension: int, points: int) -> Array:
+    """Return the points of a grid in the ball of radius 1; its middle is always one of them."""
+    axis = np.linspace(-1.0, 1.0, points)
+    grid = np.stack(np.meshgrid(*[axis] * dimension, indexing="ij"), axis=-1)
+    grid = grid.reshape(-1, dimension)
+    lengths = np.linalg.norm(grid, axis=1)
+    return np.vstack([np.zeros((1, dimension)), grid[(lengths > 0) & (lengths <= 1.0)]])

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
-__all__ = ["expected_label_share", "margin_calibration"]
+from dpconvex.losses import PointwiseLoss
+
+__all__ = ["expected_label_share", "margin_calibration", "penalised_calibration"]
 
 Array = NDArray[np.float64]
 
@@ -59,23 +61,7 @@ def margin_calibration(
     """
     middles = (edges[1:] + edges[:-1]) / 2
     total = counts.sum(axis=0)
-    # Where noise hides the histogram, a normal law stands in for it.
-    normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
-    sizes = np.maximum(total, 0.0) + (std * math.sqrt(2 * middles.size) + 1e-12) * normal
-    sizes = sizes / sizes.sum()
-    inside = (np.arange(_INSIDE) + 0.5) / _INSIDE - 0.5
-    # Margins lie in a bin as in its neighbours: denser where these hold more.
-    padded = np.concatenate([sizes[:1], sizes, sizes[-1:]])
-    tilts = np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)
-    density = np.exp(tilts[:, None] * inside)
-    density *= (sizes / density.sum(axis=1))[:, None]
-    points = middles[:, None] + np.diff(edges)[:, None] * inside
-    # The outermost bins hold all that is beyond: exponential tails, as steep as the last two bins say.
-    for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
-        kept = min(float(sizes[last] / (sizes[last] + sizes[before])), _FLATTEST)
-        reach = -(edges[1] - edges[0]) / math.log(kept)
-        points[last] = edge - sign * reach * np.log(0.5 - inside)
-        density[last] = sizes[last] / _INSIDE
+    sizes, density, points = _within_bins(total, std * math.sqrt(2 * middles.size), edges)
 
     def told(slope: float) -> tuple[float, float]:
         """Return how far counts exceed what a slope expects, in units of another slope's, and how well they tell."""
@@ -91,11 +77,7 @@ def margin_calibration(
         return float(factors @ (counts[1] - total * chances)), max(float(factors @ change), 1e-9)
 
     believed = min(claimed, _STEEPEST, most)
-    gap, evidence = told(believed)
-    # Only what noise would hardly ever say moves a modest claim far: margins of long rows cost much.
-    sure = float(expit(max(gap, 0.0) ** 2 / evidence / 2 - _CLEAR))
-    modest = sure * min(_MODEST * max(0.0, min(hoped, most) - believed), _MOST_MODEST)
-    doubt = (_SPREAD * believed + _LEAST_SPREAD + modest) ** -2
+    doubt = _precision(believed, *told(believed), min(hoped, most))
     slope = believed
     for _ in range(30):
         gap, evidence = told(slope)
@@ -104,6 +86,119 @@ def margin_calibration(
         if abs(move) < 1e-7:
             break
     return _intercept(density, points, share, slope), slope
+
+
+def penalised_calibration(
+    counts: Array,
+    std: float,
+    edges: Array,
+    share: float,
+    loss: PointwiseLoss,
+    offset: float | None,
+    penalty: Array,
+    claimed: float,
+    most: float,
+    hoped: float = 0.0,
+) -> Array:
+    r"""Return ``(intercept, slope)`` of a margin of unit spread that minimise a penalised mean loss.
+
+    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels stand for the records in
+    ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``. The slope is pulled to what the descent claims
+    as far as noise hides the answer.
+
+    Parameters
+    ----------
+    counts, std, edges, share, claimed, most, hoped
+        As for :func:`margin_calibration`.
+    loss : PointwiseLoss
+        Smooth loss of ``y z``.
+    offset : float or None
+        Without a free intercept, ``intercept / slope``.
+    penalty : array of shape (2, 2)
+        Second derivative of the penalty.
+    """
+    labels, bins = np.array([-1.0, 1.0]), edges.size - 1
+    # Sums over bins are known better than bins are: what is missing is added to all of them alike.
+    known = np.array([1 - share, share])
+    counts = counts + ((known - counts.sum(axis=1)) / bins)[:, None]
+    parts = [_within_bins(each, std * math.sqrt(bins), edges) for each in counts]
+    basis = np.eye(2) if offset is None else np.array([[offset, 1.0]])
+    penalty = basis @ penalty @ basis.T
+
+    def told(found: Array) -> tuple[Array, Array]:
+        """Return the gradient of the penalised loss, and its curvature, in units of what noise leaves of them."""
+        gradient, curvature = penalty @ found, penalty.copy()
+        covariance = np.zeros_like(penalty)
+        for label, count, whole, (sizes, density, points) in zip(
+            labels, counts, known, parts, strict=True
+        ):
+            design = np.stack([np.ones_like(points), points])
+            design = np.tensordot(basis, design, 1)
+            z = np.tensordot(found, design, 1)
+            inside = density / sizes[:, None]
+            # Linear in the counts, so that noise does not bias it.
+            slopes = (design * (inside * loss.gradient(label, z))).sum(axis=2)
+            gradient = gradient + slopes @ count
+            bends = whole * density * loss.curvature(label, z)
+            curvature = curvature + np.einsum("aij,bij,ij->ab", design, design, bends)
+            centred = slopes - slopes.mean(axis=1, keepdims=True)
+            covariance += std**2 * (centred @ centred.T)
+        covariance += (1e-9 * float(np.trace(covariance)) + 1e-300) * np.eye(len(basis))
+        weights = curvature @ np.linalg.inv(covariance)
+        return weights @ gradient, weights @ curvature
+
+    believed = min(claimed, _STEEPEST, most)
+    start = np.array([float(logit(share)), believed])[-len(basis) :]
+    gradient, evidence = told(start)
+    variance = np.linalg.inv(evidence)[-1]
+    gap = -float(variance @ gradient) / variance[-1]
+    doubt = np.zeros_like(penalty)
+    doubt[-1, -1] = _precision(believed, gap, 1 / variance[-1], min(hoped, most))
+    found = start
+    for _ in range(50):
+        gradient, evidence = told(found)
+        pull = gradient + doubt @ (found - start)
+        move = np.clip(np.linalg.solve(evidence + doubt, pull), -0.5, 0.5)
+        found = found - move
+        found[-1] = min(max(0.0, float(found[-1])), most)
+        if float(np.abs(move).max()) < 1e-7:
+            break
+    return np.asarray(found @ basis)
+
+
+def _precision(believed: float, gap: float, evidence: float, hoped: float) -> float:
+    """Return how firmly a slope is believed, as the inverse of a variance.
+
+    Only what noise would hardly ever say moves a modest claim far: margins of long rows cost much.
+    """
+    sure = float(expit(max(gap, 0.0) ** 2 / evidence / 2 - _CLEAR))
+    modest = sure * min(_MODEST * max(0.0, hoped - believed), _MOST_MODEST)
+    return float((_SPREAD * believed + _LEAST_SPREAD + modest) ** -2)
+
+
+def _within_bins(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
+    """Return the share of the records in each bin, and points of it with their own shares.
+
+    Where noise hides so much of the histogram, a normal law stands in for it.
+    """
+    middles = (edges[1:] + edges[:-1]) / 2
+    normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
+    sizes = np.maximum(total, 0.0) + (hidden + 1e-12) * normal
+    sizes = sizes / sizes.sum()
+    inside = (np.arange(_INSIDE) + 0.5) / _INSIDE - 0.5
+    # Margins lie in a bin as in its neighbours: denser where these hold more.
+    padded = np.concatenate([sizes[:1], sizes, sizes[-1:]])
+    tilts = np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)
+    density = np.exp(tilts[:, None] * inside)
+    density *= (sizes / density.sum(axis=1))[:, None]
+    points = middles[:, None] + np.diff(edges)[:, None] * inside
+    # The outermost bins hold all that is beyond: exponential tails, as steep as the last two bins say.
+    for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
+        kept = min(float(sizes[last] / (sizes[last] + sizes[before])), _FLATTEST)
+        reach = -(edges[1] - edges[0]) / math.log(kept)
+        points[last] = edge - sign * reach * np.log(0.5 - inside)
+        density[last] = sizes[last] / _INSIDE
+    return sizes, density, points
 
 
 def expected_label_share(noisy: float, std: float, n_samples: float) -> float:

@@ -101,12 +101,14 @@ class PrivateDescent:
         """Return the variance of predictions at the end if nothing but noise moved them."""
         return float(self.frame.moments.sum()) * steps.wander(progress, self.frame.typical)
 
-    def _noise_share(self, way: Array, steps: Steps, rates: Array, curvature: float) -> float:
+    def _noise_share(
+        self, way: Array, steps: Steps, rates: Array, curvature: float | Array
+    ) -> float:
         """Return the squared length that noise is expected to give a way, over the length that it has."""
         length = float(self.frame.moments @ way**2)
         return self._expected_noise(steps, rates, curvature) / max(length, 1e-300)
 
-    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float | Array) -> float:
         """Return the variance that noise gives predictions at the end of a descent."""
         frame = self.frame
         gains = steps.noise_gain(rates, curvature * frame.moments, frame.typical)

@@ -1,9 +1,9 @@
 """Noisy descent along margins, with a calibration at the end.
 
 Gradients are clipped record by record, so slopes of records far on the wrong side saturate; a noisy histogram of
-margins by label then puts slope and intercept right, or takes the columns out of a hopeless fit. Where only the order
-of margins matters, that is left out, and its budget goes to the descent. Where one of the labels could be absent,
-releases count labels instead, and the fit is a constant.
+margins by label then puts slope and intercept right, with a penalty where one was asked for, or takes the columns out
+of a hopeless fit. Where only the order of margins matters, that is left out, and its budget goes to the descent. Where
+one of the labels could be absent, releases count labels instead, and the fit is a constant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from scipy.special import logit
 
 from dpconvex.core.release import Statistic
 from dpconvex.core.slopes import Slope
-from dpconvex.mechanisms.gradient_margins import margin_calibration
+from dpconvex.losses import PointwiseLoss
+from dpconvex.mechanisms.gradient_margins import margin_calibration, penalised_calibration
 from dpconvex.mechanisms.gradient_plan import MARGIN_BINS, RANGE_STEPS
 from dpconvex.mechanisms.gradient_run import CERTAIN_NOISE, PrivateDescent
 from dpconvex.mechanisms.gradient_steps import (
@@ -78,14 +79,23 @@ class MarginDescent(PrivateDescent):
         bend = _MARGIN_CURVATURE * 4 * share * (1 - share)
         certain = CERTAIN_NOISE + _CAUTION * self.plan.few
         certain += _DOUBT / (1 + (records / _DOUBTED) ** 2)
-        noise = self._noise_share(way, steps, rates, bend)
+        noise = self._noise_share(way, steps, rates, bend + self._penalty_bend())
         signal, hoped = (hope * max(0.0, 1 - c * noise) for c in (certain, CERTAIN_NOISE))
-        return self._calibrated(phi, share, signal, hoped, hope)
+        return self._calibrated(phi, loss, share, signal, hoped, hope)
 
     def _calibrated(
-        self, phi: Array, share: float, signal: float, hoped: float, hope: float
+        self,
+        phi: Array,
+        loss: PointwiseLoss,
+        share: float,
+        signal: float,
+        hoped: float,
+        hope: float,
     ) -> Array:
-        """Put slope and intercept of the margin right, from a noisy histogram of margins by label."""
+        """Put slope and intercept of the margin right, from a noisy histogram of margins by label.
+
+        They are those of the likeliest probabilities or, where a penalty was asked for, of the penalised loss.
+        """
         lead = self.frame.lead
         direction = phi.copy()
         direction[:lead] = 0.0
@@ -96,15 +106,14 @@ class MarginDescent(PrivateDescent):
         inner = middle + spread * edges[1:-1]
         counts = self.rows.histogram("margins", Statistic("margin", theta), inner, by_label=True)
         std = self.terms["margins"].scale
-        intercept, slope = margin_calibration(
-            counts / self.mass,
-            std / self.mass,
-            edges,
-            share,
-            signal * spread,
-            _STEEPEST * hope * spread,
-            hoped * spread,
-        )
+        histogram = (counts / self.mass, std / self.mass, edges, share)
+        slopes = (signal * spread, _STEEPEST * hope * spread, hoped * spread)
+        if self.alpha:
+            penalty = self._penalty(direction, middle, spread)
+            offset = None if lead else middle / spread
+            intercept, slope = penalised_calibration(*histogram, loss, offset, penalty, *slopes)
+        else:
+            intercept, slope = margin_calibration(*histogram, *slopes)
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
         self.released["kept_share"] = signal
@@ -112,6 +121,22 @@ class MarginDescent(PrivateDescent):
         if lead:
             calibrated[0] = intercept - factor * middle
         return calibrated
+
+    def _penalty_bend(self) -> float | Array:
+        """Return what a penalty adds to the curvature of each coordinate, in units of its second moment."""
+        if not self.alpha:
+            return 0.0
+        matrix = self.frame.matrix
+        squares = matrix**2 if matrix.ndim == 1 else np.square(matrix).sum(axis=1)
+        return np.asarray(self.alpha * squares / self.frame.moments)
+
+    def _penalty(self, direction: Array, middle: float, spread: float) -> Array:
+        """Return the second derivative of the penalty in intercept and slope of a margin of unit spread."""
+        constant = np.zeros_like(direction)
+        constant[: self.frame.lead] = 1.0
+        along = (direction - middle * constant) / spread
+        theta = self.frame.to_rows(np.column_stack([constant, along]))
+        return np.asarray(self.alpha * (theta.T @ theta))
 
     def _margin_range(self, theta: Array, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""

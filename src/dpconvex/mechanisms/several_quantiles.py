@@ -65,7 +65,7 @@ class SeveralQuantiles(QuantileDescent):
         )
         return np.asarray(total / self.mass)
 
-    def _expected_noise(self, steps: Steps, rates: Array, curvature: float) -> float:
+    def _expected_noise(self, steps: Steps, rates: Array, curvature: float | Array) -> float:
         self.expected_noise = super()._expected_noise(steps, rates, curvature)
         return self.expected_noise
 

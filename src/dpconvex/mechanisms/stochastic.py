@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
+from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.engine.sparse import SparseRows
@@ -384,7 +385,7 @@ class _Run:
             gradient = self.std * self.generator.standard_normal(self.theta.size)
             for visited, (rows, targets, weights) in self._visited(batch, few):
                 block = rows[visited]
-                slopes = self.loss.gradient(targets[visited], block @ self.theta)
+                slopes = self.loss.gradient(targets[visited], row_margins(block, self.theta))
                 gradient += (weights[visited] * slopes) @ block
             self.theta -= self.settings["step_size"] * (
                 gradient / self.size + self.alpha * self.theta

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.blocks import row_margins
 from dpconvex.objectives.shared_matrix import SharedNorm
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -39,7 +40,10 @@ def descend_on_batches(
                 batch = np.flatnonzero(generator.random(objective.n_rows) < rate)
             matrices = records.scaled(batch)
             level = None if records.level is None else records.level[batch]
-            slopes = -loss.gradient(records.targets[batch] - matrices @ theta, level)
+            # Row by row: what a record gives must not depend on how many others were drawn.
+            margins = row_margins(matrices.reshape(-1, theta.size), theta)
+            targets = records.targets[batch]
+            slopes = -loss.gradient(targets - margins.reshape(targets.shape), level)
             gradient = np.tensordot(slopes, matrices, axes=2)
             gradient += term.scale * generator.standard_normal(theta.size)
             move = gradient / size + bounds.alpha * theta

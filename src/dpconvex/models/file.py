@@ -33,11 +33,13 @@ from dpconvex.models.parsing import (
 )
 from dpconvex.privacy.description import describe
 from dpconvex.version import __version__
+from dpconvex.whole_files import write_whole
 
 __all__ = [
     "ModelFile",
     "ModelFileError",
     "load_model",
+    "model_text",
     "parse_certificate",
     "parse_model",
     "read_json",
@@ -61,7 +63,7 @@ def save_model(
         Fitted; its ledger and random_state are not saved. Or :class:`~dpconvex.intervals.DPConformal`, or a pipeline of
         a :class:`PublicTable` and one of them.
     path : str or path-like
-        Replaced at once when the file is complete, so a crash leaves no half of it.
+        Replaced at once when the file is complete, so a crash leaves no half of it. A link is an error.
     schema : PublicTable or Schema, optional
         How tables are read for this model; by default that of the pipeline, or the one the model was loaded with.
 
@@ -80,6 +82,21 @@ def save_model(
     >>> bool(np.all(load_model(path).coef_ == model.coef_))
     True
     """
+    text = model_text(estimator, schema=schema)
+    name = type(_taken_apart(estimator, schema)[0]).__name__
+    try:
+        parse_model(json.loads(text))
+    except ModelFileError as error:
+        raise ModelFileError(
+            f"This {name} cannot be saved, because the file could not be loaded: {error} "
+            "Fit again if parameters were set after the fit."
+        ) from error
+    _check_size(text.encode())
+    write_whole(path, f"{text}\n".encode())
+
+
+def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) -> str:
+    """Return what :func:`save_model` writes, before it is checked that it can be loaded."""
     estimator, schema = _taken_apart(estimator, schema)
     name = type(estimator).__name__
     if not hasattr(estimator, "certificate_") and (
@@ -90,31 +107,13 @@ def save_model(
         )
     try:
         content = _content_with_intervals(estimator, schema)
-        text = json.dumps(content, indent=1, allow_nan=False)
+        return json.dumps(content, indent=1, allow_nan=False)
     except ModelFileError:
         raise
     except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"This {name} holds values that are not plain, finite data, so it cannot be saved."
         ) from error
-    try:
-        parse_model(json.loads(text))
-    except ModelFileError as error:
-        raise ModelFileError(
-            f"This {name} cannot be saved, because the file could not be loaded: {error} "
-            "Fit again if parameters were set after the fit."
-        ) from error
-    _check_size(text.encode())
-    draft = f"{os.fspath(path)}.{os.getpid()}.draft"
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        if os.path.lexists(draft):
-            os.unlink(draft)
 
 
 def _may_be_saved(estimator: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.engine.summation_order import accumulate, sum_depth
 from dpconvex.losses.structured import VectorLoss
@@ -179,7 +180,7 @@ class StructuredRecords:
         """``Y - A theta``, shape (n, m)."""
         found = np.empty_like(self.targets)
         for part, rows, targets, _ in self.blocks():
-            found[part] = targets - (rows @ theta).reshape(targets.shape)
+            found[part] = _residuals(rows, targets, theta)
         return found
 
     def combine(self, theta: Array, slopes: Callable[[Array, Array | None], Array]) -> Array:
@@ -187,7 +188,7 @@ class StructuredRecords:
 
         def parts() -> Iterator[tuple[Array]]:
             for _, rows, targets, level in self.blocks():
-                u = targets - (rows @ theta).reshape(targets.shape)
+                u = _residuals(rows, targets, theta)
                 yield (slopes(u, level).reshape(-1) @ rows,)
 
         return np.asarray(accumulate(parts())[0]) if self.n_rows else np.zeros(self.dim)
@@ -196,6 +197,14 @@ class StructuredRecords:
     def most_additions(n_rows: int, outputs: int) -> int:
         """Return through how many additions a number passes in :meth:`combine`, at most."""
         return min(n_rows, _BLOCK) * outputs + sum_depth(-(-n_rows // _BLOCK))
+
+
+def _residuals(rows: Array, targets: Array, theta: Array) -> Array:
+    """``Y - A theta`` of records whose rows stand below each other.
+
+    Row by row: a kinked slope must not jump because there is another record.
+    """
+    return np.asarray(targets - row_margins(rows, theta).reshape(targets.shape))
 
 
 def _shrink(norms: Array, limit: float) -> Array:
@@ -317,7 +326,7 @@ class StructuredObjective(WithLinear):
         """F(theta)."""
         theta, loss = np.asarray(theta, dtype=np.float64), self.own_loss
         parts = (
-            (loss.value(targets - (rows @ theta).reshape(targets.shape), level).sum(),)
+            (loss.value(_residuals(rows, targets, theta), level).sum(),)
             for _, rows, targets, level in self.records.blocks()
         )
         total = float(accumulate(parts)[0]) if self.n_rows else 0.0
@@ -366,7 +375,7 @@ class StructuredObjective(WithLinear):
         )
         for number, (_, rows, targets, level) in enumerate(self.records.blocks()):
             if seen is None:
-                u = targets - (rows @ theta).reshape(targets.shape)
+                u = _residuals(rows, targets, theta)
                 bends = loss.hessian(u, level)
             else:
                 bends = seen[number]

@@ -19,11 +19,13 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
+from dpconvex.engine.sparse import refuse_votes
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.inputs.labels import declared_classes, label_set
@@ -41,7 +43,7 @@ from dpconvex.privacy.guarantees import ApproxDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import AUCScore, RowScore, Targets, silent
-from dpconvex.selection.candidates import Grid, budgeted, checked_candidates, compared_by
+from dpconvex.selection.candidates import Candidate, Grid, budgeted, checked_candidates, compared_by
 from dpconvex.selection.search import Search, held_out
 
 __all__ = ["DPSelect"]
@@ -262,7 +264,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or dataframe of shape (n_samples, n_features)
+        X : array, sparse matrix or dataframe of shape (n_samples, n_features)
             Rows.
         y : array of shape (n_samples,)
             Targets.
@@ -280,10 +282,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
 
     def _select(self, X: object, y: object, groups: object) -> None:
         """Read, certify, charge, split, search: nothing is charged before all checks of the input."""
+        candidates = checked_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
         rows, target, labels = self._read(probe, X, y)
         score = compared_by(self.estimator, self.scoring, self.score_bound)
         n_samples, n_features = rows.shape
+        if issparse(rows) and (groups is not None or self._weights_classes(candidates)):
+            refuse_votes()
         people = None
         if groups is not None:
             ballot = read_ballot(cast(Any, probe), rows, None, groups)
@@ -314,7 +319,6 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             held = held_out(certificate, self.validation_share, found.size, noise)[places]
         training, validation = ((rows[part], target[part]) for part in (~held, held))
         tags = (None, None) if people is None else (people[~held], people[held])
-        candidates = checked_candidates(self.estimator, self.param_grid)
         search = Search(
             self.estimator,
             candidates,
@@ -333,9 +337,13 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         if hasattr(probe, "feature_names_in_"):
             self.feature_names_in_ = self._chosen.feature_names_in_ = probe.feature_names_in_
 
+    def _weights_classes(self, candidates: Sequence[Candidate]) -> bool:
+        """Return whether a candidate gives its classes weights."""
+        own = getattr(self.estimator, "class_weight", None)
+        return any(each.get("class_weight", own) is not None for each in candidates)
+
     def _read(self, probe: Model, X: object, y: object) -> tuple[Array, Targets, Targets | None]:
         """Return checked rows, targets and label set, or raise what a fit would raise; nothing is charged yet."""
-        checked_candidates(self.estimator, self.param_grid)
         owner = type(probe).__name__
         if is_partitioned(X) or is_partitioned(y):
             raise TypeError(

@@ -19,6 +19,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.version import __version__
+from dpconvex.whole_files import write_whole
 from dpconvex.words.certificate_words import describe_mechanism, describe_sampler
 from dpconvex.words.charts import Axis, Curve, effect_chart, line_chart
 from dpconvex.words.coefficient_plot import interval_plot
@@ -200,9 +201,8 @@ def write_report(
     ...     print(write_report(model, f"{folder}/report.html").name)
     report.html
     """
-    target = Path(path)
-    target.write_text(render_report(model, ledger, release, scores), encoding="utf-8")
-    return target
+    write_whole(path, render_report(model, ledger, release, scores).encode())
+    return Path(path)
 
 
 def _first_sentence(kind: type) -> str:

@@ -18,6 +18,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import GaussianDP, PureDP
 from dpconvex.privacy.noise import FLOATING_POINT
 from dpconvex.version import __version__
+from dpconvex.whole_files import write_whole
 from dpconvex.words.content import promise
 from dpconvex.words.officer import method, unit_of
 
@@ -98,9 +99,8 @@ def write_registry_entry(
     model: Fitted, path: str | os.PathLike[str], release: ReleaseFacts | None = None
 ) -> Path:
     """Write the entry of a fitted model as a YAML file; see :func:`registry_entry`."""
-    target = Path(path)
-    target.write_text("\n".join(_lines(registry_entry(model, release))) + "\n", encoding="utf-8")
-    return target
+    write_whole(path, ("\n".join(_lines(registry_entry(model, release))) + "\n").encode())
+    return Path(path)
 
 
 def _tier(release: ReleaseFacts) -> int:

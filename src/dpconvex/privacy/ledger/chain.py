@@ -13,14 +13,17 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dpconvex.privacy.description import Facts
+from dpconvex.whole_files import flush_folder
 
 _APPLICATION_ID = 0x64704C67  # "dpLg"
 # Format 1 had no running states: it is read in full, and gets them with the next record.
@@ -108,7 +111,7 @@ class ChainedLog:
                 except FileExistsError:
                     return
                 os.replace(draft, self.path)
-            _flush_folder(folder)
+            flush_folder(folder)
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(f"A ledger cannot be created at '{self.path}': {error}.") from error
         finally:
@@ -235,11 +238,18 @@ class ChainedLog:
     def _checked_header(self, connection: sqlite3.Connection) -> tuple[int, tuple[int, str]]:
         """Return the version, and the number and hash of the newest record."""
 
-        def single(statement: str) -> int:
+        def single(statement: str) -> Any:
             return connection.execute(statement).fetchone()[0]
 
         if single("PRAGMA application_id") != _APPLICATION_ID:
             raise self._damaged("it was not made by dpconvex")
+        if single("PRAGMA journal_mode") == "wal":
+            raise LedgerError(
+                f"The ledger at '{self.path}' was set to SQLite's WAL mode: the newest charges may lie in a second "
+                "file, which copies leave behind. Nothing may be released. Where it was set so, with that second file "
+                f"beside it, run `sqlite3 {shlex.quote(self.path)} 'PRAGMA journal_mode = DELETE'`; a copy without it "
+                "may have forgotten charges and must not be used."
+            )
         version = single("PRAGMA user_version")
         if version not in (_FIRST_VERSION, _VERSION):
             raise self._damaged(
@@ -364,13 +374,3 @@ def _write(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
         "INSERT INTO running VALUES (?, ?, ?)",
         (snapshot.number, states, _hash(snapshot.digest, states)),
     )
-
-
-def _flush_folder(folder: str) -> None:
-    """Make the new name durable; Windows neither allows nor needs it."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
