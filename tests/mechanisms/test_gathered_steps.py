@@ -6,15 +6,14 @@ away from its mean, as measured over 60 fits or a thousand draws, so 1e-6 or les
 
 import numpy as np
 import pytest
+from handles import geometry_terms, handle
 
 from dpconvex import DPLinearRegression
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.gathered_steps import GatheredSteps, shrunk
-from dpconvex.mechanisms.gradient_geometry import Coordinates
+from dpconvex.mechanisms.gradient_geometry import Frame
 from dpconvex.mechanisms.noisy_covariances import without_noise
-from dpconvex.privacy import NoiseSource
-from dpconvex.privacy.certificates.terms import NoiseTerm
 
 SIZE = 21
 
@@ -23,7 +22,7 @@ def gathered(truth, ratio, noise, doubt, rounds, seed=0):
     """Return where steps lead whose curvature is ``ratio`` times what they were divided by."""
     rng = np.random.default_rng(seed)
     doubts = np.vstack([np.full(SIZE, doubt), np.zeros(SIZE)])
-    frame = Coordinates(np.eye(SIZE), 1, 1.0, np.ones(SIZE), doubts=doubts)
+    frame = Frame(np.eye(SIZE), 1, moments=np.ones(SIZE), doubts=doubts)
     found = GatheredSteps(np.zeros(SIZE), frame, np.ones(SIZE), 1.0, 0.4)
     point = np.zeros(SIZE)
     for _ in range(rounds):
@@ -89,8 +88,8 @@ def test_a_shared_factor_stands_out_of_noise():
 
 def units_of(X, seed, std, above):
     rows = MemoryRows(X, np.zeros(len(X)), RowMap.from_bounds(X.shape[1], None).weighted(2.0**40))
-    terms = {"scales": NoiseTerm("gaussian", std, 1.0, X.shape[1], "sum")}
-    return column_units(rows, len(X), 1, above, terms, NoiseSource(random_state=seed)).sizes
+    terms = geometry_terms(std, X.shape[1], above=above)
+    return column_units(handle(rows, terms, seed), len(X), above).sizes
 
 
 def test_a_long_column_does_not_share_the_unit_of_flags():

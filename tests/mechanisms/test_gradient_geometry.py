@@ -6,32 +6,40 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dpconvex.mechanisms.length_cover import LengthCover
-from dpconvex.mechanisms.symmetric_release import pack_symmetric, unpack_symmetric
+from handles import geometry_terms, handle
 
+from dpconvex.core.coordinates import Coordinates, RowLengths
+from dpconvex.core.length_cover import LengthCover
+from dpconvex.core.queries import pack_symmetric, unpack_symmetric
+from dpconvex.core.release import _moment_sums
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.rows import RAW_FARTHEST
 from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.gradient_geometry import (
     STRETCH_LIMIT,
-    Coordinates,
     Look,
-    _moment_sums,
     given_coordinates,
     private_coordinates,
 )
-from dpconvex.privacy import NoiseSource
-from dpconvex.privacy.certificates.terms import NoiseTerm
+
+DIGITS = 1e5  # how much digits of a sum may cancel
 
 
-def noisy(size):
-    """Return noise of one size on everything."""
-    term = NoiseTerm("gaussian", size, 1.0, 1, "sum")
-    return dict.fromkeys(("scales", "lengths", "moments", "finer moments"), term)
+def frame_of(matrix, lead=1):
+    return Coordinates(np.array(matrix), lead)
 
 
-def frame_of(matrix, lead=1, typical=1.0):
-    return Coordinates(np.array(matrix), lead, typical, np.ones(len(matrix)))
+def found_in(rows, look, std):
+    """Return coordinates with noise of one size on everything."""
+    lead = int(rows.row_map.fit_intercept)
+    terms = geometry_terms(std, rows.dim - lead, lead)
+    return private_coordinates(handle(rows, terms), look)
+
+
+def units_of(rows, std, above=0, places=False):
+    """Return units of columns with noise of one size."""
+    terms = geometry_terms(std, rows.dim - 1, above=above, places=places)
+    return column_units(handle(rows, terms), rows.n_rows, above)
 
 
 def rows_of(X, intercept=True):
@@ -51,12 +59,8 @@ def test_coordinates_whiten(intercept):
     rng = np.random.default_rng(0)
     X = skewed(20_000, rng) - (0.0 if intercept else 0.3)
     rows = rows_of(X, intercept)
-    found, _ = private_coordinates(
-        rows,
-        Look(20_000, None, intercept, math.sqrt(3), 1.1, 0.5, 1.0, np.inf),
-        noisy(2.0),
-        NoiseSource(0),
-    )
+    look = Look(20_000, None, intercept, math.sqrt(3), 1.1, 0.5, 1.0, DIGITS)
+    found = found_in(rows, look, 2.0)
     placed = rows.mapped()[0] @ found.matrix.T
     if intercept:
         assert np.array_equal(placed[:, 0], np.ones(20_000))
@@ -70,12 +74,8 @@ def test_coordinates_whiten(intercept):
 def test_noise_does_not_pass_for_signal():
     """With noise far above the data, coordinates stay finite and no direction is blown up against another."""
     rng = np.random.default_rng(1)
-    found, _ = private_coordinates(
-        rows_of(rng.uniform(-1, 1, size=(50, 3))),
-        Look(50, None, True, math.sqrt(3), 1.1, 0.5, 0.5, np.inf),
-        noisy(200.0),
-        NoiseSource(0),
-    )
+    look = Look(50, None, True, math.sqrt(3), 1.1, 0.5, 0.5, DIGITS)
+    found = found_in(rows_of(rng.uniform(-1, 1, size=(50, 3))), look, 200.0)
     assert np.all(np.isfinite(found.matrix))
     assert np.linalg.cond(found.matrix[1:, 1:]) < 10
 
@@ -86,12 +86,8 @@ def test_a_flag_that_is_rare_keeps_its_scale_and_a_narrow_column_is_stretched():
     n = 20_000
     X = np.column_stack([rng.random(n) < 0.01, 1e-4 * rng.standard_normal(n)])
     rows = rows_of(X)
-    found, _ = private_coordinates(
-        rows,
-        Look(n, None, True, math.sqrt(2), 8.0, 0.5, 1.0, np.inf),
-        noisy(3.0),
-        NoiseSource(0),
-    )
+    look = Look(n, None, True, math.sqrt(2), 8.0, 0.5, 1.0, DIGITS)
+    found = found_in(rows, look, 3.0)
     placed = rows.mapped()[0] @ found.matrix.T
     values = np.linalg.eigvalsh(np.cov(placed[:, 1:].T))
     assert values.min() > 0.3
@@ -104,11 +100,9 @@ def test_columns_that_noise_hides_one_by_one_share_a_unit():
     """Noise of 250 hides octaves of 400 values in one column, and not in twenty."""
     rng = np.random.default_rng(0)
     X = rng.choice([-1, 1], (1000, 20)) * 2.0 ** -rng.uniform(6, 8.5, (1000, 20))
-    units = column_units(rows_of(X), 1000, 1, 0, noisy(250.0), NoiseSource(random_state=0))
+    units = units_of(rows_of(X), 250.0)
     assert 2.0**-7 <= units.sizes.min() <= units.sizes.max() <= 2.0**-5
-    drowned = column_units(
-        rows_of(X[:, 1:2]), 1000, 1, 0, noisy(250.0), NoiseSource(random_state=0)
-    )
+    drowned = units_of(rows_of(X[:, 1:2]), 250.0)
     assert drowned.sizes.tolist() == [1.0]
 
 
@@ -120,8 +114,7 @@ def test_columns_in_a_corner_of_their_bounds_are_centred_and_few_far_numbers_not
         rng.random(2000) < 0.1, rng.normal(-0.8, 0.01, 2000),
     ]).astype(float)  # fmt: skip
     for std, far in ((1.0, 0.35), (60.0, 0.8)):
-        terms = {**noisy(std), "places": noisy(std)["scales"]}
-        units = column_units(rows_of(X), 2000, 1, 0, terms, NoiseSource(random_state=0))
+        units = units_of(rows_of(X), std, places=True)
         np.testing.assert_allclose(units.centres, [0.4, 0.98, 0, 0, -0.8], atol=0.06)
         assert units.sizes[0] < far
         assert units.sizes[4] < far
@@ -135,8 +128,7 @@ def test_raw_columns_find_their_units_and_years_their_middle():
         1e-7 * rng.random(2000), np.zeros(2000),
     ]).astype(float)  # fmt: skip
     rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_FARTHEST))
-    terms = {**noisy(1.0), "places": noisy(1.0)["scales"]}
-    units = column_units(rows, 2000, 1, 40, terms, NoiseSource(random_state=0))
+    units = units_of(rows, 1.0, 40, places=True)
     assert abs(units.centres[0] - 2007) < units.sizes[0] <= 128
     assert 2.0**17 <= units.sizes[1] <= 2.0**19
     assert 1 <= units.sizes[2] <= 2
@@ -148,12 +140,8 @@ def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():
     """A column that is constant but for 1e-9 is not blown up, whatever the noise."""
     rng = np.random.default_rng(4)
     X = 0.5 + 1e-9 * rng.standard_normal((5_000, 2))
-    found, _ = private_coordinates(
-        rows_of(X),
-        Look(5_000, None, True, math.sqrt(2), 1.1, 0.5, 1.0, np.inf),
-        noisy(1e-6),
-        NoiseSource(0),
-    )
+    look = Look(5_000, None, True, math.sqrt(2), 1.1, 0.5, 1.0, DIGITS)
+    found = found_in(rows_of(X), look, 1e-6)
     longest = np.linalg.norm(found.matrix[1:, 1:], 2) * math.sqrt(2)
     assert longest <= STRETCH_LIMIT * (1 + 1e-9)
 
@@ -216,7 +204,7 @@ def test_new_weights_reach_every_way_of_summing(monkeypatch):
     theta = rng.normal(size=4)
 
     def total():
-        rows = rows_of(X).reweighted(coordinates.store_lengths)
+        rows = rows_of(X).reweighted(RowLengths(coordinates))
         rows = rows.rescaled(lambda lengths: np.minimum(1, 1.2 / lengths))
         return rows.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0]
 
@@ -250,7 +238,8 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
         cover = LengthCover(
             1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2)
         )
-        frame = replace(frame, cover=cover)
+        frame = replace(frame, excess=1.0)
+        vars(frame)["cover"] = cover
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]
     placed, lengths = frame.place(block).copy(), frame.lengths(block)
     for first in range(9):

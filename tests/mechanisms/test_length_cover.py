@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from dpconvex.mechanisms.length_cover import length_cover
 
+from dpconvex.core.coordinates import Coordinates, RowLengths
+from dpconvex.core.length_cover import length_cover
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic
-from dpconvex.mechanisms.gradient_geometry import Coordinates
 from dpconvex.objectives.slopes import ClippedSlope
 
 
@@ -97,10 +97,10 @@ def test_one_pass_finds_lengths_and_which_rows_are_plain(order, shift, monkeypat
     row_map = replace(RowMap.from_bounds(6, (shift - 1, shift + 1)), influence="weight")
     rows = MemoryRows(X, y, row_map)
     matrix = coordinates("plain", 6, rng)
-    frame = Coordinates(matrix, 1, 1.0, np.ones(7), length_cover(matrix, 1, 0.5))
-    assert frame.store_lengths.cover is not None
-    measured = rows.reweighted(frame.store_lengths)
-    slowly = rows.reweighted(lambda block, w: frame.store_lengths(block, w))
+    lengths = RowLengths(Coordinates(matrix, 1, 0.5))
+    assert lengths.cover is not None
+    measured = rows.reweighted(lengths)
+    slowly = rows.reweighted(lambda block, w: lengths(block, w))
     np.testing.assert_allclose(measured.weights, slowly.weights, rtol=1e-14)
     weighted = measured.rescaled(lambda lengths: 1 / lengths)
     assert weighted.survey.plain.any() == (shift == 0)

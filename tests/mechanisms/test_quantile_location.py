@@ -4,10 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from handles import CountedNumbers
 from scipy import stats
 
+from dpconvex.core.release import Statistic
 from dpconvex.mechanisms.quantile_location import Belief, private_location
-from dpconvex.privacy import NoiseSource
+
+TARGET = Statistic("target")
 
 LAWS = {
     "normal": stats.norm(3.0, 0.02),
@@ -19,10 +22,8 @@ LAWS = {
 
 def search(values, level, std, seed=0, steps=20):
     belief = Belief(-1000.0, 1000.0, 2000 * 2.0**-18, 500.0)
-    return private_location(
-        lambda point: np.count_nonzero(values < point), level, belief, steps, std, len(values),
-        NoiseSource(seed),
-    )  # fmt: skip
+    rows = CountedNumbers(values, std, seed)
+    return private_location(rows, "counts", TARGET, level, belief, steps, len(values))
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
@@ -69,14 +70,7 @@ def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
     far = {"above" if sign > 0 else "below": 1e5}
     belief = Belief(min(-1.0, 3 * sign), max(1.0, 3 * sign), 1e-3, 1.0, **far)
     wanted = level if sign > 0 else 1 - level
-    point, scale = private_location(
-        lambda place: np.count_nonzero(values < place),
-        wanted,
-        belief,
-        20,
-        5.0,
-        4000,
-        NoiseSource(0),
-    )
+    rows = CountedNumbers(values, 5.0)
+    point, scale = private_location(rows, "counts", TARGET, wanted, belief, 20, 4000)
     assert abs(np.mean(sign * values < sign * point) - level) < 0.02
     assert 100 < scale < 2000

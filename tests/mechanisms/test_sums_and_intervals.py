@@ -21,12 +21,14 @@ from dpconvex import (
     save_model,
 )
 from dpconvex.audit import audit
+from dpconvex.core.coordinates import Coordinates
+from dpconvex.core.queries import Query
+from dpconvex.core.release import _product_sums
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import LeastSquares, NewtonSteps
-from dpconvex.mechanisms.gradient_geometry import Coordinates
 from dpconvex.mechanisms.residual_tails import TAIL_OCTAVES, Tails
-from dpconvex.mechanisms.sandwich import curvature_inverses, product_sums
+from dpconvex.mechanisms.sandwich import curvature_inverses
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import (
     Certificate,
@@ -51,7 +53,8 @@ class Coupled(NoiseSource):
         super().__init__(0)
         self.leader, self.log = leader, []
 
-    def add_gaussian(self, value, std):
+    def add(self, value, term):
+        std = term.scale
         exact = np.array(value, dtype=float)
         if self.leader is None:
             out = exact + std * self.generator.standard_normal(exact.shape)
@@ -269,15 +272,15 @@ def test_fit_and_certify_agree_and_files_load(tmp_path):
 
 def test_products_reach_their_bound_and_no_further():
     """Long rows, factors far beyond what they should be: orthogonal unit vectors, a Frobenius distance of sqrt(2)."""
-    frame = Coordinates(np.diag([1e-6, 1e3, 1e3]), 1, 1.0, np.ones(3))
+    frame = Coordinates(np.diag([1e-6, 1e3, 1e3]), 1)
     sums = []
     for row in ([1.0, 0.0], [0.0, -1.0]):
         rows = MemoryRows(
             np.array([row]), np.ones(1), RowMap.from_bounds(2, (-1.0, 1.0)), threads=1
         )
-        sums.append(product_sums(rows, frame, np.zeros(3), 2.0, lambda y, z, w: -1e9 * w))
+        sums.append(_product_sums(rows, frame, np.zeros(3), 2.0, lambda y, z, w: -1e9 * w))
     gap = float(np.linalg.norm(sums[0] - sums[1]))
-    bound = LinearBounds(1, 2, LOGISTIC, 2.0, 2.0).moment_sensitivity()
+    bound = Query.moments(3).sensitivity(LinearBounds(1, 2, LOGISTIC, 2.0, 2.0))
     assert 0.999 * math.sqrt(2) < gap <= bound
 
 

@@ -14,7 +14,7 @@ from dpconvex.engine.blocks import placed_rows, row_squares
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch
 
-__all__ = ["Coordinates", "RowLengths", "cancellation", "placed_lengths", "row_lengths"]
+__all__ = ["Coordinates", "RowLengths", "cancellation", "row_lengths"]
 
 Array = NDArray[np.float64]
 
@@ -33,11 +33,14 @@ class Coordinates:
         1 with an intercept, 0 without.
     excess : float, default=0
         Share by which lengths may be taken for longer than they are, where a bound of them saves time.
+    added_length : float, default=1
+        What counts for the constant in the lengths of rows that have none.
     """
 
     matrix: Array
     lead: int
     excess: float = 0.0
+    added_length: float = 1.0
 
     @cached_property
     def cover(self) -> LengthCover | None:
@@ -81,7 +84,7 @@ class Coordinates:
             return self.cover.lengths(block, self.lead)
         if self.stretches is not None:
             return self._stretched_lengths(block, self.stretches)
-        return placed_lengths(self.place(block), self.lead)
+        return row_lengths(self.place(block), 0.0 if self.lead else self.added_length)
 
     def _stretched_lengths(self, block: Array, stretches: Array) -> Array:
         from dpconvex.engine.mapping import stretched_squares
@@ -89,8 +92,8 @@ class Coordinates:
         squares = np.empty(len(block))
         slopes = stretches[self.lead :]
         stretched_squares(block, self.lead, np.zeros(slopes.size), slopes, squares)
-        constant = self.constant**2 if self.lead else 1.0
-        return np.asarray(np.sqrt(constant + squares) * _round_up(block.shape[1]))
+        constant = self.constant if self.lead else self.added_length
+        return np.asarray(np.sqrt(constant**2 + squares) * _round_up(block.shape[1]))
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
@@ -123,15 +126,9 @@ class RowLengths:
         return rows.lengths(self.frame.matrix if stretches is None else stretches)
 
 
-def row_lengths(block: Array) -> Array:
-    """Return the norms of rows, rounded up."""
-    return np.asarray(np.sqrt(row_squares(block)) * _round_up(block.shape[1]))
-
-
-def placed_lengths(placed: Array, lead: int) -> Array:
-    """Return the lengths of placed rows, a constant of 1 counted where rows have none, rounded up."""
-    squares = row_squares(placed) if lead else 1.0 + row_squares(placed)
-    return np.asarray(np.sqrt(squares) * _round_up(placed.shape[1]))
+def row_lengths(placed: Array, constant: float = 0.0) -> Array:
+    """Return ``sqrt(constant^2 + ||u||^2)`` of placed rows, rounded up."""
+    return np.asarray(np.sqrt(constant**2 + row_squares(placed)) * _round_up(placed.shape[1]))
 
 
 def _round_up(dimension: int) -> float:

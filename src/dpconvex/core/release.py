@@ -27,13 +27,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.core.coordinates import (
-    Coordinates,
-    RowLengths,
-    cancellation,
-    placed_lengths,
-    row_lengths,
-)
+from dpconvex.core.coordinates import Coordinates, RowLengths, cancellation, row_lengths
 from dpconvex.core.queries import (
     Query,
     largest_cancellation,
@@ -387,7 +381,8 @@ class PrivateRows:
         # How bounds of lengths are computed depends on the number of rows, which must be public for that.
         public = self.bounds.neighbors == "replace_one" and not self.bounds.people
         excess = min(max(float(coordinates.excess), 0.0), 1.0) if public else 0.0
-        own = Coordinates(matrix, self._lead, excess)
+        added = abs(_number(coordinates.added_length))
+        own = Coordinates(matrix, self._lead, excess, added)
         return self._kept.coordinates(own, largest_cancellation(self.bounds))
 
     def _measured(self, frame: Coordinates) -> Rows:
@@ -440,7 +435,7 @@ class PrivateRows:
             statistic.name,
             float(statistic.centre),
             None if statistic.theta is None else np.array(statistic.theta, np.float64).tobytes(),
-            None if frame is None else (np.array(frame.matrix).tobytes(), float(frame.excess)),
+            None if frame is None else _key(self._checked(frame)),
             id(self._rows),
             self._size,
         )
@@ -466,8 +461,8 @@ class _Weights:
         return np.asarray(weights**2 if self.weighting == "square" else weights)
 
 
-def _key(frame: Coordinates) -> tuple[bytes, float]:
-    return frame.matrix.tobytes(), frame.excess
+def _key(frame: Coordinates) -> tuple[bytes, float, float]:
+    return frame.matrix.tobytes(), frame.excess, frame.added_length
 
 
 class _Kept:
@@ -560,7 +555,7 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
-        lengths = placed_lengths(shortened, frame.lead)
+        lengths = row_lengths(shortened, 0.0 if frame.lead else frame.added_length)
         factors = np.minimum(1 / radius, 1 / lengths)
         shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)

@@ -157,7 +157,8 @@ def private_coordinates(rows: PrivateRows, look: Look) -> Frame:
         typical = math.sqrt(max(found**2 - 1, 1.0))
         matrix = np.concatenate([np.ones(lead), stretches[lead:] / typical])
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
-        return Frame(matrix, lead, 0.0, math.hypot(1, math.sqrt(found**2 - 1) / typical), moments)
+        length = math.hypot(1, math.sqrt(found**2 - 1) / typical)
+        return Frame(matrix, lead, typical=length, moments=moments)
     for moments_of, power in (("moments", 1.0), ("finer moments", look.trust)):
         if moments_of not in terms:
             continue
@@ -271,4 +272,4 @@ def given_coordinates(n_features: int, fit_intercept: bool, row_norm: float) -> 
     diagonal = np.full(n_features + lead, scale)
     diagonal[:lead] = 1.0
     typical = math.sqrt(lead + n_features)
-    return Frame(np.diag(diagonal), lead, 0.0, typical, np.ones(n_features + lead))
+    return Frame(np.diag(diagonal), lead, typical=typical, moments=np.ones(n_features + lead))

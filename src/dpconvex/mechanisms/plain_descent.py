@@ -1,7 +1,7 @@
 r"""Noisy gradient descent with every choice in the user's hands: what `NoisyGradientDescent` runs once one is made.
 
     beta <- beta - step_size C [ (sum_i slope_i(x_i . beta) v_i + std * normal) / n + alpha C beta ],
-    v_i = w_i C x_i min(1, B / ||w_i C x_i||),     C = covariance^{-1/2}
+    v_i = C x_i min(1, B / ||C x_i||),     C = covariance^{-1/2}
 
 T times from ``start``; the last iterate is returned, or the mean of the later half. With the smoothed pinball loss this
 is noisy smoothed gradient descent for the newsvendor under Gaussian DP, Algorithm 1 of its paper, with its B, T, step,
@@ -174,7 +174,7 @@ def descend_plainly(rows: PrivateRows, certificate: Certificate) -> Array:
     if plain["covariance"] is not None:
         values, axes = np.linalg.eigh(np.array(plain["covariance"]))
         turn = (axes / np.sqrt(values)) @ axes.T
-    coordinates = Coordinates(turn, int(bounds.fit_intercept))
+    coordinates = Coordinates(turn, int(bounds.fit_intercept), added_length=0.0)
     theta, kept = np.array(plain["start"], dtype=np.float64), np.zeros(bounds.dimension)
     first_kept = steps - (max(1, round(_AVERAGED * steps)) if plain["average"] else 1)
     for step in range(steps):

@@ -1,0 +1,57 @@
+"""Handles on small tables for tests of what asks them: with terms of any noise, and on plain numbers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from dpconvex.core.release import PrivateRows
+from dpconvex.losses import Logistic
+from dpconvex.mechanisms.column_ranges import PLACES, octaves
+from dpconvex.privacy import LinearBounds, NoiseSource
+from dpconvex.privacy.certificates.terms import NoiseTerm
+
+
+def term(std, kind, dimension=1, bound=1.0, uses=1000):
+    return NoiseTerm("gaussian", std, 1.0, dimension, "sum", uses, kind=kind, bound=bound)
+
+
+def geometry_terms(std, columns, lead=1, above=0, places=False):
+    """Return noise of one size on everything that coordinates are found by."""
+    size = columns + lead
+    moments = term(std, "second moments", size * (size + 1) // 2)
+    found = {
+        "scales": term(std, "histogram", octaves(above) * columns, columns),
+        "lengths": term(std, "count"),
+        "moments": moments,
+        "finer moments": moments,
+    }
+    if places:
+        found["places"] = term(std, "histogram", PLACES * columns, columns)
+    return found
+
+
+def handle(rows, terms, seed=0, loss=None, neighbors="replace_one", noise=None):
+    """Return a handle on engine rows with terms that no certificate has to prove."""
+    row_map = rows.row_map
+    bounds = LinearBounds(
+        max(1, rows.n_records), row_map.n_features, loss or Logistic(), row_map.row_norm,
+        min(row_map.max_norm, 1e100), row_map.fit_intercept, neighbors=neighbors,
+    )  # fmt: skip
+    certificate = SimpleNamespace(bounds=bounds, noise=terms)
+    return PrivateRows([rows], certificate, noise or NoiseSource(seed))
+
+
+class CountedNumbers:
+    """Answers noisy counts of plain numbers, as a handle does of a statistic."""
+
+    def __init__(self, values, std, seed=0):
+        self.values, self.noise = np.asarray(values), NoiseSource(seed)
+        self.terms = {"counts": SimpleNamespace(scale=std)}
+        self.bounds = SimpleNamespace(void_rows=False)
+
+    def count(self, name, statistic, point, level=0.0):
+        exact = np.count_nonzero(self.values < point) - level * self.values.size
+        std = self.terms[name].scale
+        return float(self.noise.add_gaussian(np.array([float(exact)]), std)[0])
