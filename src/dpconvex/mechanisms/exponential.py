@@ -200,8 +200,8 @@ class ExponentialMechanism(PrivateMechanism):
             centre = PerturbedMinimiser(objective, certificate, noise).release()
             centre = centre * min(1.0, radius / max(float(np.linalg.norm(centre)), 1e-300))
             record["centre"] = centre.copy()
-            spread = certificate.noise["release"].scale * bounds.dimension
-            radius = min(radius, shrinkage * spread)
+            scale = certificate.noise["release"].scale
+            radius = min(radius, shrinkage * scale * bounds.dimension)
         axis = np.linspace(-1.0, 1.0, points)
         grid = np.stack(np.meshgrid(*[axis] * bounds.dimension, indexing="ij"), axis=-1)
         grid = grid.reshape(-1, bounds.dimension)
