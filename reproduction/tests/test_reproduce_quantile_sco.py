@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpconvex.mechanisms.phased import phases_of
 from dpconvex.privacy import ApproxDP, gaussian_scale
+from dpconvex.privacy.bounds.phases import phases_of
 from dpconvex.privacy.sampling import sampled_epsilon
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.quantile_sco.comparison import Grid, judge_comparison

@@ -132,11 +132,17 @@ def test_only_the_gate_lets_numbers_through(name, monkeypatch):
         return noise.reshape(np.shape(value))
 
     def any_choice(self, scores, spread, counts=None):
-        asked.append((len(scores), spread, self.epsilon))
+        asked.append((len(scores), spread, self._epsilon))
         return 1
 
     monkeypatch.setattr(gate, "_sum_on_grid", without_value)
+
+    def any_points(self, values, levels, low, high):
+        asked.append((len(values), *levels, low, high, self._epsilon))
+        return [low + (high - low) * self._noise.words.below(2**30) / 2**30 for _ in levels]
+
     monkeypatch.setattr(Choices, "_draw", any_choice)
+    monkeypatch.setattr(Choices, "quantiles", any_points)
     results, questions = [], []
     for data in (first, second):
         model = clone(FITS[name]).fit(*data)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 import numpy as np
@@ -35,13 +34,10 @@ Array = NDArray[np.float64]
 Run = TypeVar("Run")
 
 SCORE_GRID = 2**16  # steps that one record's influence on a score is divided into
-POINTS = (
-    2**40
-)  # that a search range is divided into: a millionth of a range a million times too wide
+POINTS = 2**40  # of a search range: a millionth of one that is a million times too wide
 _WORK = 2**22  # losses computed at a time
 
 
-@dataclass(eq=False)
 class Choices:
     """Draws that a certificate allows for.
 
@@ -55,23 +51,15 @@ class Choices:
         Where randomness comes from.
     """
 
-    epsilon: float
-    uses: int
-    noise: NoiseSource
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    def __init__(self, epsilon: float, uses: int, noise: NoiseSource) -> None:
+        self._epsilon, self._left, self._noise = epsilon, uses, noise
+        self._lock = threading.Lock()
 
     def candidate(self, steps: ArrayLike, score: ScoreBounds, neighbors: str) -> int:
-        """Return the index of a candidate; one record moves each score by at most ``SCORE_GRID`` steps.
+        """Return the index of a candidate; one record moves its score by at most ``SCORE_GRID`` steps.
 
-        Parameters
-        ----------
-        steps : array of int
-            Scores in steps of the grid: private.
-        score : RowScoreBounds or AUCScoreBounds
-            Says in how many directions scores move at once: sums of numbers that are not negative all rise where a
-            record is added.
-        neighbors : str
-            The relation.
+        The score's bounds say in how many directions scores move at once: sums of numbers that are not negative all
+        rise where a record is added.
         """
         return self._draw(np.asarray(steps), score.directions(neighbors) * SCORE_GRID)
 
@@ -80,17 +68,8 @@ class Choices:
     ) -> list[float]:
         r"""Return a private quantile of a column for each level, each by a draw of its own.
 
-        A point t of a public grid on ``[low, high]`` has the score ``-|#{x_i < t} - q n|``, which moves by at most 1
-        where a value is replaced.
-
-        Parameters
-        ----------
-        values : array
-            One for each record; clipped to the range.
-        levels : iterable of float
-            Which quantiles.
-        low, high : float
-            Public range.
+        A point t of a public grid on the public range ``[low, high]`` has the score ``-|#{x_i < t} - q n|``, which
+        moves by at most 1 where a value is replaced.
         """
         numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=low)
         ordered = np.sort(np.clip(numbers, low, high))
@@ -103,7 +82,7 @@ class Choices:
             scores = -np.abs(np.arange(len(ordered) + 1) * SCORE_GRID - wanted)
             chosen = self._draw(scores, 2 * SCORE_GRID, np.diff(edges))
             width = int(edges[chosen + 1] - edges[chosen])
-            point = int(edges[chosen]) + self.noise.words.below(width) + 1
+            point = int(edges[chosen]) + self._noise.words.below(width) + 1
             found.append(min(high, max(low, low + (high - low) * (point / POINTS))))
         return found
 
@@ -124,12 +103,12 @@ class Choices:
     ) -> int:
         """Return an index, drawn with probability proportional to ``counts exp(epsilon scores / spread)``."""
         with self._lock:
-            if self.uses < 1:
+            if self._left < 1:
                 raise CertificateError(
                     "All choices that the certificate allows for have been made."
                 )
-            self.uses -= 1
-        return choose_index(self.noise.words, -scores, self.epsilon / spread, counts)
+            self._left -= 1
+        return choose_index(self._noise.words, -scores, self._epsilon / spread, counts)
 
 
 def loss_spread(bounds: LinearBounds) -> int:
@@ -181,18 +160,8 @@ def repeat_and_select(
 ) -> Run:
     """Return the best of a geometric number of runs of random candidates, by scores with Gaussian noise.
 
-    Parameters
-    ----------
-    run : callable
-        Runs the candidate of an index; returns what is released of it, and its score in steps of the grid.
-    candidates : int
-        How many there are.
-    mean_repeats : float
-        Mean number of runs.
-    std : float
-        Noise on a score, in units of its sensitivity.
-    noise : NoiseSource
-        Where randomness comes from.
+    ``run`` takes a candidate's number and returns what is released of it and its score in steps of the grid; ``std`` is
+    in units of a score's sensitivity.
     """
     shown, best = -math.inf, None
     for _ in range(_geometric(noise, mean_repeats)):

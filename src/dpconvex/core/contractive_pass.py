@@ -26,22 +26,9 @@ def mean_of_pass(
     alpha: float,
     generator: np.random.Generator,
 ) -> Array:
-    """Return the mean of the iterates of one step per chosen record: private.
+    """Return the mean of the iterates of one step per chosen record, in their order: private.
 
-    Parameters
-    ----------
-    rows : MemoryRows
-        All records; of a person's rows a random one takes its step.
-    loss : Loss
-        Convex and smooth.
-    chosen : array of int
-        The records of the phase, in the order of their steps.
-    start : array
-        Public or released.
-    step, alpha : float
-        Length of the steps, and penalty.
-    generator : Generator
-        Which of a person's rows; independent of what they hold.
+    Of a person's rows a random one takes its step, whatever they hold.
     """
     theta, total = start.copy(), np.zeros_like(start)
     compiled = compile_slope(loss)

@@ -22,13 +22,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "POSITIVE_WEIGHT",
-    "pair_sensitivity",
-    "pair_statistic",
-    "pair_statistic_of_people",
-    "twice_in_order",
-]
+__all__ = ["pair_sensitivity", "pair_statistic", "pair_statistic_of_people", "twice_in_order"]
 
 Array = NDArray[np.float64]
 
@@ -51,15 +45,7 @@ def twice_in_order(positive: Array, negative: Array) -> int:
 
 
 def pair_statistic(ranked: Array, is_positive: NDArray[np.bool_]) -> Array:
-    """Return the statistic of rows: private.
-
-    Parameters
-    ----------
-    ranked : array of shape (n,)
-        What rows are ranked by; never NaN.
-    is_positive : array of bool
-        Their labels.
-    """
+    """Return the statistic of rows, which are ranked by numbers that are never NaN: private."""
     positive, negative = ranked[is_positive], ranked[~is_positive]
     twice = twice_in_order(positive, negative) - len(positive) * len(negative)
     return np.array([twice / (2 * max(1, len(ranked) - 1)), POSITIVE_WEIGHT * len(positive)])
@@ -72,18 +58,9 @@ def pair_statistic_of_people(
     places: NDArray[np.int64],
     count: int,
 ) -> Array:
-    """Return the same of people, whose rows share a vote: whole numbers of steps of a public grid.
+    """Return the same of a public number of people, whose rows share a vote: in whole steps of a public grid.
 
-    Parameters
-    ----------
-    ranked, is_positive
-        As for rows.
-    shares : array of shape (n,)
-        Of each row in its person's vote; those of a person sum to at most 1.
-    places : array of int
-        Which person.
-    count : int
-        Public number of people.
+    ``shares`` of a person's rows sum to at most 1; ``places`` say whose rows they are.
     """
     steps = np.floor(shares * _VOTES).astype(np.int64)
     every = _order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))

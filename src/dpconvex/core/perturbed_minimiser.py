@@ -55,17 +55,7 @@ from dpconvex.privacy.noise import NoiseSource
 if TYPE_CHECKING:
     from dpconvex.solvers.black_box import Method
 
-__all__ = [
-    "LONGEST",
-    "WIDEST",
-    "PerturbedMinimiser",
-    "assigned_records",
-    "certified_point",
-    "check_objective",
-    "exact_minimiser",
-    "phase_point",
-    "release_phases",
-]
+__all__ = ["PerturbedMinimiser", "check_objective", "exact_minimiser", "release_phases"]
 
 Array = NDArray[np.float64]
 
@@ -180,32 +170,8 @@ def certified_point(
 ) -> Array:
     """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
 
-    Whether and how a solver complains depends on the data, so it must not be seen.
-
-    Parameters
-    ----------
-    solver : Solver, str, callable or None
-        As :class:`~dpconvex.solvers.BlackBox` takes it.
-    objective, start, tolerance
-        As in :meth:`BlackBox.solve <dpconvex.solvers.BlackBox.solve>`.
-
-    Raises
-    ------
-    ConvergenceError
-        If the default solver's certificate does not meet the tolerance; then nothing is released.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpconvex.engine.memory import MemoryRows
-    >>> from dpconvex.engine.rows import RowMap
-    >>> from dpconvex.losses import Logistic
-    >>> from dpconvex.objectives import EmpiricalObjective
-    >>> rows = MemoryRows(np.eye(4), np.array([1.0, -1.0, 1.0, 1.0]), RowMap(4, 1.0))
-    >>> objective = EmpiricalObjective(rows, Logistic(), alpha=0.1)
-    >>> point = certified_point("BFGS", objective, np.zeros(objective.dim), 1e-6)
-    >>> bool(np.linalg.norm(objective.gradient(point)) <= 1e-6)
-    True
+    Whether and how a solver complains depends on the data, so it must not be seen. Where the default one's certificate
+    does not meet the tolerance nothing is released: a ConvergenceError is raised.
     """
     from dpconvex.solvers.black_box import BlackBox
     from dpconvex.solvers.solution import ConvergenceError
@@ -226,14 +192,7 @@ def certified_point(
 def release_phases(objective: Any, certificate: Certificate, noise: NoiseSource) -> Array:
     """Return the released point of the last phase; every phase starts from the point that the one before released.
 
-    Parameters
-    ----------
-    objective : EmpiricalObjective
-        The one that the certificate was issued for, of rows in memory.
-    certificate : Certificate
-        Of a phased method; states the noise of every phase.
-    noise : NoiseSource
-        Where noise, and the draws of phases, come from.
+    The certificate, of a phased method, states the noise of every phase; rows are in memory.
     """
     check_objective(objective, certificate)
     bounds, settings = certificate.bounds, certificate.parameters[certificate.mechanism]

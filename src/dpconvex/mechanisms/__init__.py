@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from dpconvex.mechanisms.objective import ObjectivePerturbation
     from dpconvex.mechanisms.output import OutputPerturbation
     from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
-    from dpconvex.mechanisms.phased_erm import PhasedERM
-    from dpconvex.mechanisms.phased_sgd import PhasedSGD
+    from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
     from dpconvex.mechanisms.stochastic import NoisySGD
     from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 else:
@@ -33,8 +32,8 @@ else:
             "ObjectivePerturbation": "objective",
             "OutputPerturbation": "output",
             "PairwiseObjectivePerturbation": "pairwise",
-            "PhasedERM": "phased_erm",
-            "PhasedSGD": "phased_sgd",
+            "PhasedERM": "phased",
+            "PhasedSGD": "phased",
             "StructuredGradientDescent": "structured_gradient",
             "resolve_mechanism": "names",
         },
@@ -68,8 +67,8 @@ RULES = {
     "newton": "newton",
     "objective": "objective",
     "output": "output",
-    "phased-erm": "phased_erm",
-    "phased-sgd": "phased_sgd",
+    "phased-erm": "phased",
+    "phased-sgd": "phased",
     "plain-gradient": "plain_descent",
     "sgd": "stochastic",
     "structured-gradient": "structured_gradient",

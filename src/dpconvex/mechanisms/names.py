@@ -22,8 +22,7 @@ def resolve_mechanism(mechanism: object, owner: str) -> Mechanism:
     OutputPerturbation(solver=None, gap=None, radius=None)
     """
     # Nobody's default: loaded when somebody names a mechanism.
-    from dpconvex.mechanisms.phased_erm import PhasedERM
-    from dpconvex.mechanisms.phased_sgd import PhasedSGD
+    from dpconvex.mechanisms.phased import PhasedERM, PhasedSGD
     from dpconvex.mechanisms.stochastic import NoisySGD
 
     names: dict[str, Callable[[], Mechanism]] = {

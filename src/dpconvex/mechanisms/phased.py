@@ -1,4 +1,4 @@
-"""Phased methods, whose records are in one phase each: what they share. Why: :mod:`dpconvex.privacy.bounds.phases`."""
+"""Phased methods: a minimiser or a pass per phase, every record in one. Why: :mod:`dpconvex.privacy.bounds.phases`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.phases import (
     Phase,
+    anchored_bounds,
+    anchored_tolerance,
     assignment_for,
     checked_radius,
+    pass_sensitivity,
     phase_names,
     phases_of,
 )
@@ -29,6 +32,9 @@ from dpconvex.privacy.certificates.rules import (
     Calibration,
     CertificateError,
     Parameters,
+    Proof,
+    calibrates,
+    proves,
 )
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.description import Facts
@@ -206,3 +212,160 @@ def _published(
             f"delta={delta:g} need. Use noise='exact'."
         )
     return std
+
+
+@calibrates("phased-erm")
+def calibrate_phased_erm(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
+    """Derive the noise of every phase from the sensitivity of its certified minimiser."""
+    radius = parameters[PhasedERM.name]["radius"]
+
+    def moved(phase: Phase) -> tuple[float, float]:
+        local = anchored_bounds(bounds, phase)
+        tolerance = anchored_tolerance(local, radius)
+        return local.minimiser_sensitivity(tolerance), tolerance
+
+    return phase_noise(PhasedERM, bounds, guarantee, parameters, moved)
+
+
+@proves("phased-erm")
+def prove_phased_erm(certificate: Certificate) -> Proof:
+    """Return what the phases give, each with the sensitivity of a minimiser of its stated tolerance."""
+    bounds = certificate.bounds
+    certificate.check_tolerance()
+
+    def moved(phase: Phase, tolerance: float) -> float:
+        if not 2.0**-53 * bounds.lipschitz <= tolerance <= certificate.solver_tolerance:
+            raise CertificateError("A phase's tolerance cannot be certified.")
+        return anchored_bounds(bounds, phase).minimiser_sensitivity(tolerance)
+
+    proven = disjoint_phases(certificate, PhasedERM, moved)
+    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+    relation = bounds.relation.replace("_", "-")
+    theorem = f"{law} output perturbation of disjoint phases, {relation}, certified gradient norms"
+    return Proof(proven, theorem)
+
+
+@dataclass(frozen=True)
+class PhasedERM(Phased):
+    r"""Solve an anchored problem per phase to certified accuracy and release it with noise.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        ``step`` in mapped units, ``min(4 / sqrt(n), 2 mu / (3 sqrt(d))) / L`` by default.
+    phases : int, optional
+        Number of phases; by default until a phase has 8 records left.
+    decay : float, default=4
+        ``step_i = step / decay^i``.
+    radius : float, default=100
+        Released points are projected on this ball.
+    noise : {"exact", "published"}
+        The noise that the sensitivity needs, or ``4 L step_i sqrt(ln(1/delta)) / epsilon`` as printed, refused where
+        it is too small.
+
+    Notes
+    -----
+    Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one and
+    add-or-remove-one, every record in one phase at most (:mod:`dpconvex.privacy.bounds.phases`). Public: number of
+    rows, nominal under add-or-remove-one, bounds, loss and the parameters above. Convex losses of bounded slope; kinked
+    ones are solved through their Moreau envelope, as in output perturbation.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import GaussianDP, LinearBounds
+    >>> bounds = LinearBounds(1024, 2, Logistic(), row_norm=1.0, max_norm=1.0)
+    >>> certificate = PhasedERM(step_size=0.1).certify(bounds, GaussianDP(0.5))
+    >>> len(certificate.noise), round(certificate.noise["phase 1"]["std"], 6)
+    (7, 0.070711)
+    """
+
+    name: ClassVar[str] = "phased-erm"
+    hides_number: ClassVar[bool] = True
+
+    def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
+        mu = effective_mu(guarantee, bounds.dimension, "PhasedERM")
+        rate = min(4 / math.sqrt(bounds.n_samples), 2 * mu / (3 * math.sqrt(bounds.dimension)))
+        return rate / bounds.lipschitz
+
+
+@calibrates("phased-sgd")
+def calibrate_phased_sgd(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
+    """Derive the noise of every phase from the stability of one pass of gradient steps."""
+
+    def moved(phase: Phase) -> tuple[float, float]:
+        return pass_sensitivity(bounds, parameters[PhasedSGD.name], phase), 0.0
+
+    return phase_noise(PhasedSGD, bounds, guarantee, parameters, moved)
+
+
+@proves("phased-sgd")
+def prove_phased_sgd(certificate: Certificate) -> Proof:
+    """Return what the phases give, each with the sensitivity of one contractive pass."""
+    bounds, settings = certificate.bounds, certificate.parameters["phased-sgd"]
+
+    def moved(phase: Phase, tolerance: float) -> float:
+        if tolerance:
+            raise CertificateError("Nothing is solved in a pass: its tolerance must be 0.")
+        return pass_sensitivity(bounds, settings, phase)
+
+    proven = disjoint_phases(certificate, PhasedSGD, moved)
+    law = "l2-Laplace" if isinstance(proven, PureDP) else "Gaussian"
+    return Proof(proven, f"{law} noise on one contractive pass per disjoint phase, replace-one")
+
+
+@dataclass(frozen=True)
+class PhasedSGD(Phased):
+    r"""Pass once over the records of each phase, average the iterates and release them with noise.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        ``step`` in mapped units, by default ``min(4 / sqrt(n), mu / (3 sqrt(d))) / L``, at most what keeps steps
+        contractive, ``2 decay / (smoothness + alpha)``.
+    phases : int, optional
+        Number of phases; by default until a phase has 8 records left.
+    decay : float, default=4
+        ``step_i = step / decay^i``.
+    radius : float, default=100
+        Released points are projected on this ball.
+    noise : {"exact", "published"}
+        The noise that the sensitivity needs, or ``4 L step_i sqrt(ln(1/delta)) / epsilon`` as printed, refused where
+        it is too small.
+
+    Notes
+    -----
+    Privacy: Gaussian DP, (epsilon, delta)-DP and, with l2-Laplace noise, pure epsilon-DP under replace-one, every
+    record in one step of one phase. Not under add-or-remove-one: an exact pass would move by at most ``2 L step_i``
+    there, too (``L step_i`` by the step more, and as much because the average is over one iterate more), but
+    the rounding errors of its steps add up, and no public number bounds how many there are. Public:
+    number of rows, bounds, loss and the parameters above. Convex losses of bounded slope and curvature.
+
+    Examples
+    --------
+    >>> from dpconvex.losses import Logistic
+    >>> from dpconvex.privacy import GaussianDP, LinearBounds
+    >>> bounds = LinearBounds(1024, 2, Logistic(), row_norm=1.0, max_norm=1.0)
+    >>> certificate = PhasedSGD(step_size=0.1).certify(bounds, GaussianDP(0.5))
+    >>> round(certificate.noise["phase 1"]["std"], 6)
+    0.141421
+    """
+
+    name: ClassVar[str] = "phased-sgd"
+
+    def wanted_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
+        """Return the step to take where the loss can be smoothed to suit it."""
+        if self.step_size is not None:
+            return self.step_size
+        mu = effective_mu(guarantee, bounds.dimension, "PhasedSGD")
+        rate = min(4 / math.sqrt(bounds.n_samples), mu / (3 * math.sqrt(bounds.dimension)))
+        return rate / bounds.lipschitz
+
+    def _default_step(self, bounds: LinearBounds, guarantee: Guarantee) -> float:
+        curvature = bounds.smoothness + bounds.alpha
+        largest = 2 * self.decay / curvature if math.isfinite(curvature) else math.inf
+        return min(self.wanted_step(bounds, guarantee), largest * (1 - 1e-12))

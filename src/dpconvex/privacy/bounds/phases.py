@@ -22,18 +22,7 @@ from typing import Any
 from dpconvex.checks import check_number
 from dpconvex.privacy.bounds.linear import LinearBounds
 
-__all__ = [
-    "DRAWN",
-    "PERMUTED",
-    "Phase",
-    "anchored_bounds",
-    "anchored_tolerance",
-    "assignment_for",
-    "checked_radius",
-    "pass_sensitivity",
-    "phase_names",
-    "phases_of",
-]
+__all__ = ["Phase", "anchored_bounds", "pass_sensitivity", "phases_of"]
 
 PERMUTED, DRAWN = "random permutation", "independent draws"
 
@@ -42,15 +31,7 @@ _UNIT = 2.0**-53  # relative error of one rounding
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase, from public facts.
-
-    Attributes
-    ----------
-    records : int
-        ``n_i``.
-    step : float
-        ``step / decay^i``.
-    """
+    """One phase, from public facts: ``n_i`` records and the step ``step / decay^i``."""
 
     records: int
     step: float
