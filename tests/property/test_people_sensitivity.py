@@ -271,7 +271,7 @@ def test_partitions_of_floats_give_nobody_a_second_vote(large):
     ids = [[large, large + 2, 7, 7], [large, None, 7, None], [str(large), "new", "7", 7]]
     rows = {"x": [0.0, 0.5, 1.0, 0.5], "y": [0.0, 1.0, 1.0, 0.0]}
     parts = [pd.DataFrame({**rows, "id": column}) for column in ids]
-    assert [str(part["id"].dtype)[:5] for part in parts] == ["int64", "float", "objec"]
+    assert [part["id"].dtype.kind for part in parts] == list("ifO")
     meta = parts[0][:0]
     table = dd.from_map(lambda i: parts[i], range(3), meta=meta, enforce_metadata=False)
     model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1), invalid_rows="ignore")
