@@ -39,7 +39,9 @@ __all__ = ["METRICS", "PrivateScore", "private_score"]
 
 Array = NDArray[np.float64]
 
-_GRID = 2**20  # steps of the range of a row's number: sums are whole numbers, exactly
+# Steps of the range of a row's number, and of a person's vote in a histogram: sums of 2^32 of them are exact, however
+# many there are. Their number may be private, and a grid that followed it would move everybody's votes.
+_GRID = 2**20
 _LOG_LOSS = (
     5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 )
@@ -441,7 +443,9 @@ def _binned(
 ) -> Array:
     """Return votes for values in equal bins, the outermost with all beyond; NaN is in the first, or in none."""
     scaled = (values - low) / (high - low) * bins
-    votes = np.ones(len(scaled)) if rows.people is None else rows.people.shares
+    votes = np.ones(len(scaled))
+    if rows.people is not None:
+        votes = np.floor(rows.people.shares * _GRID) / _GRID
     if not lost:
         votes = np.where(np.isnan(scaled), 0.0, votes)
     places = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, bins - 1).astype(np.int64)

@@ -32,8 +32,8 @@ def objective(people, loss, alpha=0.0, forgotten=False):
     """Return the objective of people, each given by its number of rows and the target of all of them."""
     names = np.repeat(np.arange(len(people)), [rows for rows, _ in people])
     y = np.repeat([target for _, target in people], [rows for rows, _ in people])
-    tags, missing = person_tags(names)
-    count, shares = share_votes(tags, missing)
+    tags = person_tags(names)
+    count, shares = share_votes(tags)
     shares = round_votes(shares, count)
     if forgotten:
         shares[0] = 1.0

@@ -195,7 +195,8 @@ def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, lim
     import pandas as pd
 
     n, reads = 400, []
-    frame = pd.DataFrame({"x": np.linspace(0, 1, n), "y": 1.0, "id": np.arange(n) // 2 / n})
+    own = np.arange(n) // 2 if beside == "groups" else np.linspace(0, 1, n)
+    frame = pd.DataFrame({"x": np.linspace(0, 1, n), "y": 1.0, "own": own})
 
     def read(number, shuffled):
         part = frame[number * 200 : (number + 1) * 200]
@@ -207,11 +208,26 @@ def test_rows_in_another_order_when_identifiers_are_read_are_noticed(beside, lim
         table = dd.from_delayed(parts, meta=frame[:0])
         model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1))
         with dask.config.set({"dpconvex.spill-limit": limit}):
-            model.fit(table[["x"]], table["y"], **{beside: table["id"]})
+            model.fit(table[["x"]], table["y"], **{beside: table["own"]})
 
     fit(shuffled=False)
     with pytest.raises(SourceChangedError, match="not the one that was checked"):
         fit(shuffled=True)
+
+
+def test_weights_of_one_partition_are_not_those_of_others(monkeypatch):
+    """Beside a partition of text, numpy would write the truth values of another one as words, which weigh nothing."""
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    from dpconvex.estimators import base
+
+    blocks = [np.array([True, False, True]), np.array(["0.5", "much", "1"])]
+    weights = da.concatenate([da.from_delayed(dask.delayed(b), (3,), object) for b in blocks])
+    ballots, read = [], base.read_ballot
+    monkeypatch.setattr(base, "read_ballot", lambda *a: ballots.append(read(*a)) or ballots[-1])
+    X = da.full((6, 1), 0.5, chunks=(3, 1))
+    model = DPLinearRegression(feature_bounds=(0, 1), target_bounds=(0, 1), invalid_rows="ignore")
+    model.fit(X, X[:, 0], sample_weight=weights)
+    assert ballots[0].shares.tolist() == [1, 0, 1, 0.5, 0, 1]
 
 
 @pytest.mark.parametrize("turned", range(4))

@@ -1,6 +1,7 @@
 """One cell changes what no other one is: neighbours whose identifier, weight, label or demand is anything at all."""
 
 import datetime as dt
+import math
 import warnings
 from decimal import Decimal
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
-from dpconvex.engine.votes import Votes, at_most_each, exact_values, person_tags
+from dpconvex.engine.votes import NOBODY, Votes, at_most_each, exact_values, person_tags
 from dpconvex.evaluation import private_score
 from dpconvex.inputs.people import read_ballot, read_people
 
@@ -64,8 +65,8 @@ def test_no_identifier_changes_anybody_else(ids, place, odd, container):
     X, by_rows = np.zeros((len(ids), 1)), model(person_weight="rows")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        before, after = (person_tags(exact_values(container(v)))[0] for v in (ids, replaced))
-        alone, _ = person_tags(exact_values([ids[k] for k in np.flatnonzero(others)]))
+        before, after = (tags_of(container(v)) for v in (ids, replaced))
+        alone = tags_of([ids[k] for k in np.flatnonzero(others)])
         equal = [read_ballot(model(), X, None, container(v)) for v in (ids, replaced)]
         some = [read_ballot(by_rows, X, None, container(v)) for v in (ids, replaced)]
     assert np.array_equal(before[others], after[others])
@@ -92,7 +93,7 @@ def test_a_missing_identifier_rounds_no_other_one(ids):
         *(lambda v: pd.Series(pd.Categorical(v, categories=sorted(set(ids)))), lambda v: pd.Series(v, dtype=object)),
         lambda v: pd.DataFrame({"a": pd.Series(v, dtype=kind)}),
     ]  # fmt: skip
-    expected = person_tags(np.array(ids))[0]
+    expected = person_tags(np.array(ids))
     for make in makers:
         assert np.array_equal(read_people(make(ids), np.zeros((7, 1)), "it").tags, expected)
         found = read_people(make(missing), np.zeros((7, 1)), "it")
@@ -100,21 +101,100 @@ def test_a_missing_identifier_rounds_no_other_one(ids):
         assert found.named.tolist() == [False] + [True] * 6
 
 
-def test_what_equals_a_name_has_no_vote_of_its():
-    """Decimal(1) == 1 + 0j == 1, and names nobody, whoever comes first."""
-    for odd in (Decimal(1), 1 + 0j):
-        for ids in ([odd, 1, 1], [1, odd, 1], [1, 1, odd]):
-            tags, missing = person_tags(as_objects(ids))
-            assert missing.tolist() == [value is odd for value in ids]
-            assert (tags[~missing] == person_tags(np.array([1]))[0]).all()
+SEVEN = [
+    7,
+    7.0,
+    "7",
+    " 007 ",
+    "+7",
+    "7.0",
+    "7e0",
+    b"7",
+    Decimal("7.00"),
+    np.int8(7),
+    np.uint64(7),
+    np.float16(7),
+]
+LARGE = [2**53 + 1, str(2**53 + 1), f" 0{2**53 + 1}", Decimal(2**53 + 1), np.uint64(2**53 + 1)]
+LONG = [10**30, "1" + 30 * "0", Decimal("1e30")]
+NAMES = [
+    SEVEN,
+    LARGE,
+    LONG,
+    ["True", True, "TRUE", np.bool_(True), b"true"],
+    ["a", " a ", b"a", np.str_("a")],
+]
+NOBODIES = [
+    *(None, math.nan, "", "  ", "nan", " NaN", "inf", "-Infinity", b"", b"nan", 0.5, "0.5", Decimal("0.5"), 7 + 0j),
+    *(2.0**53, -(2.0**60), "9007199254740993.0", "1e300", np.float32(2**24), np.float16(2**11), 10**700, 700 * "1"),
+    *(Decimal("1e700"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64(7, "D"), dt.time(7), [7]),
+]  # fmt: skip
+
+
+def tags_of(values):
+    return person_tags(exact_values(values))
+
+
+@pytest.mark.parametrize("held", NAMES, ids=lambda held: str(held[0])[:9])
+def test_a_person_has_one_tag_whatever_holds_the_identifier(held):
+    """Whatever a reader makes of some rows and not of others, text of numbers or floats: nobody has two names."""
+    alone = {int(tags_of(as_objects([cell]))[0]) for cell in held}
+    assert len(alone) == 1
+    assert alone == set(tags_of(as_objects([None, *held, 0.5, "other"]))[1:-2].tolist())
+    for cell in held:
+        if isinstance(cell, (int, float, str, np.generic)):
+            assert tags_of(np.array([cell]))[0] in alone
+    assert NOBODY not in alone
+    assert read_people(as_objects(held), np.zeros((len(held), 1)), "it").count == 1
+
+
+@pytest.mark.parametrize("odd", NOBODIES, ids=lambda odd: f"{type(odd).__name__} {odd!s:.9}")
+def test_what_names_nobody_does_so_in_every_column(odd):
+    assert tags_of(as_objects([7, odd, "a"])).tolist()[1] == NOBODY
+    if isinstance(odd, (float, str, np.generic)):
+        assert tags_of(np.array([odd]))[0] == NOBODY
+    X, ids = np.zeros((3, 1)), as_objects([7, odd, "7"])
+    ballot = read_ballot(model(), X, None, ids)
+    assert ballot.records.count == 1
+    assert ballot.shares.tolist() == [0.5, 0, 0.5]
+    with pytest.raises(ValueError, match="name a person in every row"):
+        read_ballot(DPQuantileRegressor(), X, None, ids)
+
+
+def unmixed(tag):
+    """Return the whole number whose mixed bits are a tag."""
+    full = 2**64
+    tag ^= (tag >> 31) ^ (tag >> 62)
+    tag = tag * pow(0x94D049BB133111EB, -1, full) % full
+    tag ^= (tag >> 27) ^ (tag >> 54)
+    tag = tag * pow(0xBF58476D1CE4E5B9, -1, full) % full
+    tag ^= (tag >> 30) ^ (tag >> 60)
+    return (tag - 0x9E3779B97F4A7C15) % full
+
+
+def test_no_identifier_has_the_tag_of_nobody():
+    """Of whole numbers one would, and was taken for all rows that name nobody."""
+    assert unmixed(0) == 7046029254386353131
+    for number in (7046029254386353131, unmixed(int(NOBODY))):
+        for held in (
+            [number],
+            [str(number)],
+            np.array([number], dtype=np.uint64),
+            as_objects([number]),
+        ):
+            assert tags_of(held)[0] != NOBODY
+        X, ids = np.zeros((4, 1)), [number, None, number, None]
+        found = read_people(ids, X, "it")
+        assert found.named.tolist() == [True, False, True, False]
+        ballot = read_ballot(model(), X, None, ids)
+        assert (ballot.tags == NOBODY).tolist() == [False, True, False, True]
+        assert ballot.records.count == 1
 
 
 def test_dates_name_the_same_people_whatever_holds_them():
     day = dt.datetime(2020, 1, 1, 5)
     held = [day, day.replace(hour=0, tzinfo=ZONE), np.datetime64(day), np.datetime64(day, "h")]
-    tags, missing = person_tags(exact_values(held))
-    assert not missing.any()
-    assert (tags == person_tags(np.array([day], dtype="datetime64[s]"))[0]).all()
+    assert (tags_of(held) == person_tags(np.array([day], dtype="datetime64[s]"))).all()
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)

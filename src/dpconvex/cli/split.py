@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Hashable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,6 +69,8 @@ def split(
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
         table = opened.read(data, opened.names, least=2)
+        if by is not None and table.schema[by].is_nested():
+            raise InputError(f"The column {by!r} must hold words, numbers or dates.")
         chosen = pl.Series(
             by_place(table.height, seed, share) if by is None else by_value(table[by], seed, share)
         )
@@ -100,12 +104,14 @@ def by_value(column: pl.Series, seed: int, share: float) -> np.ndarray:
     """Return which rows are to judge by: each value decides by its own hash with the seed."""
     import numpy as np
 
-    from dpconvex.inputs.cells import Cell, cells_of, number_word
+    from dpconvex.engine.votes import canonical_identifier, exact_values
 
-    def judged(cell: Cell) -> bool:
-        value = number_word(cell.number) if cell.number is not None else cell.text or cell.time
-        digest = hashlib.sha256(f"split {seed} {value}".encode()).digest()
+    @lru_cache(None, typed=True)
+    def judged(value: Hashable) -> bool:
+        name = canonical_identifier(value)  # the same however a person is written
+        word = f"split {seed} {value if name is None else name}"
+        digest = hashlib.sha256(word.encode(errors="surrogatepass")).digest()
         return int.from_bytes(digest[:8]) < share * 2**64
 
-    items, rows = cells_of(column).distinct()
-    return np.array([judged(item) for item in items], dtype=bool)[rows]
+    values = exact_values(column).tolist()
+    return np.array([judged(value) for value in values], dtype=bool)

@@ -9,17 +9,23 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "NOBODY",
     "Tags",
     "Votes",
     "at_most_each",
+    "canonical_identifier",
+    "exact_values",
     "joined_votes",
     "person_tags",
     "round_votes",
@@ -30,11 +36,19 @@ Array = npt.NDArray[np.float64]
 Tags = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 
+#: Tag of rows that name nobody; no identifier has it.
+NOBODY = np.uint64(2**64 - 1)
+
 _FINEST = 40  # bits of the grid of votes where records are few
 _DIGITS = 52  # of a sum of votes that is exact
 _STRETCH = 1 << 20  # rows whose votes are looked up at a time
 _FAST = {int: np.int64, float: np.float64}
 _PLAIN = {bool, int, float, str, bytes}  # of which equal ones have one tag
+_WHOLE = re.compile(r"([+-]?)0*(\d+)", re.ASCII)
+_NUMBER = re.compile(
+    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE
+)
+_MOST_DIGITS = 600  # of a whole number: Python refuses to read longer ones
 
 
 @dataclass(frozen=True)
@@ -48,8 +62,8 @@ class Votes:
     records : int
         Public number of records that vote: people, or rows where every row is a record of its own.
     tags : array of shape (n_rows,), optional
-        Of the person behind each row: a public function of its identifier, evenly spread over 64 bits. None where
-        every row is a record of its own.
+        Of the person behind each row: a public function of its identifier, evenly spread over 64 bits; `NOBODY`
+        where it names nobody. None where every row is a record of its own.
 
     Notes
     -----
@@ -148,27 +162,26 @@ def round_votes(shares: Array, most_records: int) -> Array:
     return np.asarray(np.ldexp(rounded, -bits, out=rounded))
 
 
-def share_votes(tags: Tags, missing: npt.NDArray[np.bool_]) -> tuple[int, Array]:
+def share_votes(tags: Tags) -> tuple[int, Array]:
     """Return the number of people and ``1 / m`` for each row of somebody with m rows.
 
     Rows that name nobody have no vote and count for nobody.
     """
-    ordered = np.sort(tags[~missing] if missing.any() else tags)
+    ordered = np.sort(tags)
+    ordered = ordered[: np.searchsorted(ordered, NOBODY)]  # the largest tag there is
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: ordered.size])
-    found, votes = ordered[starts], 1.0 / np.diff(np.append(starts, ordered.size))
+    found, counts = ordered[starts], np.diff(np.append(starts, ordered.size))
     del ordered
-    shares = np.zeros(tags.size)
-    for start in range(
-        0, tags.size if found.size else 0, _STRETCH
-    ):  # little memory beside the result
+    votes = np.append(1.0 / counts, 0.0)
+    shares = np.empty(tags.size)
+    for start in range(0, tags.size, _STRETCH):  # little memory beside the result
         part = slice(start, start + _STRETCH)
-        places = np.minimum(np.searchsorted(found, tags[part]), found.size - 1)
-        shares[part] = np.where(missing[part], 0.0, votes[places])
+        shares[part] = votes[np.searchsorted(found, tags[part])]
     return found.size, shares
 
 
 def at_most_each(tags: Tags, rows: int) -> Array:
-    """Return 1 for at most so many rows of every person, and 0 for its others.
+    """Return 1 for at most so many rows of every person, and 0 for its others and for rows that name nobody.
 
     Which ones follows from the person's tag and the order of its own rows, never from other people's.
     """
@@ -182,6 +195,7 @@ def at_most_each(tags: Tags, rows: int) -> Array:
     by_person = np.lexsort((drawn, placed))  # people stay where they are
     chosen = np.zeros(tags.size)
     chosen[order[by_person]] = own < rows
+    chosen[tags == NOBODY] = 0.0
     return chosen
 
 
@@ -233,78 +247,109 @@ def _objects(values: Sequence[Any]) -> npt.NDArray[Any]:
     return cells
 
 
-def person_tags(identifiers: npt.NDArray[Any]) -> tuple[Tags, npt.NDArray[np.bool_]]:
-    """Return 64 evenly spread bits for each row's person, and which rows name nobody.
+def person_tags(identifiers: npt.NDArray[Any]) -> Tags:
+    """Return 64 evenly spread bits for each row's person, and `NOBODY` for rows that name nobody.
 
-    Equal identifiers have equal tags, whatever the other ones are, and 7, 7.0 and True == 1 are what they are in
-    Python. Whole numbers are mixed by a bijection; others are hashed. People whose tags agree, by a chance of
-    2^-64 for each pair, count as one and are protected together.
+    What a tag follows from is the cell's canonical form alone (`canonical_identifier`), whatever the type of its column
+    and whatever stands in other rows. Whole numbers are mixed by a bijection of 64 bits; text and longer numbers are
+    hashed. People whose tags agree, by a chance of 2^-64 for each pair, count as one and are protected together.
     """
-    if identifiers.dtype.kind in "iub":
-        return _mixed(identifiers.astype(np.int64).view(np.uint64)), np.zeros(
-            identifiers.size, np.bool_
-        )
-    if identifiers.dtype.kind == "f":
+    kind = identifiers.dtype.kind
+    if kind in "iu":
+        return _named(_mixed(identifiers.astype(np.int64).view(np.uint64)))
+    if kind == "f":
         whole = np.floor(identifiers) == identifiers
-        whole &= np.abs(identifiers) < 2.0**62
-        if whole.all():
-            return person_tags(identifiers.astype(np.int64))
-    if identifiers.dtype.kind == "M":  # whatever the unit
-        identifiers = identifiers.astype("datetime64[us]")
-        return _mixed(identifiers.view(np.uint64)), np.isnat(identifiers)
+        whole &= np.abs(identifiers) < _first_rounded(identifiers.dtype)
+        numbers = np.where(whole, identifiers, 0).astype(np.int64)
+        return np.where(whole, person_tags(numbers), NOBODY)
+    if kind == "M":  # whatever the unit
+        times = identifiers.astype("datetime64[us]")
+        return np.where(np.isnat(times), NOBODY, person_tags(times.view(np.int64)))
     known: dict[tuple[type, Any], tuple[int, bool] | None] = {}
-    tags, whole = np.zeros(identifiers.size, np.uint64), np.zeros(identifiers.size, np.bool_)
-    missing = np.zeros(identifiers.size, np.bool_)
+    tags, whole = np.full(identifiers.size, NOBODY), np.zeros(identifiers.size, np.bool_)
+    named = np.ones(identifiers.size, np.bool_)
     for row, value in enumerate(identifiers.tolist()):
-        kind = type(value)
-        if kind not in _PLAIN:
-            found = _bits(value)
-        elif (kind, value) in known:  # not by value alone: what equals another may name nobody
-            found = known[kind, value]
+        key = (type(value), value) if type(value) in _PLAIN else None
+        if key is not None and key in known:  # not by value alone: True equals 1, and is a word
+            found = known[key]
         else:
-            found = known[kind, value] = _bits(value)
+            found = _bits(value)
+            if key is not None:
+                known[key] = found
         if found is None:
-            missing[row] = True
+            named[row] = False
         else:
             tags[row], whole[row] = found
     tags[whole] = _mixed(tags[whole])
-    return tags, missing
+    tags[named] = _named(tags[named])
+    return tags
+
+
+def _named(tags: Tags) -> Tags:
+    """Return the tags of identifiers; the one that would have that of nobody shares the tag below."""
+    return np.minimum(tags, NOBODY - np.uint64(1))
+
+
+def _first_rounded(dtype: np.dtype[Any]) -> float:
+    """Return the power of two from which on a type of floats, or float64, does not hold all whole numbers."""
+    return 2.0 ** min(53, np.finfo(dtype).nmant + 1)
 
 
 def _bits(value: Any) -> tuple[int, bool] | None:
-    """Return 64 bits of one identifier, and whether they are a number's and have yet to be mixed; None for nobody.
-
-    Equal values have equal bits whatever type holds them, so that no person has two tags.
-    """
-    try:
-        content = _content(value)
-    except Exception:  # whatever an object does when it is looked at: an error would tell of it
+    """Return 64 bits of one identifier, and whether they are a number's and have yet to be mixed; None for nobody."""
+    content = canonical_identifier(value)
+    if content is None:
         return None
     if isinstance(content, int):
         if -(2**63) <= content < 2**64:  # as arrays of whole numbers are mixed
             return content % 2**64, True
         content = f"number:{content:x}"
-    if content is None:
-        return None
+    else:
+        content = f"text:{content}"
     text = content.encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"), False
 
 
+def canonical_identifier(value: Any) -> int | str | None:
+    """Return whom a cell names: a whole number or text, the same for every way to write it; None for nobody.
+
+    - A whole number of at most 600 digits is itself. Text without the spaces around it, or bytes of text, that is
+      written as a number is that number: ``7``, ``7.0``, ``"7"``, ``"007"`` and ``"7e0"`` are one person.
+    - A float, or text that is written as one, is a whole number below 2^53 (of narrower types: below the first that
+      they round), or it names nobody: what stood there before rounding cannot be known.
+    - Truth values are the words true and false, in any capitals. Other text is itself.
+    - A time is its microsecond, in UTC if it has a zone.
+    - Everything else names nobody: what is missing, empty text, ``"nan"``, infinity, objects of other kinds.
+    """
+    try:
+        return _content(value)
+    except Exception:  # whatever an object does when it is looked at: an error would tell of it
+        return None
+
+
 def _content(value: Any) -> int | str | None:
-    """Return what an identifier says: a whole number, or text with its kind in front; None for nobody."""
     if isinstance(value, np.timedelta64):  # a kind of whole number to numpy
         return None
-    if isinstance(value, (bool, int, np.bool_, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        if math.isnan(value):
-            return None
-        whole = math.isfinite(value) and value == math.floor(value)
-        return int(value) if whole else repr(float(value))
     if isinstance(value, bytes):
-        return f"bytes:{value.hex()}"
+        value = value.decode(errors="surrogateescape")
+    elif isinstance(value, (bool, np.bool_, UUID)):
+        value = str(value)
     if isinstance(value, str):
-        return f"text:{str.__str__(value)}"
+        value = str.__str__(value).strip()
+        if (digits := _WHOLE.fullmatch(value)) is not None:
+            return int("".join(digits.groups())) if len(digits[2]) <= _MOST_DIGITS else None
+        if not _NUMBER.fullmatch(value):
+            lower = value.lower()
+            return (lower if lower in ("true", "false") else value) or None
+        value = float(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value) if abs(int(value)) < 10**_MOST_DIGITS else None
+    if isinstance(value, (float, np.floating)):
+        exact = abs(float(value)) < _first_rounded(np.dtype(type(value)))
+        return int(value) if exact and int(value) == value else None
+    if isinstance(value, Decimal):
+        short = value.is_finite() and value.adjusted() < _MOST_DIGITS
+        return int(value) if short and int(value) == value else None
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     if isinstance(value, (dt.date, np.datetime64)):

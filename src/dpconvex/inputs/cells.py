@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.votes import exact_values
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     import polars as pl
 
-__all__ = ["Cell", "Cells", "cell_of", "cells_of", "number_word", "with_point"]
+__all__ = ["Cell", "Cells", "cell_of", "cells_of", "identifiers_of", "number_word", "with_point"]
 
 # A number whose decimal sign is a comma; points, if there are any, set off thousands.
 _COMMA_NUMBER = r"^[+-]?(\d{1,3}(\.\d{3})+|\d*)(,\d*)?([eE][+-]?\d+)?$"
@@ -194,6 +196,24 @@ def cell_of(value: object) -> Cell:
     if isinstance(value, np.datetime64) and not np.isnat(value):
         return Cell(time=value.astype("datetime64[s]"))
     return Cell()
+
+
+def identifiers_of(column: Any, missing: Container[str]) -> NDArray[Any]:
+    """Return the identifiers of a column as they are, None for words that stand for nothing.
+
+    Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
+    """
+    values = exact_values(column)
+    if values.dtype.kind not in "OSU":
+        return values
+    words = values.astype(object)
+    words[[_word(value) in missing for value in words]] = None
+    return words
+
+
+def _word(value: object) -> str | None:
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return str.__str__(text).strip() if isinstance(text, str) else None
 
 
 def number_word(value: float) -> str | None:

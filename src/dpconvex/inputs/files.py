@@ -64,18 +64,25 @@ def read_training_file(
     else:
         target = _target_numbers(table, name, schema.file, ignored)
     rows = encode_table(table, schema, table_format(path) == "parquet", refused=not ignored)
-    people = None if person is None else _identifiers(table[person])
+    people = None if person is None else read_identifiers(table[person], schema.file)
     return pl.DataFrame(rows, schema=schema.names, orient="row"), target, people
 
 
-def _identifiers(column: pl.Series) -> np.ndarray:
-    """Return identifiers of people as text, None where one is missing."""
-    import numpy as np
+def read_identifiers(column: pl.Series, file: FileFormat) -> np.ndarray:
+    """Return identifiers of people, None where one is missing; a type that names nobody is refused."""
     import polars as pl
 
+    from dpconvex.inputs.cells import identifiers_of
+
+    kind = column.dtype
+    dates = kind == pl.Date or kind == pl.Datetime
+    text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary)
+    if not (text or dates or _is_number(kind)):
+        raise InputError(
+            f"The column {column.name!r} must hold identifiers: whole numbers, text or dates."
+        )
     with without_values(None):
-        text = column.cast(pl.String, strict=False).str.strip_chars()
-        return np.array([value or None for value in text.to_list()], dtype=object)
+        return identifiers_of(column, file.missing)
 
 
 def encode_table(

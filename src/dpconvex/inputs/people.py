@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.dask.partitions import numbers_or_missing
 from dpconvex.engine.votes import (
+    NOBODY,
     Tags,
     Votes,
     at_most_each,
@@ -163,11 +164,11 @@ class People:
     places : array of shape (n_rows,)
         Of each row's person, from 0 to ``count - 1`` in an order without meaning; ``count`` for rows that name nobody.
     shares : array of shape (n_rows,)
-        ``1 / m`` for the m rows of a person, rounded down to a grid on which sums are exact; 0 for nobody's.
+        ``1 / m`` for the m rows of a person, 0 for nobody's.
     count : int
         Number of people.
     tags : array of shape (n_rows,)
-        A public function of each row's identifier alone.
+        A public function of each row's identifier alone; `NOBODY` where it names nobody.
     """
 
     places: npt.NDArray[np.int64]
@@ -204,11 +205,11 @@ class People:
 
 def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> People:
     """Return whose rows they are; a row that names nobody has no vote, and no error tells of it."""
-    tags, missing = _tags(groups, X, owner)
-    count, shares = share_votes(tags, missing)
-    found = np.unique(tags[~missing])
-    places = np.where(missing, count, np.searchsorted(found, tags))
-    return People(places.astype(np.int64), round_votes(shares, max(1, count)), count, tags)
+    tags = _tags(groups, X, owner)
+    count, shares = share_votes(tags)
+    found = np.unique(tags[tags != NOBODY])
+    places = np.searchsorted(found, tags).astype(np.int64)  # nobody's tag is behind all others
+    return People(places, shares, count, tags)
 
 
 def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> Ballot:
@@ -234,16 +235,17 @@ def read_ballot(model: Model, X: Any, sample_weight: object, groups: object) -> 
     if groups is None:
         records = Records.of(model, n_rows, False, weights is not None)
         return Ballot(records, weights)
-    tags, missing = _tags(groups, X, owner)
-    if missing.any() and not ignored:
+    tags = _tags(groups, X, owner)
+    if not ignored and (tags == NOBODY).any():
         raise ValueError(
-            f"The 'groups' given to {owner} must name a person in every row. Got missing identifiers instead. "
-            "Give such rows an identifier each, or use invalid_rows='ignore', which gives them no vote."
+            f"The 'groups' given to {owner} must name a person in every row. Got missing identifiers instead, or "
+            "floats that are no whole numbers below 2^53. Give such rows an identifier each, as text or whole numbers, "
+            "or use invalid_rows='ignore', which gives them no vote."
         )
-    count, shares = share_votes(tags, missing)
+    count, shares = share_votes(tags)
     rule = Records.of(model, max(1, count), True, weights is not None)
     if not rule.people:
-        shares = np.where(missing, 0.0, at_most_each(tags, rule.rows_each))
+        shares = at_most_each(tags, rule.rows_each)
     return Ballot(rule, shares if weights is None else shares * weights, tags)
 
 
@@ -259,7 +261,7 @@ def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
                 f"The '{name}' given to {owner} must be in memory where X is. Got a Dask collection instead. Use "
                 f"{name}.compute()."
             )
-        values = np.concatenate(X.column(values, np.asarray, problem))
+        values = np.concatenate(X.column(values, _numbers_or_objects, problem))
     column = exact_values(values)
     if column.ndim == 0 and name == "sample_weight":
         column = np.full(X.shape[0], column)
@@ -270,19 +272,24 @@ def _column(values: object, X: Any, name: str, owner: str) -> npt.NDArray[Any]:
     return column
 
 
-def _tags(groups: Any, X: Any, owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
-    """Return the tags of all rows' people, and which rows name nobody."""
+def _numbers_or_objects(part: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a partition as numbers or as objects: beside text, numpy would make text of other partitions' numbers."""
+    return part if part.dtype.kind in "biuf" else part.astype(object)
+
+
+def _tags(groups: Any, X: Any, owner: str) -> Tags:
+    """Return the tags of all rows' people."""
     if isinstance(X, np.ndarray) or type(groups).__module__.split(".")[0] != "dask":
         return _identified(_column(groups, X, "groups", owner), owner)
     problem = f"The 'groups' given to {owner} must have the partitions of X. Got others instead."
-    parts = X.column(groups, partial(_identified, owner=owner), problem)
-    return np.concatenate([tags for tags, _ in parts]), np.concatenate([none for _, none in parts])
+    return np.concatenate(X.column(groups, partial(_identified, owner=owner), problem))
 
 
-def _identified(column: npt.NDArray[Any], owner: str) -> tuple[Tags, npt.NDArray[np.bool_]]:
+def _identified(column: npt.NDArray[Any], owner: str) -> Tags:
+    """Return tags of identifiers, or raise by their type; whatever a cell holds, nothing raises."""
     if column.ndim != 1 or column.dtype.kind not in "biufUSOM":
         raise TypeError(
-            f"The 'groups' given to {owner} must be numbers or text. Got another type instead."
+            f"The 'groups' given to {owner} must be whole numbers, text or dates. Got another type instead."
         )
     return person_tags(column)
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.votes import NOBODY, person_tags
 from dpconvex.inputs.cells import Cell, Cells, cells_of
 from dpconvex.inputs.encoding import encode, labels_of, read_times, to_array
+from dpconvex.inputs.files import read_identifiers
 from dpconvex.inputs.matching import Declared
 from dpconvex.inputs.opening import open_table, without_values
 from dpconvex.inputs.schema import Column, Date, FileFormat, Flag, Number, Schema
@@ -90,7 +92,7 @@ def check_schema(path: Path, schema: Schema, person: str | None = None) -> Schem
         found.append(check)
         invalid |= lost
     if person is not None:
-        empty = _empty(cells[person], schema.file)
+        empty = person_tags(read_identifiers(table[person], schema.file)) == NOBODY
         found.append(ColumnCheck(person, "person", int(empty.sum())))
         invalid |= empty
     return SchemaCheck(tuple(found), table.height, int(invalid.sum()))
