@@ -99,7 +99,7 @@ def column_units(
         from dpconvex.engine.mapping import count_octaves
 
         counts = np.zeros((columns, size))
-        count_octaves(block, np.ones(len(block)) if v is None else v, lead, above, counts)
+        count_octaves(block, _votes(w, v), lead, above, counts)
         return (counts.ravel(),)
 
     std = terms["scales"].scale
@@ -118,6 +118,12 @@ def column_units(
     if "places" not in terms:
         return ColumnUnits(sizes, np.zeros(columns))
     return _centred(rows, mass, lead, sizes, terms["places"].scale, noise)
+
+
+def _votes(w: Array, v: Array | None) -> Array:
+    """Return votes of rows by their weights: ignored rows, of weight 0, have none."""
+    present = np.asarray(w > 0, dtype=np.float64)
+    return present if v is None else present * v
 
 
 def _largest(
@@ -173,7 +179,7 @@ def _centred(
         from dpconvex.engine.mapping import count_places
 
         counts = np.zeros((columns, PLACES))
-        count_places(block, np.ones(len(block)) if v is None else v, lead, fineness, counts)
+        count_places(block, _votes(w, v), lead, fineness, counts)
         return (counts.ravel(),)
 
     (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)

@@ -25,7 +25,7 @@ from dpconvex.engine.threads import scratch, single_threaded_blas
 from dpconvex.mechanisms.column_ranges import column_units
 from dpconvex.mechanisms.length_cover import LengthCover, length_cover
 from dpconvex.mechanisms.noisy_covariances import without_noise
-from dpconvex.mechanisms.quantile_search import Walk, private_quantile
+from dpconvex.mechanisms.quantile_search import Counting, Walk, private_quantile
 from dpconvex.mechanisms.symmetric_release import release_symmetric
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
@@ -201,6 +201,8 @@ class Look:
         What records count for on average, 1 or a released number.
     above : int
         Octaves above 1 that columns may reach.
+    ignored : bool
+        Whether rows may be ignored, so that counts are centred.
     """
 
     n_samples: int
@@ -214,6 +216,7 @@ class Look:
     lighter: float = 0.0
     filled: float = 1.0
     above: int = 0
+    ignored: bool = False
 
 
 def private_coordinates(
@@ -259,9 +262,7 @@ def private_coordinates(
             measured,
             _octave,
             Walk(level, math.log2(guess), 2.0, 6.0, LENGTH_STEPS, 0.8),
-            terms["lengths"].scale,
-            mass,
-            noise,
+            Counting(terms["lengths"].scale, mass, noise, look.ignored),
         )
         constant = current.constant if lead else 1.0
         return min(max(2.0**octave, constant), most)
@@ -360,18 +361,14 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = _lengths(shortened, frame.lead)
-        factors = np.minimum(1 / radius, 1 / lengths)
+        factors = np.where(w == 0, 0.0, np.minimum(1 / radius, 1 / lengths))  # ignored rows
         shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
     (sums,) = measured.sum_votes(part) if measured.voted else measured.sum(part)
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.stretches is None else frame.stretches
-        found = sums.mapped(matrix, measured.n_rows)
-        if sums.void:  # rows of zeros, whatever they hold
-            zeros = np.eye(1, measured.dim) * frame.lead
-            found += sums.void * part(zeros, zeros[0], zeros[0])[0]
-        return found
+        return sums.mapped(matrix, measured.n_rows)
     return np.asarray(sums)
 
 

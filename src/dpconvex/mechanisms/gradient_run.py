@@ -19,6 +19,7 @@ from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import Coordinates, Look, private_coordinates
 from dpconvex.mechanisms.gradient_steps import Steps, descent_steps
 from dpconvex.mechanisms.label_counts import count_votes
+from dpconvex.mechanisms.quantile_search import Counting
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.terms import NoiseTerm
@@ -83,7 +84,7 @@ class PrivateDescent:
             self.n, plan.looked_at, bounds.fit_intercept, bounds.max_norm, plan.reach, plan.floor,
             plan.trust, bounds.most_cancellation(),
             lighter=plan.ranking / (1 + (plan.records / _CONSTANT_PAYS) ** 2),
-            filled=self.mass / self.n, above=plan.above,
+            filled=self.mass / self.n, above=plan.above, ignored=bounds.void_rows,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = self.frame.matrix
@@ -108,6 +109,11 @@ class PrivateDescent:
     def few_mass(self) -> float:
         """What the rows that are looked at count for."""
         return self.few_n * self.mass / self.n
+
+    def _counting(self, phase: str) -> Counting:
+        """Return how counts among the rows that are looked at become shares."""
+        std = self.terms[phase].scale
+        return Counting(std, self.few_mass, self.noise, self.bounds.void_rows)
 
     def _steps(self, phase: str) -> Steps:
         steps = descent_steps(phase, self.bounds, self.plan, self.terms)

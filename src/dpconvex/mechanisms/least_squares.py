@@ -20,7 +20,6 @@ from dpconvex.engine.rows import RAW_FARTHEST, RowMap, Rows
 from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gathered_steps import GatheredSteps
-from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
     Coordinates,
@@ -28,6 +27,7 @@ from dpconvex.mechanisms.gradient_geometry import (
     private_coordinates,
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
+from dpconvex.mechanisms.gradient_settings import MASS, mass_share, total_mu
 from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import (
@@ -36,6 +36,7 @@ from dpconvex.mechanisms.quantile_location import (
     private_location,
     residual_of,
 )
+from dpconvex.mechanisms.quantile_search import Counting
 from dpconvex.mechanisms.residual_tails import TAIL_BINS, Tails, residual_tails
 from dpconvex.mechanisms.sandwich import (
     check_whole_rows,
@@ -88,7 +89,6 @@ _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are
 _PLACES = 0.02  # of what columns are centred by
 _RAW_SCALES = 0.03  # of what finds the sizes of columns, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
-_MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
 _LOST = 2.0  # loss against a constant, in units of its noise, with which a fit is given up
@@ -172,7 +172,7 @@ def release_facts(
     moments = bounds.moment_sensitivity(), symmetric_entries(size), 1
     product = bounds.gradient_sensitivity(limits.clip, limits.width)
     more = {"curvature": moments, "scores": moments} if inference else {}
-    if bounds.weighted_rows:
+    if bounds.weighted_rows or bounds.void_rows:
         more["mass"] = (count, 1, 1)
     if not inference:
         more["gain"] = (bounds.gradient_sensitivity(1.0, 1.0), 1, 1)
@@ -224,12 +224,15 @@ def calibrate_least_squares(
         shares["places"] = _PLACES * (1 - 0.7 * few)
     if limits.above:
         shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
-    if bounds.weighted_rows:
-        shares["mass"] = _MASS
+    if bounds.weighted_rows and not bounds.void_rows:
+        shares["mass"] = MASS
     if inference:
         check_whole_rows(bounds)
         shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
         shares |= _INFERENCE
+    if bounds.void_rows:  # everything else shares what is left
+        mass = mass_share(max(bounds.n_samples * mu, 1e-6))
+        shares = {name: share * (1 - mass) for name, share in shares.items()} | {"mass": mass}
     shares["products"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
@@ -321,6 +324,7 @@ class _Run:
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
             limits.trust, bounds.most_cancellation(), filled=self.mass / self.n, above=limits.above,
+            ignored=bounds.void_rows,
         )  # fmt: skip
         frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.released["coordinates"] = frame.matrix
@@ -328,7 +332,7 @@ class _Run:
         weighted = measured.rescaled(lambda lengths: np.minimum(1.0, clip / lengths))
         del measured
         middle, scale = private_target(
-            self.rows, self.mass, self.terms, self.noise, not limits.raw_target
+            self.rows, self.mass, self.terms, self.noise, not limits.raw_target, bounds.void_rows
         )
         unit = scale
         start = np.zeros(frame.matrix.shape[0])
@@ -465,10 +469,9 @@ class _Run:
 
     def _residual_scale(self, frame: Coordinates, phi: Array, scale: float) -> float:
         """Return the private scale of the residuals, at most twice a given one, and not far below without proof."""
-        below = self.rows.predicted(frame.to_rows(phi)).counter(residual_of)
-        unsure = self.terms["residuals"].scale / (self.mass * math.sqrt(RESIDUAL_STEPS))
+        predicted, std = self.rows.predicted(frame.to_rows(phi)), self.terms["residuals"].scale
+        counting = Counting(std, self.mass, self.noise, self.bounds.void_rows)
+        unsure = std / (self.mass * math.sqrt(RESIDUAL_STEPS))
         belief = Belief(-scale, scale, min(0.5, max(2.0**-10, 2 * unsure)) * scale, 2 * scale)
-        _, found = private_location(
-            below, 0.5, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.mass, self.noise
-        )
+        _, found = private_location(predicted, residual_of, 0.5, belief, RESIDUAL_STEPS, counting)
         return NORMAL_SCALE * found

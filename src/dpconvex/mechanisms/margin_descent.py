@@ -55,7 +55,9 @@ class MarginDescent(PrivateDescent):
         loss, lead, records = self.loss, self.frame.lead, self.plan.records
         if not math.isfinite(loss.smoothness):
             loss = convolve(loss, self.kernel, self.bandwidth or _HINGE_BANDWIDTH)
-        share, counted = positive_share(self.rows, self.mass, self.terms, self.noise)
+        share, counted = positive_share(
+            self.rows, self.mass, self.terms, self.noise, self.bounds.void_rows
+        )
         self.released["positive_share"] = share
         steps = self._steps("gradients").after(counted)
         number = steps.stds.size
@@ -152,18 +154,18 @@ class MarginDescent(PrivateDescent):
 
     def _margin_range(self, margins: Rows, direction: Array) -> tuple[float, float]:
         """Return a private middle and spread of the margins."""
-        counting = (self.terms["margin range"]["std"], self.few_mass, self.noise)
+        counting = self._counting("margin range")
         guess = math.sqrt(float(self.frame.moments @ direction**2)) + 1e-9
         middle = private_quantile(
             margins,
             lambda y, z: z,
             Walk(0.5, 0.0, 2 * guess, 8 * guess, RANGE_STEPS, 0.75),
-            *counting,
+            counting,
         )
 
         def size(y: Array, z: Array) -> Array:
             return np.log2(np.abs(z - middle) + 1e-300)
 
         walk = Walk(_FAR, math.log2(_FAR_STDS * guess), 3.0, 6.0, RANGE_STEPS, 0.75)
-        octave = private_quantile(margins, size, walk, *counting)
+        octave = private_quantile(margins, size, walk, counting)
         return middle, 2.0**octave / _FAR_STDS

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpconvex.engine.blocks import placed_rows
 from dpconvex.engine.rows import RowFunction, Sums
 from dpconvex.engine.summation_order import most_additions
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.gradient_settings import mass_share, total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
 from dpconvex.mechanisms.symmetric_release import release_symmetric, symmetric_entries
@@ -52,24 +52,30 @@ PHASES = {
     "difference": (0.58, 2.0, 1),
 }
 _FLOOR = 0.5  # eigenvalues are raised by this multiple of the noise's spectral norm
+_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 _SHORT, _LONG = 0.7, 1.3  # rows are shortened to this multiple of the median length
 _AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs noise
 
 
-def _sizes(n_features: int) -> dict[str, int]:
-    """Return how many numbers each release has."""
+def _phases(bounds: PairwiseBounds) -> dict[str, tuple[float, float, int]]:
+    """Return the phases of a run; a number of valid rows is among them where rows may be ignored."""
+    return PHASES | ({"mass": (0.0, 1.0, 1)} if bounds.void_rows else {})
+
+
+def _size(name: str, n_features: int) -> int:
+    """Return how many numbers a release has."""
     many = {
         "centre": n_features,
         "moments": symmetric_entries(n_features),
         "difference": n_features,
     }
-    return {name: many.get(name, 1) for name in PHASES}
+    return many.get(name, 1)
 
 
 def _moved(bounds: PairwiseBounds, name: str) -> float:
     """Return how far a computed release can move: its sensitivity, and rounding of the sum of unit vectors."""
-    exact = PHASES[name][1]
-    if name in ("lengths", "count"):  # whole numbers
+    exact = _phases(bounds)[name][1]
+    if name in ("lengths", "count", "mass"):  # whole numbers, or halves of them
         return exact
     # Two classes are summed apart, then added.
     additions = most_additions(bounds.n_samples, bounds.n_features) + 1
@@ -79,10 +85,11 @@ def _moved(bounds: PairwiseBounds, name: str) -> float:
 def stated_moments(certificate: Certificate) -> list[NoiseTerm]:
     """Return the moments' terms of a certificate after a check of their sensitivities."""
     bounds = certificate.bounds
-    sizes = _sizes(bounds.n_features)
     return [
-        certificate.term(name, _moved(bounds, name), sizes[name], "sum", releases)
-        for name, (_, _, releases) in PHASES.items()
+        certificate.term(
+            name, _moved(bounds, name), _size(name, bounds.n_features), "sum", releases
+        )
+        for name, (_, _, releases) in _phases(bounds).items()
     ]
 
 
@@ -95,11 +102,13 @@ def calibrate_moments(
         raise ValueError(
             "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
         )
-    mu, sizes, terms = total_mu(guarantee, "Moments"), _sizes(bounds.n_features), {}
-    for name, (share, _, releases) in PHASES.items():
-        moved = _moved(bounds, name)
-        std = released_scale(mu * math.sqrt(share / releases), moved, sizes[name])
-        terms[name] = NoiseTerm("gaussian", std, moved, sizes[name], "sum", releases)
+    mu, terms = total_mu(guarantee, "Moments"), {}
+    mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.void_rows else 0.0
+    for name, (share, _, releases) in _phases(bounds).items():
+        share = mass if name == "mass" else share * (1 - mass)
+        moved, size = _moved(bounds, name), _size(name, bounds.n_features)
+        std = released_scale(mu * math.sqrt(share / releases), moved, size)
+        terms[name] = NoiseTerm("gaussian", std, moved, size, "sum", releases)
     return Calibration(terms)
 
 
@@ -107,7 +116,7 @@ def calibrate_moments(
 def prove_moments(certificate: Certificate) -> Proof:
     """Compose the stated counts, sums and second moments."""
     certificate.check_bounds(PairwiseBounds)
-    certificate.check_terms(*PHASES)
+    certificate.check_terms(*_phases(certificate.bounds))
     theorem = "Gaussian DP composition of released counts and moments, replace-one"
     return Proof(gaussian_total(stated_moments(certificate)), theorem)
 
@@ -128,6 +137,8 @@ class Frame:
         Share of positive records, strictly between 0 and 1.
     difference : array of shape (d,)
         Mean of the positive rows minus mean of the negative ones, in white coordinates.
+    mass : float
+        Number of rows, public, or released where some may be ignored.
     """
 
     centre: Array
@@ -135,6 +146,7 @@ class Frame:
     radius: float
     prevalence: float
     difference: Array
+    mass: float
 
     def rows(self, block: Array) -> Array:
         """Return rows in white coordinates in units of the radius, no longer than 1."""
@@ -171,24 +183,32 @@ def private_frame(
     """Release everything in turn; see the module's words."""
     bounds, terms = certificate.bounds, certificate.noise
     mu = total_mu(certificate.guarantee, "Moments")  # for the choice of row length
-    rows, n, d = objective, bounds.n_samples, bounds.n_features
+    rows, n, d, ignored = objective, bounds.n_samples, bounds.n_features, bounds.void_rows
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
     def typical(place: Callable[[Array], Array], low: float, high: float) -> float:
         def length(block: Array, y: Array, w: Array) -> Array:
             return row_lengths(place(block))
 
-        return reach * private_median(rows, length, low, high, terms["lengths"], n, noise)
+        known = None if ignored else n
+        return reach * private_median(rows, length, low, high, terms["lengths"], known, noise)
 
     def release(name: str, part: RowFunction) -> Array:
         (total,) = rows.sum(part)
         return noise.add(np.atleast_1d(total), terms[name])
 
-    longest = bounds.row_norm
+    longest, mass, middle = bounds.row_norm, float(n), 0.0
+    if ignored:  # what is valid is counted, and positive labels around a half of it
+        found = float(release("mass", lambda x, y, w: (float(y.size),))[0])
+        mass, middle = min(max(found, _LEAST_MASS * mass), mass), 0.5
     radius = typical(lambda block: block, longest / 256, longest)
-    centre = radius / n * release("centre", lambda x, y, w: (shortened(x, radius).sum(0),))
-    count = float(release("count", lambda x, y, w: (np.count_nonzero(y > 0),))[0])
-    prevalence = min(max(count / n, 1 / (n + 1)), n / (n + 1))
+    centre = radius / mass * release("centre", lambda x, y, w: (shortened(x, radius).sum(0),))
+
+    def positives(x: Array, y: Array, w: Array) -> Sums:
+        return (np.count_nonzero(y > 0) - middle * y.size,)
+
+    share = middle + float(release("count", positives)[0]) / mass
+    prevalence = min(max(share, 1 / (mass + 1)), mass / (mass + 1))
 
     radius = typical(lambda block: block - centre, longest / 128, 2 * longest)
 
@@ -197,10 +217,10 @@ def private_frame(
         return (short.T @ short,)
 
     (total,) = rows.sum(squares)
-    moments = release_symmetric(np.asarray(total), terms["moments"], noise) / n
+    moments = release_symmetric(np.asarray(total), terms["moments"], noise) / mass
     std = terms["moments"].scale
     values, vectors = np.linalg.eigh(moments)
-    floor = max(_FLOOR * std / n * math.sqrt(d / 2), 1e-12)
+    floor = max(_FLOOR * std / mass * math.sqrt(d / 2), 1e-12)
     raised = np.maximum(values, floor) + floor
     matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
 
@@ -208,7 +228,7 @@ def private_frame(
     radius = typical(
         lambda block: placed_rows(block - centre, matrix), math.sqrt(d) / 64, 4 * math.sqrt(d)
     )
-    frame = Frame(centre, matrix, radius, prevalence, np.zeros(d))
+    frame = Frame(centre, matrix, radius, prevalence, np.zeros(d), mass)
     largest = max(prevalence, 1 - prevalence)
 
     def signed(x: Array, y: Array, w: Array) -> Sums:
@@ -217,9 +237,9 @@ def private_frame(
         weights = np.where(y > 0, 1 - prevalence, -prevalence) / largest
         return (weights @ frame.rows(x),)
 
-    scale = largest * radius / (n * prevalence * (1 - prevalence))
+    scale = largest * radius / (mass * prevalence * (1 - prevalence))
     difference = scale * release("difference", signed)
-    return Frame(centre, matrix, radius, prevalence, difference)
+    return replace(frame, difference=difference)
 
 
 @dataclass(frozen=True)
@@ -228,7 +248,7 @@ class Moments(PrivateMechanism):
 
     Released are noisy counts of row lengths, the sum of rows, the number of positive records, the second moments of
     all rows around the released centre, and the signed sum of rows in released white coordinates, each row shortened
-    to a released length.
+    to a released length. Where rows may be ignored, their number is released as well.
 
     Notes
     -----
@@ -256,4 +276,6 @@ class Moments(PrivateMechanism):
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
         frame = private_frame(objective, certificate, noise)
         record["midpoint"], record["prevalence"] = frame.midpoint(), frame.prevalence
+        if certificate.bounds.void_rows:
+            record["mass"] = frame.mass
         return frame.matrix @ frame.solution(certificate.bounds.alpha)

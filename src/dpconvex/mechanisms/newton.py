@@ -24,9 +24,11 @@ from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, NORMAL_SCALE, Phase
 from dpconvex.mechanisms.gradient_run import gradient_sum
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.gradient_settings import mass_share, total_mu
+from dpconvex.mechanisms.label_counts import count_votes, noisy_label_share
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location, residual_of
+from dpconvex.mechanisms.quantile_search import Counting
 from dpconvex.mechanisms.sandwich import (
     Factor,
     check_whole_rows,
@@ -164,6 +166,8 @@ def release_facts(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[float
     histograms = bounds.histogram_sensitivity(columns)
     if bounds.fit_intercept:
         start["places"] = (histograms, PLACES * columns, 1)
+    if bounds.void_rows:
+        start["mass"] = (count, 1, 1)
     return {
         "scales": (histograms, octaves(limits.above) * columns, 1),
         "lengths": (count, 1, 3 * LENGTH_STEPS),
@@ -205,6 +209,9 @@ def calibrate_newton(
         shares["places"] = _PLACES
     if limits.raw_target:
         shares["octaves"] += _RAW_OCTAVES
+    if bounds.void_rows:  # everything else shares what is left
+        mass = mass_share(max(bounds.n_samples * mu, 1e-6))
+        shares = {name: share * (1 - mass) for name, share in shares.items()} | {"mass": mass}
     shares["gradients"] = 1 - sum(shares.values())
     terms = {
         name: Phase(releases, shares[name], moved, size).term(mu)
@@ -282,14 +289,19 @@ class _Run:
         self.loss = cast(PointwiseLoss, self.bounds.loss)
         self.limits = Limits(**certificate.parameters["limits"])
         self.n = self.bounds.n_samples
+        self.mass = float(self.n)  # what all records count for
         self.released: Facts = {}
 
     def fit(self) -> Array:
         """Return coefficients of mapped rows; their covariance is among what was released."""
         bounds, limits = self.bounds, self.limits
+        if "mass" in self.terms:
+            self.mass = count_votes(self.rows, self.n, self.terms["mass"], self.noise)
+            self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, bounds.most_cancellation(), above=limits.above,
+            limits.trust, bounds.most_cancellation(), filled=self.mass / self.n, above=limits.above,
+            ignored=bounds.void_rows,
         )  # fmt: skip
         self.frame, measured = private_coordinates(self.rows, look, self.terms, self.noise)
         self.length = length = limits.clip * self.frame.typical
@@ -380,7 +392,7 @@ class _Run:
         """Return the mean of the last iterates of a descent."""
         kept, steps = np.zeros_like(phi), self.terms[name].releases
         for step in range(steps):
-            phi = phi - rate * self._gradient(rows, phi, slope, name) / self.n
+            phi = phi - rate * self._gradient(rows, phi, slope, name) / self.mass
             if step >= steps - _KEPT:
                 kept += phi / _KEPT
         return kept
@@ -390,18 +402,14 @@ class _Run:
 
         The rarer one of them is, the flatter the loss: steps are as long as that share says, but for noise.
         """
-
-        def part(y: Array, w: Array, v: Array) -> tuple[Array]:
-            return (np.array([v @ (y > 0)], dtype=np.float64),)
-
-        (count,) = self.rows.sum_targets(part)
-        found = float(self.noise.add(np.asarray(count), self.terms["labels"])[0]) / self.n
-        least = min(2 * self.terms["labels"].scale / self.n, 0.5)
+        term = self.terms["labels"]
+        found = noisy_label_share(self.rows, self.mass, term, self.noise, self.bounds.void_rows)
+        least = min(2 * term.scale / self.mass, 0.5)
         share = min(max(found, least), 1 - least)
         start = np.zeros(self.frame.matrix.shape[0])
         start[: self.frame.lead] = float(logit(share))
         curved = min(float(self.loss.smoothness), _CURVED * share * (1 - share))
-        doubt = self.terms["early gradients"].scale * self.frame.typical / (self.n * curved)
+        doubt = self.terms["early gradients"].scale * self.frame.typical / (self.mass * curved)
         rate = 1 / (curved * (1 + (doubt / _DOUBT) ** 2))
         return self._descend(rows, start, WeightedSlope(self.loss), rate, "early gradients")
 
@@ -411,21 +419,23 @@ class _Run:
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
         middle, scale = private_target(
-            self.rows, self.n, self.terms, self.noise, not self.limits.raw_target
-        )
+            self.rows, self.mass, self.terms, self.noise, not self.limits.raw_target,
+            self.bounds.void_rows,
+        )  # fmt: skip
         start[:lead] = middle
         smooth = convolve(self.loss, LogisticKernel(), _ROUGH_WIDTH * scale)
         rate = _ROUGH_RATE * scale / ((high - low) * MIDDLE_HEIGHT)
         phi = self._descend(
             rows, start, WeightedSlope(smooth, (low + high) / 2), rate, "rough gradients"
         )
-        below = self.rows.predicted(self.frame.to_rows(phi)).counter(residual_of)
+        predicted, term = self.rows.predicted(self.frame.to_rows(phi)), self.terms["residuals"]
+        counting = Counting(term.scale, self.mass, self.noise, self.bounds.void_rows)
         guess, reach = 3 * scale * float(ndtri(level)), 2 * scale
         belief = Belief(
             min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale
         )
         shift, found = private_location(
-            below, level, belief, RESIDUAL_STEPS, self.terms["residuals"].scale, self.n, self.noise
+            predicted, residual_of, level, belief, RESIDUAL_STEPS, counting
         )
         phi[:lead] += shift
         rate = _EARLY_RATE * found / (level * (1 - level))

@@ -156,7 +156,7 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
             longest / 256,
             longest,
             certificate.noise["lengths"],
-            certificate.bounds.n_samples,
+            None if certificate.bounds.void_rows else certificate.bounds.n_samples,
             noise,
         )
         if 4 * typical <= widest:

@@ -140,9 +140,8 @@ class QuantileDescent(PrivateDescent):
         low, high = self._target_range()
         width, level = high - low, self._first_level
         belief = Belief(low, high, 2.0**-18 * width, width / 4)
-        counting = (self.terms["targets"]["std"], self.few_mass, self.noise)
         middle, scale = private_location(
-            self.few_rows.counter(target_of), level, belief, TARGET_STEPS, *counting
+            self.few_rows, target_of, level, belief, TARGET_STEPS, self._counting("targets")
         )
         return middle, min(NORMAL_SCALE * scale, width / 2)
 
@@ -176,8 +175,7 @@ class QuantileDescent(PrivateDescent):
 
     def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float]:
         """Return a private scale of the residuals, and their quantile at the wanted level."""
-        below = self.few_rows.predicted(self.frame.to_rows(phi)).counter(residual_of)
-        counting = (self.terms["residuals"]["std"], self.few_mass, self.noise)
+        predicted = self.few_rows.predicted(self.frame.to_rows(phi))
         # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
         guess = 3 * scale * float(ndtri(level) - ndtri(self._first_level))
         gone = 0.0 if self._shares_start else self._gone_at_once
@@ -192,5 +190,7 @@ class QuantileDescent(PrivateDescent):
             below=far * (level < 0.5),
             above=far * (level > 0.5),
         )
-        shift, found = private_location(below, level, belief, RESIDUAL_STEPS, *counting)
+        shift, found = private_location(
+            predicted, residual_of, level, belief, RESIDUAL_STEPS, self._counting("residuals")
+        )
         return NORMAL_SCALE * found, shift

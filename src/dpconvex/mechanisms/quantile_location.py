@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from dpconvex.engine.rows import Rows
-from dpconvex.mechanisms.quantile_search import noisy_share
+from dpconvex.mechanisms.quantile_search import Counting
 from dpconvex.privacy.noise import NoiseSource
 
 Array = NDArray[np.float64]
@@ -141,35 +141,33 @@ def target_bracket(
 
 
 def private_location(
-    below: Callable[[float], float],
+    rows: Rows,
+    statistic: Callable[[Array, Array], Array],
     level: float,
     belief: Belief,
     steps: int,
-    count_std: float,
-    n_samples: float,
-    noise: NoiseSource,
+    counting: Counting,
 ) -> tuple[float, float]:
     """Return a quantile of a statistic and the scale ``level (1 - level) / density`` of its law there.
 
     Parameters
     ----------
-    below : callable
-        Number of records whose statistic is below a point, as ``rows.counter(statistic)`` gives it.
+    rows : engine
+        Rows; ``rows.counter(statistic)`` counts records below a point.
+    statistic : callable
+        ``statistic(y, w)``, one number per record.
     level : float
         Which quantile.
     belief : Belief
         Public or released facts.
     steps : int
         Number of counts.
-    count_std : float
-        Noise on each count; a count of votes changes by at most 1 between neighbours.
-    n_samples : float
-        Number of records, public or released.
-    noise : NoiseSource
-        Where noise comes from.
+    counting : Counting
+        Noise of the counts, and what they are shares of.
     """
     logs = belief.log_scales
-    std = min(count_std / n_samples, _DROWNED)
+    std = min(counting.std / counting.mass, _DROWNED)
+    below = counting.shares(rows, statistic, level)
     places, shares = np.empty(steps), np.empty(steps)
     first, last = low, high = belief.ends
     lowest, highest = belief.at(np.array([first, last]))
@@ -187,8 +185,7 @@ def private_location(
             break
         aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
         places[step] = point = min(max(point + aside * scale, lowest), highest)
-        share = noisy_share(below, point, count_std, n_samples, noise)
-        shares[step] = min(max(share, -10 * std), 1 + 10 * std)
+        shares[step] = min(max(below(point), -10 * std), 1 + 10 * std)
         ends = np.interp([_OUTER, 1 - _OUTER], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS
         low, high = max(first, ends[0] - more), min(last, ends[1] + more)

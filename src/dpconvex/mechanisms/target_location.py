@@ -12,6 +12,7 @@ from dpconvex.mechanisms.quantile_location import (
     target_bracket,
     target_of,
 )
+from dpconvex.mechanisms.quantile_search import Counting
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
 
@@ -26,6 +27,7 @@ def private_target(
     terms: Mapping[str, NoiseTerm],
     noise: NoiseSource,
     bounded: bool = True,
+    centred: bool = False,
 ) -> tuple[float, float]:
     """Return a private median of the target, and the scale of a normal law as dense there.
 
@@ -41,13 +43,13 @@ def private_target(
         Where noise comes from.
     bounded : bool
         Whether the unit of the target is public.
+    centred : bool
+        Whether counts are centred, see :class:`~dpconvex.mechanisms.quantile_search.Counting`.
     """
     found = target_bracket(rows, terms["octaves"].scale, mass, noise, bounded)
     low, high = found or (-1.0, 1.0)
     width = high - low
     belief = Belief(low, high, 2.0**-18 * width, width / 4)
-    below = rows.counter(target_of)
-    middle, scale = private_location(
-        below, 0.5, belief, TARGET_STEPS, terms["targets"].scale, mass, noise
-    )
+    counting = Counting(terms["targets"].scale, mass, noise, centred)
+    middle, scale = private_location(rows, target_of, 0.5, belief, TARGET_STEPS, counting)
     return middle, min(NORMAL_SCALE * scale, width / 2)

@@ -142,5 +142,11 @@ class LinearSums(LinearRecord):
         return self.rows_per_person * math.sqrt(self.changed_records * histograms)
 
     def count_sensitivity(self) -> float:
-        """Return the sensitivity of a number of records: 1 under both relations, or as many as change at once."""
-        return float(self.rows_per_person)
+        r"""Return the sensitivity of a number of records: 1 under both relations, or as many as change at once.
+
+        Where rows may be ignored, counts are centred: ``sum_i v_i (1[...] - level)``, to which a record adds
+        ``-level``, 0 or ``1 - level``. Two of these differ by 1 at most, and none exceeds 1. Counts of votes are exact;
+        their product with ``level`` and the difference are rounded once each, by ``2^-53`` of all records at most.
+        """
+        rounding = most_summed_rows(self.n_samples, self.neighbors) * 2.0**-51
+        return self.rows_per_person * (1.0 + (rounding if self.void_rows else 0.0))
