@@ -22,7 +22,7 @@ ORDER = (
     ("models",),
     ("words",),
     ("estimators",),
-    ("preprocessing", "pipelines", "scores", "datasets"),
+    ("preprocessing", "pipelines", "scores", "scored_rows", "datasets"),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),

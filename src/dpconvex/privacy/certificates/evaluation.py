@@ -16,8 +16,8 @@ from dpconvex.privacy.noise import EXACT, SEEDED
 __all__ = ["STATISTICS", "EvaluationCertificate", "statistic_sensitivity"]
 
 STATISTICS = ("mean", "auc", "histogram", "counts")
-#: Weight of the number of positive rows beside the sum over pairs: see `statistic_sensitivity`.
-POSITIVE_WEIGHT = math.sqrt(3) / 2
+#: Weights of numbers of rows beside sums over rows and over pairs: see `statistic_sensitivity`.
+ROW_WEIGHT, CLASS_WEIGHT = 443 / 512, math.sqrt(3 / 8)
 
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 
@@ -26,20 +26,24 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
     r"""Return how far, in Euclidean distance, one record moves what an evaluation adds noise to.
 
     ``"mean"``
-        Replace-one: ``sum u_i`` with ``u_i`` in [0, 1], which moves by 1. Where the number of rows is private:
-        ``(sum u_i - 1/2, number of rows)``, to which a record adds a vector of norm at most ``sqrt(5) / 2``.
+        ``(sum u_i - 1/2, a r)`` over the r valid rows, with ``u_i`` in [0, 1] and ``a = 443/512``, just below
+        ``sqrt(3)/2``. Two valid rows differ by 1 at most in the first number; a row that is valid and one that is not,
+        or one row more or less, by ``(1/2, a)``, whose norm is below 1. Both are whole numbers of steps, exactly.
     ``"auc"``
-        ``(V / (n - 1), sqrt(3)/2 p)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2, 0 or
-        -1/2 and ``p`` the number of positive rows. Let the other rows hold p' positive and q' negative ones, which
-        are n - 1 together. A record that keeps its label moves V by at most ``max(p', q') <= n - 1`` and p not at
-        all. One that changes its label moves V from within ``q'/2`` of 0 to within ``p'/2`` of it or the other way
-        round, by ``(n - 1) / 2`` at most, and p by 1: ``sqrt(1/4 + 3/4) = 1``. Both numbers are rounded once.
+        ``(V / (n - 1), b p, b q)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2, 0 or -1/2,
+        ``p`` and ``q`` the numbers of positive and of negative rows, and ``b = sqrt(3/8)``. Let the other rows hold p'
+        positive and q' negative ones, at most n - 1 together. A record that keeps its label moves V by at most
+        ``max(p', q') <= n - 1`` and no number. One that changes its label moves V from within ``q'/2`` of 0 to within
+        ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and both numbers by 1:
+        ``sqrt(1/4 + 2 b^2) = 1``. One that becomes invalid moves V by as much at most and one number by 1. All three
+        are rounded once.
         People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out.
-        Given everybody else both numbers are then linear in a person's votes: what a person adds is a convex
+        Given everybody else all of them are then linear in a person's votes: what a person adds is a convex
         combination of what single rows of a whole vote add (or nothing, for votes that are rounded down), and two
         such are no farther apart than their extreme points, of which two are as above.
     ``"histogram"``
-        Counts of disjoint bins: two of them move by 1, or one where a record is added or removed.
+        Counts of disjoint bins; an invalid row is in none. Two of them move by 1, or one where a record is added or
+        removed.
     ``"counts"``
         One count of rows.
 
@@ -57,8 +61,6 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
         if added:
             raise ValueError("The area under the curve needs a public number of rows: replace_one.")
         return 1.0 + n_samples * 2.0**-50
-    if statistic == "mean":
-        return math.sqrt(1.25) if added else 1.0
     return math.sqrt(2) if statistic == "histogram" and not added else 1.0
 
 
@@ -154,8 +156,7 @@ class EvaluationCertificate(Promise):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):
             check_count(name, "a certificate", getattr(self, name), least)
-        added = self.neighbors == "add_or_remove_one"
-        size = {"mean": 2 if added else 1, "auc": 2, "counts": 1}.get(self.statistic)
+        size = {"mean": 2, "auc": 3, "counts": 1}.get(self.statistic)
         if (size is not None and self.dimension != size) or (size is None and self.dimension < 2):
             raise CertificateError("The certificate's 'dimension' is not that of its statistic.")
         allowed = "a finite number above 0"
