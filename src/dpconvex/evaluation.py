@@ -7,10 +7,9 @@ that the fit has not seen: on its own rows a model looks better than it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +18,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.pairs import pair_statistic, pair_statistic_of_people
 from dpconvex.core.release import Answers
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import charge
-from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.people import People, read_people
+from dpconvex.inputs.people import read_people
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import least_rows, resolve_guarantee
 from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.scored_rows import (
+    METRICS,
+    ScoredRows,
+    exact_statistic,
+    scored_level,
+    statistic_of,
+)
 from dpconvex.scores import silent
 from dpconvex.words.score_results import PrivateScore, described_score
 
@@ -39,92 +43,10 @@ __all__ = ["METRICS", "PrivateScore", "private_score"]
 
 Array = NDArray[np.float64]
 
-# Steps of the range of a row's number, and of a person's vote in a histogram: sums of 2^32 of them are exact, however
-# many there are. Their number may be private, and a grid that followed it would move everybody's votes.
-_GRID = 2**20
 _LOG_LOSS = (
     5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 )
 _LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Private rows, marked, and a model's answers to them."""
-
-    model: Fitted
-    features: Array
-    target: Array  # numbers, or positions of labels; NaN where a row is invalid
-    people: People | None = None
-    column: int | None = None  # of predictions at several levels
-
-    @property
-    def count(self) -> int:
-        """Number of records: people, or rows."""
-        return len(self.target) if self.people is None else self.people.count
-
-    def answers(self, method: str) -> Array:
-        """Return the model's answers; what is said of invalid rows does not count."""
-        usable = np.asarray(np.isfinite(self.features).all(axis=1))
-        # A model answers to at least one row: where there is none, zeros stand for it.
-        shown = np.zeros((max(1, len(usable)), self.features.shape[1]))
-        shown[: len(usable)] = np.where(usable[:, None], self.features, 0)
-        return np.asarray(getattr(self.model, method)(shown))[: len(usable)]
-
-    def residuals(self) -> Array:
-        found = self.answers("predict")
-        return np.asarray(self.target - (found if self.column is None else found[:, self.column]))
-
-    def positive(self) -> Array:
-        """Return the probability of the second of two classes."""
-        return np.asarray(self.answers("predict_proba")[:, 1])
-
-
-# Row metrics: numbers of rows in the metric's own units. What is no number counts as the worst.
-RowMetric = Callable[[_Rows], Array]
-
-
-def _accuracy(rows: _Rows) -> Array:
-    classes = cast(Classifier, rows.model).classes_
-    places = LabelPositions(tuple(classes.tolist()))(rows.answers("predict"))
-    return np.where(places == rows.target, 1.0, 0.0)
-
-
-def _log_loss(rows: _Rows) -> Array:
-    probabilities = rows.answers("predict_proba")
-    place = np.nan_to_num(rows.target, nan=0.0).astype(int)
-    found = -np.log(probabilities[np.arange(len(place)), place])
-    return np.where(np.isnan(rows.target), np.nan, found)
-
-
-def _pinball(rows: _Rows) -> Array:
-    level, residual = _level(rows.model, rows.column), rows.residuals()
-    return np.asarray(np.where(residual >= 0, level, level - 1) * residual)
-
-
-def _cost(rows: _Rows) -> Array:
-    residual, model = rows.residuals(), cast(Any, rows.model)
-    return np.asarray(
-        np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual)
-    )
-
-
-def _coverage(rows: _Rows) -> Array:
-    if hasattr(rows.model, "predict_interval"):
-        low, high = rows.answers("predict_interval").T
-        return np.where((low <= rows.target) & (rows.target <= high), 1.0, 0.0)
-    return np.where(rows.residuals() <= 0, 1.0, 0.0)
-
-
-_ROW_METRICS: dict[str, RowMetric] = {
-    "accuracy": _accuracy,
-    "log_loss": _log_loss,
-    "pinball": _pinball,
-    "cost": _cost,
-    "absolute": lambda rows: np.abs(rows.residuals()),
-    "squared": lambda rows: rows.residuals() ** 2,
-    "coverage": _coverage,
-}
 _NEEDS = {
     "accuracy": "classes_",
     "log_loss": "predict_proba",
@@ -133,8 +55,6 @@ _NEEDS = {
     "calibration": "predict_proba",
 }
 _OF_CLASSIFIERS = {"accuracy", "log_loss", "auc", "calibration"}
-_HIGHER_IS_BETTER = {"accuracy", "coverage"}
-METRICS = (*_ROW_METRICS, "auc", "calibration", "residuals")
 
 
 def private_score(
@@ -157,10 +77,10 @@ def private_score(
 ) -> PrivateScore:
     r"""Return how good a fitted model is on private rows, as a number that may be published.
 
-    Row metrics: ``low + (high - low) (sum_i u_i + noise) / n`` with ``u_i`` the row's number, clipped to the public
-    range ``[low, high]`` and scaled to [0, 1]; where the number of rows is private, a noisy one takes the place of n.
-    AUC: ``1/2 + (V + noise) / (p q)``, with noisy numbers ``p`` and ``q = n - p`` of positive and negative rows and
-    ``V`` the sum over their pairs of +1/2 for the right order, 0 for a tie, -1/2 for the wrong one.
+    Row metrics: ``low + (high - low) (1/2 + (sum_i (u_i - 1/2) + noise) / r)`` over the valid rows, with ``u_i`` the
+    row's number, clipped to the public range ``[low, high]`` and scaled to [0, 1], and r their noisy number. AUC:
+    ``1/2 + (V + noise) / (p q)``, with noisy numbers ``p`` and ``q`` of positive and negative rows and ``V`` the sum
+    over their pairs of +1/2 for the right order, 0 for a tie, -1/2 for the wrong one.
 
     Parameters
     ----------
@@ -168,7 +88,8 @@ def private_score(
         Of dpconvex; public by now. Also a pipeline of a :class:`~dpconvex.preprocessing.PublicTable` and an estimator,
         and a model that was loaded with its schema: X is then a table as it comes.
     X, y : array or dataframe, array
-        Private rows that the fit has not seen. A row with a missing value counts as the worst.
+        Private rows that the fit has not seen. A row with a missing value, or a label that the model does not know,
+        counts nowhere; how many are left is paid for, and part of the result.
     metric : str, optional
         ``"pinball"``, ``"cost"``, ``"absolute"``, ``"squared"``, ``"residuals"`` (a histogram) for regressions;
         ``"accuracy"``, ``"log_loss"``, ``"auc"``, ``"calibration"`` (a curve) for classifiers, the last two with two
@@ -238,7 +159,7 @@ def private_score(
     low, high = _range(model, metric, residual_bound, column)
     rows = replace(_read(model, X, y, groups, least_rows(neighbors)), column=column)
     n = rows.count
-    statistic, dimension = _statistic(metric, bins, neighbors)
+    statistic, dimension = statistic_of(metric, bins)
     certificate = EvaluationCertificate.issue(
         guarantee, "score", statistic, n, dimension, 1, neighbors,
         seeded=random_state is not None, people=groups is not None,
@@ -246,7 +167,7 @@ def private_score(
     noise = NoiseSource(random_state)
     charge(ledger, certificate, owner)
     with silent():
-        exact = _exact(rows, metric, low, high, bins, neighbors)
+        exact = exact_statistic(rows, metric, low, high, bins)
         released = _add(exact, certificate, noise)
     return described_score(released, certificate, metric, (low, high), n, level)
 
@@ -295,12 +216,6 @@ def _column(model: Any, quantile: object) -> int | None:
             f"The 'quantile' parameter of private_score must be {allowed}. Got {quantile!r} instead."
         )
     return levels.index(quantile)
-
-
-def _level(model: Any, column: int | None) -> float:
-    """Return the level of the prediction that is scored."""
-    found = model.certificate_.parameters.get("quantile", 0.5)
-    return float(found if column is None else found[column])
 
 
 def _check_metric(model: Any, metric: object, column: int | None) -> None:
@@ -362,14 +277,14 @@ def _range(
         return -bound, bound
     steepest = 1.0
     if metric == "pinball":
-        level = _level(model, column)
+        level = scored_level(model, column)
         steepest = max(level, 1 - level)
     if metric == "cost":
         steepest = max(model.underage_cost, model.overage_cost)
     return 0.0, (bound if metric == "squared" else steepest) * bound
 
 
-def _read(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> _Rows:
+def _read(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> ScoredRows:
     """Return rows and targets, marked where a value is missing: no error tells of values."""
     owner = "private_score"
     if is_partitioned(X) or is_partitioned(y):
@@ -393,75 +308,7 @@ def _read(model: Any, X: object, y: object, groups: object = None, least: int = 
         )
     people = None if groups is None else read_people(groups, features, owner)
     model = takes_columns_in_order(copy(model))
-    return _Rows(model, np.asarray(features, dtype=np.float64), target, people)
-
-
-def _statistic(metric: str, bins: int, neighbors: str) -> tuple[str, int]:
-    """Return what noise is added to, and how long it is."""
-    if metric == "auc":
-        return "auc", 2
-    if metric in ("calibration", "residuals"):
-        return "histogram", bins * (2 if metric == "calibration" else 1)
-    return "mean", 1 if neighbors == "replace_one" else 2
-
-
-def _exact(rows: _Rows, metric: str, low: float, high: float, bins: int, neighbors: str) -> Array:
-    """Return the statistic without noise: private."""
-    if metric == "auc":
-        return _pairs(rows)
-    if metric == "residuals":
-        return _binned(rows, rows.residuals(), low, high, bins)
-    if metric == "calibration":
-        predicted = rows.positive()
-        return np.concatenate(
-            [
-                _binned(
-                    rows,
-                    np.where(rows.target == place, predicted, np.nan),
-                    0.0,
-                    1.0,
-                    bins,
-                    lost=False,
-                )
-                for place in (0, 1)
-            ]
-        )
-    values = _ROW_METRICS[metric](rows)
-    worst = low if metric in _HIGHER_IS_BETTER else high
-    values = np.nan_to_num(values, nan=worst, posinf=high, neginf=low)
-    unit = np.clip((np.clip(values, low, high) - low) / (high - low), 0.0, 1.0)
-    if rows.people is not None:
-        unit = rows.people.means(unit)
-    total = int(np.rint(unit * _GRID).astype(np.int64).sum()) / _GRID
-    if neighbors == "replace_one":
-        return np.array([total])
-    return np.array([total - rows.count / 2, rows.count])
-
-
-def _binned(
-    rows: _Rows, values: Array, low: float, high: float, bins: int, lost: bool = True
-) -> Array:
-    """Return votes for values in equal bins, the outermost with all beyond; NaN is in the first, or in none."""
-    scaled = (values - low) / (high - low) * bins
-    votes = np.ones(len(scaled))
-    if rows.people is not None:
-        votes = np.floor(rows.people.shares * _GRID) / _GRID
-    if not lost:
-        votes = np.where(np.isnan(scaled), 0.0, votes)
-    places = np.clip(np.nan_to_num(np.floor(scaled), nan=0.0), 0, bins - 1).astype(np.int64)
-    return np.asarray(np.bincount(places, votes, minlength=bins), dtype=np.float64)
-
-
-def _pairs(rows: _Rows) -> Array:
-    margins = rows.answers("decision_function")
-    lost = np.isnan(rows.target) | np.isnan(margins)
-    # A row that cannot be ranked counts as a negative one above all others.
-    is_positive, ranked = (rows.target == 1) & ~lost, np.where(lost, np.inf, margins)
-    if rows.people is None:
-        return pair_statistic(ranked, is_positive)
-    return pair_statistic_of_people(
-        ranked, is_positive, rows.people.shares, rows.people.places, rows.people.count
-    )
+    return ScoredRows(model, np.asarray(features, dtype=np.float64), target, people)
 
 
 def _add(exact: Array, certificate: EvaluationCertificate, noise: NoiseSource) -> Array:

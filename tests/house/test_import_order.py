@@ -24,7 +24,7 @@ ORDER = (
     ("models",),
     ("words",),
     ("estimators",),
-    ("preprocessing", "pipelines", "scores", "datasets"),
+    ("preprocessing", "pipelines", "scores", "scored_rows", "datasets"),
     ("selection", "audit", "evaluation", "intervals"),
     ("cli",),
     ("__main__",),

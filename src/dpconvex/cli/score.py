@@ -97,6 +97,7 @@ def score(
                 "value": None if found.curve else found.value,
                 "interval": None if found.curve else list(found.interval),
                 "level": found.level,
+                "rows": found.rows,
                 "curve": {name: values.tolist() for name, values in found.curve.items()},
                 "guarantee": json.loads(json.dumps(found.certificate.guarantee.to_dict())),
             }

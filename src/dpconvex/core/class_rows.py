@@ -48,13 +48,28 @@ class PrivateClasses:
         self._rows, self._answers = objective, Answers(certificate.noise, noise)
         self._lengths: tuple[bytes, Array] | None = None
 
-    def count_positive(self, name: str) -> float:
-        """Return how many records are positive, plus noise."""
+    @property
+    def _half(self) -> float:
+        """Half of the records, by which counts are centred where some may be ignored; exact."""
+        count = len(self._rows.positives) + len(self._rows.negatives)
+        return count / 2 if self.bounds.void_rows else 0.0
+
+    def count_all(self, name: str) -> float:
+        """Return how many records are not ignored, plus noise."""
         term = self._answers.claim(name, ("count",))
-        return float(self._answers.release(term, [float(len(self._rows.positives))])[0])
+        count = float(len(self._rows.positives) + len(self._rows.negatives))
+        return float(self._answers.release(term, [count])[0])
+
+    def count_positive(self, name: str) -> float:
+        """Return how many records are positive, less half of them where some may be ignored, plus noise."""
+        term = self._answers.claim(name, ("count",))
+        return float(self._answers.release(term, [len(self._rows.positives) - self._half])[0])
 
     def count_shorter(self, name: str, centre: ArrayLike, matrix: ArrayLike, point: float) -> float:
-        """Return how many records have ``||matrix (x - centre)||`` below a point, plus noise."""
+        """Return how many records have ``||matrix (x - centre)||`` below a point, plus noise.
+
+        Less half of the records where some may be ignored.
+        """
         term = self._answers.claim(name, ("count",))
         centre, matrix = self._frame(centre, matrix)
         key = centre.tobytes() + matrix.tobytes()
@@ -63,7 +78,7 @@ class PrivateClasses:
             parts = [row_lengths(placed_rows(each - centre, matrix)) for each in rows]
             self._lengths = key, np.concatenate(parts)
         below = float(np.count_nonzero(self._lengths[1] < float(point)))
-        return float(self._answers.release(term, [below])[0])
+        return float(self._answers.release(term, [below - self._half])[0])
 
     def row_sum(
         self,

@@ -18,6 +18,8 @@ from dpconvex.privacy.noise import EXACT, SEEDED
 __all__ = ["STATISTICS", "EvaluationCertificate", "statistic_sensitivity"]
 
 STATISTICS = ("mean", "auc", "histogram", "counts")
+#: Weight of the number of rows beside a sum over rows: see `statistic_sensitivity`.
+ROW_WEIGHT = 443 / 512
 
 _PLATFORM = 1 + 1e-9  # another platform's rounding of the same formula
 
@@ -26,12 +28,14 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
     r"""Return how far, in Euclidean distance, one record moves what an evaluation adds noise to.
 
     ``"mean"``
-        Replace-one: ``sum u_i`` with ``u_i`` in [0, 1], which moves by 1. Where the number of rows is private:
-        ``(sum u_i - 1/2, number of rows)``, to which a record adds a vector of norm at most ``sqrt(5) / 2``.
+        ``(sum u_i - 1/2, a r)`` over the r valid rows, with ``u_i`` in [0, 1] and ``a = 443/512``, just below
+        ``sqrt(3)/2``. Two valid rows differ by 1 at most in the first number; a row that is valid and one that is not,
+        or one row more or less, by ``(1/2, a)``, whose norm is below 1. Both are whole numbers of steps, exactly.
     ``"auc"``
         The statistic of :mod:`dpconvex.core.pairs`, which moves by 1.
     ``"histogram"``
-        Counts of disjoint bins: two of them move by 1, or one where a record is added or removed.
+        Counts of disjoint bins; an invalid row is in none. Two of them move by 1, or one where a record is added or
+        removed.
     ``"counts"``
         One count of rows.
 
@@ -49,8 +53,6 @@ def statistic_sensitivity(statistic: str, n_samples: int, neighbors: str) -> flo
         if added:
             raise ValueError("The area under the curve needs a public number of rows: replace_one.")
         return pair_sensitivity(n_samples)
-    if statistic == "mean":
-        return math.sqrt(1.25) if added else 1.0
     return math.sqrt(2) if statistic == "histogram" and not added else 1.0
 
 
@@ -152,8 +154,7 @@ class EvaluationCertificate(Promise):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         for name, least in (("n_samples", 0), ("dimension", 1), ("releases", 1)):
             check_count(name, "a certificate", getattr(self, name), least)
-        added = self.neighbors == "add_or_remove_one"
-        size = {"mean": 2 if added else 1, "auc": 2, "counts": 1}.get(self.statistic)
+        size = {"mean": 2, "auc": 3, "counts": 1}.get(self.statistic)
         if (size is not None and self.dimension != size) or (size is None and self.dimension < 2):
             raise CertificateError("The certificate's 'dimension' is not that of its statistic.")
         allowed = "a finite number above 0"

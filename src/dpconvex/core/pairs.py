@@ -1,18 +1,19 @@
 r"""The statistic of pairs that is released for an area under the ROC curve: no sum over records.
 
-``(V / (n - 1), sqrt(3)/2 p)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2 for the right
-order, 0 for a tie and -1/2 for the wrong one, and ``p`` the number of positive rows. Under replace-one it moves by at
-most 1.
+``(V / (n - 1), b p, b q)`` with ``V`` the sum over pairs of a positive and a negative row of +1/2 for the right order,
+0 for a tie and -1/2 for the wrong one, ``p`` and ``q`` the numbers of positive and of negative rows, and
+``b = sqrt(3/8)``. Under replace-one it moves by at most 1.
 
-Lemma. Let the other rows hold p' positive and q' negative ones, which are n - 1 together. A record that keeps its label
-moves V by at most ``max(p', q') <= n - 1`` and p not at all. One that changes its label moves V from within ``q'/2`` of
-0 to within ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and p by 1: ``sqrt(1/4 + 3/4) = 1``. Both
-numbers are whole up to their last division or product and rounded once.
+Lemma. Let the other rows hold p' positive and q' negative ones, at most n - 1 together. A record that keeps its label
+moves V by at most ``max(p', q') <= n - 1`` and no number. One that changes its label moves V from within ``q'/2`` of 0 to
+within ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and both numbers by 1: ``sqrt(1/4 + 2 b^2) = 1``.
+One that becomes invalid moves V by as much at most and one number by 1. All three are whole up to their last division or
+product and rounded once.
 
 People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out. Given
-everybody else both numbers are then linear in a person's votes: what a person adds is a convex combination of what
-single rows of a whole vote add (or nothing, for votes that are rounded down), and two such are no farther apart than
-their extreme points, of which two are as above.
+everybody else all of them are then linear in a person's votes: what a person adds is a convex combination of what single
+rows of a whole vote add (or nothing, for votes that are rounded down), and two such are no farther apart than their
+extreme points, of which two are as above.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ __all__ = ["pair_sensitivity", "pair_statistic", "pair_statistic_of_people", "tw
 
 Array = NDArray[np.float64]
 
-#: Weight of the number of positive rows beside the sum over pairs.
-POSITIVE_WEIGHT = math.sqrt(3) / 2
+#: Weight of the numbers of rows beside the sum over pairs.
+CLASS_WEIGHT = math.sqrt(3 / 8)
 
 _VOTES = 2**30  # steps of a person's vote, which its rows share
 
@@ -44,16 +45,20 @@ def twice_in_order(positive: Array, negative: Array) -> int:
     return below + int(np.searchsorted(ordered, positive, side="right").sum())
 
 
-def pair_statistic(ranked: Array, is_positive: NDArray[np.bool_]) -> Array:
-    """Return the statistic of rows, which are ranked by numbers that are never NaN: private."""
-    positive, negative = ranked[is_positive], ranked[~is_positive]
+def pair_statistic(ranked: Array, labels: Array) -> Array:
+    """Return the statistic of rows, which are ranked by numbers that are never NaN: private.
+
+    ``labels`` are 1 for positive and 0 for negative rows; rows with any other label are ignored.
+    """
+    positive, negative = ranked[labels == 1], ranked[labels == 0]
     twice = twice_in_order(positive, negative) - len(positive) * len(negative)
-    return np.array([twice / (2 * max(1, len(ranked) - 1)), POSITIVE_WEIGHT * len(positive)])
+    counts = CLASS_WEIGHT * len(positive), CLASS_WEIGHT * len(negative)
+    return np.array([twice / (2 * max(1, len(ranked) - 1)), *counts])
 
 
 def pair_statistic_of_people(
     ranked: Array,
-    is_positive: NDArray[np.bool_],
+    labels: Array,
     shares: Array,
     places: NDArray[np.int64],
     count: int,
@@ -62,11 +67,13 @@ def pair_statistic_of_people(
 
     ``shares`` of a person's rows sum to at most 1; ``places`` say whose rows they are.
     """
-    steps = np.floor(shares * _VOTES).astype(np.int64)
+    is_positive, valid = labels == 1, (labels == 1) | (labels == 0)
+    steps = np.where(valid, np.floor(shares * _VOTES), 0).astype(np.int64)
     every = _order_sums(ranked, is_positive, steps, np.zeros(len(steps), dtype=np.int64))
     twice = every - _order_sums(ranked, is_positive, steps, places)
-    votes = int(steps[is_positive].sum()) / _VOTES
-    return np.array([twice / (2 * max(1, count - 1) * _VOTES**2), POSITIVE_WEIGHT * votes])
+    votes = (int(steps[label].sum()) / _VOTES for label in (is_positive, ~is_positive))
+    whole = 2 * max(1, count - 1) * _VOTES**2
+    return np.array([twice / whole, *(CLASS_WEIGHT * each for each in votes)])
 
 
 def _order_sums(

@@ -111,13 +111,18 @@ class PerturbedMinimiser:
         return self._answers.release(term, point) / self._unit
 
     def count_shorter(self, name: str, length: float) -> float:
-        """Return how many rows of pairs are shorter than a length, plus noise."""
+        """Return how many rows of pairs are shorter than a length, less half of them, plus noise.
+
+        The half is of their public number, or of those that are not ignored.
+        """
         term = self._answers.claim(name, ("count",), dimension=1)
         if self._lengths is None:
             rows = (self._objective.positives, self._objective.negatives)
             self._lengths = np.concatenate([row_lengths(each) for each in rows])
+        bounds = self._certificate.bounds
+        half = (self._lengths.size if bounds.void_rows else bounds.n_samples) / 2
         below = float(np.count_nonzero(self._lengths < float(length)))
-        return float(self._answers.release(term, [below])[0])
+        return float(self._answers.release(term, [below - half])[0])
 
     def measure_rows(self, length: float | None) -> float:
         """Bring rows of pairs to a unit of length in which no two of them are further apart than 2; return it.

@@ -209,14 +209,15 @@ class PrivateRows:
         other._rows, other._size = rows, size
         return other
 
-    def count(self, name: str, statistic: Statistic, point: float) -> float:
+    def count(self, name: str, statistic: Statistic, point: float, level: float = 0.0) -> float:
         """Return how many records have a statistic below a point, plus noise.
 
-        The term may be one for another kind of sum: the count then stands in its first coordinate, in units in which
+        With a level in [0, 1] the count is centred, ``sum_i v_i (1[s_i < point] - level)``: 0 at that quantile however
+        many records are ignored. The term may be one for another kind of sum: the count then stands in its first coordinate, in units in which
         it moves no further than that sum; a millionth less, which pays for rounding the product.
         """
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
-        exact = self._counter(statistic)(_number(point))
+        exact = self._counter(statistic, min(max(_number(level), 0.0), 1.0))(_number(point))
         if term.kind == "count":
             return float(self._answers.release(term, [exact])[0])
         unit = self._count_unit(term)
@@ -264,7 +265,7 @@ class PrivateRows:
             from dpconvex.engine.mapping import count_octaves
 
             counts = np.zeros((columns, bins))
-            count_octaves(block, np.ones(len(block)) if v is None else v, lead, above, counts)
+            count_octaves(block, _votes(w, v), lead, above, counts)
             return (counts.ravel(),)
 
         return self._column_histogram(name, bins, part)
@@ -279,7 +280,7 @@ class PrivateRows:
             from dpconvex.engine.mapping import count_places
 
             counts = np.zeros((columns, bins))
-            count_places(block, np.ones(len(block)) if v is None else v, lead, fineness, counts)
+            count_places(block, _votes(w, v), lead, fineness, counts)
             return (counts.ravel(),)
 
         return self._column_histogram(name, bins, part)
@@ -428,7 +429,7 @@ class PrivateRows:
             return rows, lambda y, z: z
         return rows, lambda y, z: np.log2(np.abs(z - centre) + _TINY)
 
-    def _counter(self, statistic: Statistic) -> Callable[[float], float]:
+    def _counter(self, statistic: Statistic, level: float) -> Callable[[float], float]:
         """Return the function of a point that counts records below it; values are computed once for several points."""
         frame = statistic.coordinates
         key = (
@@ -438,11 +439,12 @@ class PrivateRows:
             None if frame is None else _key(self._checked(frame)),
             id(self._rows),
             self._size,
+            level,
         )
 
         def make() -> Callable[[float], float]:
             rows, value = self._valued(statistic)
-            return rows.counter(value)
+            return rows.counter(value, level)
 
         return self._kept.counter(key, make)
 
@@ -548,6 +550,12 @@ def finite_numbers(values: ArrayLike | None, size: int | None = None) -> Array:
     return np.clip(np.nan_to_num(copied, nan=0.0), -_LARGEST, _LARGEST)
 
 
+def _votes(w: Array, v: Array | None) -> Array:
+    """Return votes of rows by their weights: ignored rows, of weight 0, have none."""
+    present = np.asarray(w > 0, dtype=np.float64)
+    return present if v is None else present * v
+
+
 def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     """Return the sum over votes of ``u u^T`` of placed rows ``u = (1, x) / radius``, shortened to length 1."""
 
@@ -556,18 +564,14 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
         shortened = frame.place(block)
         # Lengths of the very numbers that are summed: another product with the matrix could round differently.
         lengths = row_lengths(shortened, 0.0 if frame.lead else frame.added_length)
-        factors = np.minimum(1 / radius, 1 / lengths)
+        factors = np.where(w == 0, 0.0, np.minimum(1 / radius, 1 / lengths))  # ignored rows
         shortened *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (shortened.T @ shortened,)
 
     (sums,) = measured.sum_votes(part) if measured.voted else measured.sum(part)
     if isinstance(sums, MomentSums):  # by non-zeros, in the rows' own coordinates
         matrix = frame.matrix if frame.stretches is None else frame.stretches
-        found = sums.mapped(matrix, measured.n_rows)
-        if sums.void:  # rows of zeros, whatever they hold
-            zeros = np.eye(1, measured.dim) * frame.lead
-            found += sums.void * part(zeros, zeros[0], zeros[0])[0]
-        return found
+        return sums.mapped(matrix, measured.n_rows)
     return np.asarray(sums)
 
 

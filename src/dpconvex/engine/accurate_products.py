@@ -72,17 +72,14 @@ class MomentSums:
         What was left out of rows, or empty.
     lead : int
         1 if rows have a constant, else 0.
-    void : float
-        Number of void rows, which were left out.
     """
 
-    def __init__(self, high: Array, low: Array, base: Array, lead: int, void: float = 0.0) -> None:
-        self.high, self.low, self.base, self.lead, self.void = high, low, base, lead, void
+    def __init__(self, high: Array, low: Array, base: Array, lead: int) -> None:
+        self.high, self.low, self.base, self.lead = high, low, base, lead
 
     def __iadd__(self, other: MomentSums) -> Self:
         self.high, lost = exact_sums(self.high, other.high)
         self.low = self.low + (lost + other.low)
-        self.void += other.void
         return self
 
     def mapped(self, matrix: Array, n_rows: int) -> Array:

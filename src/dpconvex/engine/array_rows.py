@@ -151,12 +151,15 @@ class ArrayRows:
         """
         return self.numbers.sum(function, self.threads)
 
-    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], float]:
+    def counter(
+        self, function: Callable[[Array, Array], Array], level: float = 0.0
+    ) -> Callable[[float], float]:
         """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
 
-        They are computed once; weights are those of `sum_targets`. A row counts as its vote.
+        They are computed once; weights are those of `sum_targets`. A row counts as its vote. With a level the count is
+        centred: less ``level`` times the number of all rows, 0 at that quantile however many rows are ignored.
         """
-        return self.numbers.counter(function, self.threads)
+        return self.numbers.counter(function, self.threads, level)
 
     def with_labels(self) -> Self:
         """Return the same rows with mapped targets clipped to [-1, 1], as losses of ``y z`` need them.

@@ -36,8 +36,8 @@ class MemoryRows(ArrayRows):
     X : array of shape (n_rows, n_features)
         Any real dtype and order; float32 and float64 are never copied as a whole when large.
     y : array of shape (n_rows,)
-        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks a void row: whatever
-        it holds, it is the fixed record with mapped features 0, mapped target 0 and weight 0.
+        Targets, mapped to ``(y - target_shift) * target_scale`` and kept below 1e140. NaN marks an ignored row:
+        whatever it holds, its mapped features, its mapped target and its weight are 0, and it counts nowhere.
     row_map : RowMap
         Public facts: how a raw row becomes a bounded row.
     target_shift, target_scale : float

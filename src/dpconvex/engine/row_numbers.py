@@ -29,7 +29,8 @@ class RowNumbers:
     targets : array of shape (n_rows,)
         Mapped targets; 0 for void rows.
     void : array of bool, optional
-        Which rows are the fixed record of weight 0, whatever they hold; None for none.
+        Which rows are ignored, whatever they hold: they weigh 0 in sums over rows and have no vote in counts. None for
+        none.
     weights : array of shape (n_rows,), optional
         Weights that take the place of those the row map gives.
     votes : Votes, optional
@@ -107,22 +108,28 @@ class RowNumbers:
         return replace(self, targets=np.clip(self.targets, -1.0, 1.0))
 
     def sum(self, function: RowFunction, threads: int) -> Sums:
-        """Add ``function(y, w, v)`` over stretches of targets, given weights and votes; ones where none are given."""
+        """Add ``function(y, w, v)`` over stretches of targets, given weights and votes.
+
+        Ones stand for weights and votes that are not given; ignored rows have no vote.
+        """
 
         def part(rows: slice) -> Sums:
-            y, shares = self.targets[rows], self.shares
-            return function(
-                y, self._weights(rows), np.ones(y.size) if shares is None else shares[rows]
-            )
+            return function(self.targets[rows], self._weights(rows), self._votes(rows))
 
         with single_threaded_blas():
             return tuple(accumulate(in_threads(part, self._blocks(), threads)))
 
     def counter(
-        self, function: Callable[[Array, Array], Array], threads: int
+        self, function: Callable[[Array, Array], Array], threads: int, level: float = 0.0
     ) -> Callable[[float], float]:
-        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it."""
-        values, blocks, shares = np.empty(self.targets.size), self._blocks(), self.shares
+        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it.
+
+        Less ``level`` times all votes.
+        """
+        values, blocks = np.empty(self.targets.size), self._blocks()
+        whole = self.shares is None and self.void is None
+        shares = None if whole else self._votes(slice(None))
+        every = values.size if shares is None else float(shares.sum())
 
         def fill(rows: slice) -> None:
             values[rows] = function(self.targets[rows], self._weights(rows))
@@ -130,9 +137,10 @@ class RowNumbers:
         def count(point: float) -> float:
             below = (values[rows] < point for rows in blocks)
             if shares is None:
-                return float(sum(map(np.count_nonzero, below)))
-            # Votes lie on a grid on which their sums are exact.
-            return sum(float(shares[r] @ part) for r, part in zip(blocks, below, strict=True))
+                found = float(sum(map(np.count_nonzero, below)))
+            else:  # votes lie on a grid on which their sums are exact
+                found = sum(float(shares[r] @ part) for r, part in zip(blocks, below, strict=True))
+            return found - level * every
 
         with single_threaded_blas():
             list(in_threads(fill, blocks, threads))
@@ -142,6 +150,11 @@ class RowNumbers:
         # No rows are one empty stretch.
         starts = range(0, max(1, self.targets.size), TARGET_BLOCK)
         return [slice(start, start + TARGET_BLOCK) for start in starts]
+
+    def _votes(self, rows: slice) -> Array:
+        size = self.targets[rows].size
+        votes = np.ones(size) if self.shares is None else self.shares[rows]
+        return votes if self.void is None else np.where(self.void[rows], 0.0, votes)
 
     def _weights(self, rows: slice) -> Array:
         if self.weights is None:

@@ -337,5 +337,10 @@ class Rows(Protocol):
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over stretches of targets, weights and votes."""
 
-    def counter(self, function: Callable[[Array, Array], Array]) -> Callable[[float], float]:
-        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it."""
+    def counter(
+        self, function: Callable[[Array, Array], Array], level: float = 0.0
+    ) -> Callable[[float], float]:
+        """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it.
+
+        Less ``level`` times all votes.
+        """

@@ -332,12 +332,10 @@ class SparseRows(MemoryRows):
 
         (counts,) = self._sum_matrices(run)
         void = 0 if self.numbers.void is None else int(np.count_nonzero(self.numbers.void))
-        base = self.base if self.base.size else np.zeros(width)
-        for value, many in ((base, self.n_rows - void - counts.sum(axis=1)), (0 * base, void)):
-            zeros = np.zeros((width, bins))
-            every(value[None, :], np.ones(1), 0, facts, zeros)
-            counts = counts + zeros * np.reshape(many, (-1, 1))
-        return np.asarray(counts)
+        base, zeros = self.base if self.base.size else np.zeros(width), np.zeros((width, bins))
+        every(base[None, :], np.ones(1), 0, facts, zeros)
+        many = self.n_rows - void - counts.sum(axis=1)
+        return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
 
     def _require_weights(self) -> None:
         """Raise unless long rows count less, and stay as long as they are: geometry knows no factors but 0 and 1."""
@@ -414,6 +412,4 @@ class SparseRows(MemoryRows):
             return [sums]
 
         (total,) = self._sum_matrices(run)
-        if self.numbers.void is not None:
-            total.void = float(np.count_nonzero(self.numbers.void))
         return total

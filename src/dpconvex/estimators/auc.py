@@ -181,6 +181,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             min_negative=self._count("min_negative", facts.n_samples),
             label_private=self._label_private(),
             neighbors=self.neighbors,
+            void_rows=facts.void_rows,
         )
         # Counts of a private number of rows would need a search of their own.
         known = self.neighbors == "replace_one"

@@ -186,12 +186,6 @@ class People:
         keep = self.named
         return People(self.places[keep], self.shares[keep], self.count, self.tags[keep])
 
-    def means(self, values: Array) -> Array:
-        """Return the mean of every person's values within [0, 1]: of its own rows alone, in their order."""
-        totals = np.bincount(self.places, values, minlength=self.count + 1)[:-1]
-        rows = np.bincount(self.places, minlength=self.count + 1)[:-1]
-        return np.asarray(np.clip(totals / np.maximum(rows, 1), 0.0, 1.0))
-
     def one_row_each(
         self, people: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:

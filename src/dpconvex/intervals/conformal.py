@@ -100,7 +100,9 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     The score of a row is ``|y - prediction|``, or for an estimator of several quantiles the distance
     ``max(low - y, y - high)`` from the outermost two. Ten noisy counts bisect a public grid for a threshold that the
     scores of at least ``coverage (m + 1) + E`` of the m held-out rows do not exceed, with ``E`` the mean of the largest
-    of ten draws of the noise (or of 0).
+    of ten draws of the noise (or of 0). Of rows that the estimator ignores there is no score: m is the number of the
+    others, which is private. So each row counts ``1 - coverage`` where its score is at most the threshold,
+    ``-coverage`` where it is larger and 0 where it is ignored, and the sum of these must reach ``coverage + E``.
 
     Parameters
     ----------
@@ -132,13 +134,13 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     Notes
     -----
     Coverage: let N(t) be the number of held-out scores of at most t, and M the largest of the ten draws of noise, or
-    0 if that is larger. A threshold is taken only if its noisy count reached c, so ``N(threshold) >= c - M``: it is no
-    less than the score of rank ``ceil(c - M)``, which a new, exchangeable score exceeds with probability
-    ``1 - ceil(c - M) / (m + 1)`` at most. M does not depend on the rows, so coverage is at least
-    ``(c - E M) / (m + 1)``, over the draw of rows and noise.
+    0 if that is larger. A threshold is taken only if its noisy count reached ``c = coverage (m + 1) + E``, so
+    ``N(threshold) >= c - M``: it is no less than the score of rank ``ceil(c - M)``, which a new, exchangeable score
+    exceeds with probability ``1 - ceil(c - M) / (m + 1)`` at most. M does not depend on the rows, so coverage is at
+    least ``(c - E M) / (m + 1)``, over the draw of rows and noise, whatever m is.
 
     Privacy: replace-one. The two parts have public sizes and a replaced record, or person, lies in one of them. Each
-    count moves by at most 1. The threshold is a point of a public grid.
+    count moves by at most 1, also where a row becomes one that is ignored. The threshold is a point of a public grid.
 
     Examples
     --------
@@ -251,14 +253,13 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return n_samples - held, held
 
     def _wanted(self, calibration: EvaluationCertificate) -> float:
-        """Return the noisy count that a threshold must reach, or raise if no rows could."""
+        """Return the noisy centred count that a threshold must reach, or raise if no rows could."""
         coverage = check_number(
             "coverage", "DPConformal", self.coverage, "a number between 0 and 1", 0, 1, low_open=True
         )  # fmt: skip
         extra, held = _mean_largest(calibration), calibration.n_samples
-        wanted = coverage * (held + 1) + extra
         # Half of it again: all rows together must reach it in spite of their own noise.
-        if wanted + extra / 2 > held:
+        if coverage * (held + 1) + 1.5 * extra > held:
             needed = math.ceil(
                 (coverage + 1.5 * extra) / (1 - coverage) / float(self.calibration_share)
             )
@@ -267,7 +268,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 f"would hide too many of them. Give about {needed} rows in all, a larger 'calibration_share', a larger "
                 "budget, or a smaller 'coverage'."
             )
-        return wanted
+        return coverage + extra
 
     def _bound(self) -> float:
         """Return the largest score that is looked for."""
@@ -357,11 +358,10 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     @staticmethod
     def _scores(model: Any, rows: Array, target: Array) -> Array:
-        """Return the score of every row; infinite where a value is missing."""
+        """Return the score of every row; NaN where a value is missing, and the row is ignored."""
         usable = np.asarray(np.isfinite(rows).all(axis=1))
         low, high = _ends(model.predict(np.where(usable[:, None], rows, 0.0)))
-        scores = np.maximum(low - target, target - high)
-        return np.where(usable & ~np.isnan(scores), scores, np.inf)
+        return np.where(usable, np.maximum(low - target, target - high), np.nan)
 
     def _threshold(
         self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource
@@ -369,10 +369,13 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
         law = noise.add_gaussian if calibration.distribution == "gaussian" else noise.add_l2_laplace
         wanted, grid = self._wanted(calibration), thresholds(self._bound())
+        # Rounded up to so many bits that its product with a number of rows is exact.
+        unit = 2.0 ** (calibration.n_samples.bit_length() - 52)
+        missed = math.ceil(float(self.coverage) / unit) * unit * np.count_nonzero(~np.isnan(scores))
         below, reached = -1, len(grid)  # an infinite threshold covers everything
         for _ in range(calibration.releases):
             middle = (below + reached) // 2
-            count = float(np.count_nonzero(scores <= grid[middle]))
+            count = float(np.count_nonzero(scores <= grid[middle])) - missed
             if law(np.array([count]), calibration.scale)[0] >= wanted:
                 reached = middle
             else:

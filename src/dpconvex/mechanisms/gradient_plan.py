@@ -18,6 +18,7 @@ from dpconvex.core.queries import Query
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_course import Course
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS
+from dpconvex.mechanisms.gradient_settings import MASS, mass_share
 from dpconvex.mechanisms.quantile_location import TARGET_BINS
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters
@@ -33,7 +34,6 @@ _GEOMETRY, _SCALES, _OCTAVES = 0.12, 0.03, 0.008
 _MORE_GEOMETRY, _MORE_SCALES = 0.06, 0.02  # where records per coefficient are few
 _PLACES = 0.02  # share of what columns are centred by, where there is a constant to do it with
 _PLACES_SEEN = 50.0  # n mu per root of the number of columns at which half of them would be seen
-_MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
 MOST_WHITENED = 2000  # columns up to which a matrix of moments is paid for
 _LENGTH = 0.01  # share of the one length that is asked for beyond
 _LABELS = 0.02  # share of a count of positive labels in a ranking
@@ -183,9 +183,9 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
         places = _PLACES * max((1 - 0.8 * few) / (1 + hidden**2), 0.2)
         phases["places"] = Phase(Query.histograms(PLACES, columns), bounds, places)
         left -= places
-    if bounds.weighted_rows:
-        phases["mass"] = Phase(Query("count"), bounds, _MASS)
-        left -= _MASS
+    if bounds.weighted_rows and not bounds.void_rows:
+        phases["mass"] = Phase(Query("count"), bounds, MASS)
+        left -= MASS
     if bounds.loss.kind == "margin":
         # Opens late: clipped slopes cost probabilities little, being calibrated, and noise much.
         clip = _CLIP * math.sqrt((1 + records / 2000) / (1 + 10 / records))
@@ -202,6 +202,12 @@ def plan_gradient(bounds: LinearBounds, mu: float, settings: Parameters) -> Grad
             phases |= _quantile_phases(
                 bounds, left, few, clip, settings["steps"], records, *several
             )
+    if bounds.void_rows:  # everything else shares what is left
+        mass = mass_share(size)
+        phases = {
+            name: replace(each, share=(1 - mass) * each.share) for name, each in phases.items()
+        }
+        phases["mass"] = Phase(Query("count"), bounds, mass)
     reach = 1.1 * (1 + records / 2000) ** 0.25
     parts = _parts(bounds, mu)
     early = phases["early gradients"].releases if "early gradients" in phases else 0
@@ -297,7 +303,8 @@ def _quantile_phases(
     """
     count = Query("count")
     low, high = bounds.loss.slope_range
-    most = 0.87 - (_MASS if bounds.weighted_rows else 0.0)  # so that something is left for all
+    counted = bounds.weighted_rows and not bounds.void_rows
+    most = 0.87 - (MASS if counted else 0.0)  # so that something is left for all
     targets, residuals = 0.04 + most * few**2.5, 0.07 * (1 - few) + 0.01
     if len(levels) > sought:  # where records are few, residuals tell the constant of each level
         targets, residuals = targets - _CONSTANTS * few**2.5, residuals + _CONSTANTS * few**2.5

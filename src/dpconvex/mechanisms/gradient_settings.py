@@ -13,7 +13,11 @@ from dpconvex.privacy.description import describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import Kernel
 
-__all__ = ["check_levels", "check_smoothing", "total_mu"]
+__all__ = ["MASS", "check_levels", "check_smoothing", "mass_share", "total_mu"]
+
+MASS = 0.01  # share of a count of all votes, where records may count less than whole ones
+# Where rows may be ignored all scales hang on it: its noise is at most a fiftieth of the records, or a quarter is paid.
+_SEEN, _MOST = 50.0, 0.25
 
 
 def total_mu(guarantee: Guarantee, owner: str) -> float:
@@ -25,6 +29,11 @@ def total_mu(guarantee: Guarantee, owner: str) -> float:
             f"{owner} offers GaussianDP and ApproxDP with delta above 0. Got {guarantee!r} instead. "
             "For pure epsilon use objective or output perturbation."
         ) from None
+
+
+def mass_share(size: float) -> float:
+    """Return the share of ``mu^2`` of a count of the rows that are not ignored, of ``size = n mu``."""
+    return max(MASS, min(_MOST, (_SEEN / size) ** 2))
 
 
 def check_smoothing(settings: Parameters) -> None:

@@ -16,6 +16,7 @@ from dpconvex.mechanisms.gradient_margins import expected_label_share
 
 _ABSENT = 3.0  # in units of the noise: a count that may as well be 0
 _TURNED = 0.5  # share of the steps after which the descent is not begun any more
+_MIDDLE = 0.5  # share around which labels are counted first, where counts are centred
 _LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 _STEPS = ("early gradients", "gradients")
 _LATER = (*_STEPS, "margin range", "margins")  # phases, as far as a course has them
@@ -33,23 +34,36 @@ def positive_share(rows: PrivateRows, n_samples: float) -> tuple[float, int]:
     n_samples : float
         Number of records, public or released.
     """
-    terms, std = rows.terms, rows.count_std("labels")
-    found = count_positive(rows, "labels")
+    terms, std, ignored = rows.terms, rows.count_std("labels"), rows.bounds.void_rows
+    share = _MIDDLE if ignored else 0.0
+    found = count_positive(rows, "labels", n_samples, share)
+    if (
+        ignored
+    ):  # an error of the number of records counts as far as the share is from where it was asked
+        std = math.hypot(std, terms["mass"].scale * min(1.0, abs(found / n_samples - share)))
     steps, counted = sum(terms[name].releases for name in _STEPS if name in terms), 0
     later = [name for name in _LATER if name in terms for _ in range(terms[name].releases)]
     for name in later:
         if min(found, n_samples - found) >= _ABSENT * std and counted <= _TURNED * steps:
             break
-        more, error = count_positive(rows, name), rows.count_std(name)
+        if ignored:
+            share = min(max(found / n_samples, 0.0), 1.0)
+        more, error = count_positive(rows, name, n_samples, share), rows.count_std(name)
         found += (more - found) / (1 + (error / std) ** 2)
         std /= math.hypot(1, std / error)
         counted += name in _STEPS
     return expected_label_share(found / n_samples, std / n_samples, n_samples), counted
 
 
-def count_positive(rows: PrivateRows, name: str) -> float:
-    """Return a noisy number of records with positive labels."""
-    return rows.count(name, Statistic("label"), -0.5)
+def count_positive(rows: PrivateRows, name: str, n_samples: float, share: float = 0.0) -> float:
+    """Return a noisy number of records with positive labels, by a count that is centred at a share."""
+    return share * n_samples + rows.count(name, Statistic("label"), -0.5, share)
+
+
+def noisy_label_share(rows: PrivateRows, name: str, n_samples: float) -> float:
+    """Return the noisy share of positive labels, of one count that is centred around 1/2 where rows may be ignored."""
+    share = _MIDDLE if rows.bounds.void_rows else 0.0
+    return count_positive(rows, name, n_samples, share) / n_samples
 
 
 def count_votes(rows: PrivateRows, name: str, n_samples: int) -> float:

@@ -23,7 +23,6 @@ from dpconvex.engine.rows import RAW_FARTHEST, RowMap
 from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gathered_steps import GatheredSteps
-from dpconvex.mechanisms.gradient import total_mu
 from dpconvex.mechanisms.gradient_geometry import (
     LENGTH_STEPS,
     Frame,
@@ -31,6 +30,7 @@ from dpconvex.mechanisms.gradient_geometry import (
     private_coordinates,
 )
 from dpconvex.mechanisms.gradient_plan import NORMAL_SCALE, Phase
+from dpconvex.mechanisms.gradient_settings import MASS, mass_share, total_mu
 from dpconvex.mechanisms.label_counts import count_votes
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location
@@ -77,7 +77,6 @@ _INFERENCE = {"curvature": 0.12, "scores": 0.08}  # of mu^2, where intervals are
 _PLACES = 0.02  # of what columns are centred by
 _RAW_SCALES = 0.03  # of what finds the sizes of columns, where no bounds are public
 _RAW_OCTAVES = 0.04  # of what finds the size of a target, where no bounds are public
-_MASS = 0.01  # of a count of all votes, where records may count less than whole ones
 _FEW = 80.0  # n mu below which most of the budget goes to the middle of the target
 _SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
 _LOST = 2.0  # loss against a constant, in units of its noise, with which a fit is given up
@@ -158,7 +157,7 @@ def _queries(bounds: LinearBounds, limits: Limits, inference: bool) -> dict[str,
     count, moments, score = Query("count"), (Query.moments(size), 1), (Query("limited sum"), 1)
     product = Query("vector", limits.clip * limits.width, size)
     more = {"curvature": moments, "scores": moments} if inference else {}
-    if bounds.weighted_rows:
+    if bounds.weighted_rows or bounds.void_rows:
         more["mass"] = (count, 1)
     if not inference:
         more["gain"] = score
@@ -209,8 +208,11 @@ def calibrate_least_squares(
         shares["places"] = _PLACES * (1 - 0.7 * few)
     if limits.above:
         shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
-    if bounds.weighted_rows:
-        shares["mass"] = _MASS
+    if bounds.weighted_rows and not bounds.void_rows:
+        shares["mass"] = MASS
+    if bounds.void_rows:  # everything else shares what is left
+        mass = mass_share(max(bounds.n_samples * mu, 1e-6))
+        shares = {name: share * (1 - mass) for name, share in shares.items()} | {"mass": mass}
     if inference:
         check_whole_rows(bounds)
         shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}

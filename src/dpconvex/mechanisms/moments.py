@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpconvex.core.class_rows import PrivateClasses
 from dpconvex.core.queries import Query, prove_sums
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.mechanisms.gradient_settings import mass_share, total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
@@ -38,15 +38,18 @@ from dpconvex.privacy.noise import NoiseSource
 Array = NDArray[np.float64]
 
 SEARCH_STEPS = 6
+_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
 _FLOOR = 0.5  # eigenvalues are raised by this multiple of the noise's spectral norm
 _SHORT, _LONG = 0.7, 1.3  # rows are shortened to this multiple of the median length
 _AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs noise
 
 
-def _phases(n_features: int) -> dict[str, tuple[float, Query, int]]:
+def _phases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
     """Return the share of ``mu^2`` of each release, what it is, and how often."""
-    vector = Query("vector", 1.0, n_features)
+    vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
+    counted = {"mass": (0.0, Query("count"), 1)} if bounds.void_rows else {}
     return {
+        **counted,
         "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS),
         "centre": (0.05, vector, 1),
         "count": (0.02, Query("count"), 1),
@@ -64,13 +67,12 @@ def calibrate_moments(
         raise ValueError(
             "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
         )
-    mu = total_mu(guarantee, "Moments")
-    return Calibration(
-        {
-            name: query.term(bounds, mu * math.sqrt(share), releases)
-            for name, (share, query, releases) in _phases(bounds.n_features).items()
-        }
-    )
+    mu, terms = total_mu(guarantee, "Moments"), {}
+    mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.void_rows else 0.0
+    for name, (share, query, releases) in _phases(bounds).items():
+        share = mass if name == "mass" else share * (1 - mass)
+        terms[name] = query.term(bounds, mu * math.sqrt(share), releases)
+    return Calibration(terms)
 
 
 @proves("moments")
@@ -96,6 +98,8 @@ class Frame:
         Share of positive records, strictly between 0 and 1.
     difference : array of shape (d,)
         Mean of the positive rows minus mean of the negative ones, in white coordinates.
+    mass : float
+        Number of rows, public, or released where some may be ignored.
     """
 
     centre: Array
@@ -103,6 +107,7 @@ class Frame:
     radius: float
     prevalence: float
     difference: Array
+    mass: float
 
     def midpoint(self) -> Array:
         """Return the point halfway between the class means, in mapped units."""
@@ -118,18 +123,16 @@ class Frame:
         return np.asarray(np.linalg.solve(system, m))
 
 
-def private_median(
-    below: Callable[[float], float], low: float, high: float, n_samples: int
-) -> float:
+def private_median(above_half: Callable[[float], float], low: float, high: float) -> float:
     """Return a point near the median of a positive number of the records, on a logarithmic scale.
 
-    Six times the bracket ``[low, high]`` is halved: the noisy number of records below its geometric middle is compared
-    with half the public number of records.
+    Six times the bracket ``[low, high]`` is halved, by whether the noisy number of records below its geometric middle
+    exceeds half of them.
     """
     bottom, top = math.log2(low), math.log2(high)
     for _ in range(SEARCH_STEPS):
         middle = (bottom + top) / 2
-        many = below(2.0**middle) > n_samples / 2
+        many = above_half(2.0**middle) > 0
         bottom, top = (bottom, middle) if many else (middle, top)
     return float(2.0 ** ((bottom + top) / 2))
 
@@ -141,21 +144,26 @@ def private_frame(rows: PrivateClasses, certificate: Certificate) -> Frame:
     reach = _LONG if d / (n * mu) < _AMPLE else _SHORT
 
     def typical(centre: Array, matrix: Array, low: float, high: float) -> float:
-        def shorter(length: float) -> float:
-            return rows.count_shorter("lengths", centre, matrix, length)
+        def above_half(length: float) -> float:
+            return rows.count_shorter("lengths", centre, matrix, length) - half
 
-        return reach * private_median(shorter, low, high, n)
+        return reach * private_median(above_half, low, high)
 
+    mass, middle, half = float(n), 0.0, n / 2
+    if bounds.void_rows:  # what is valid is counted, and the handle centres counts
+        mass = min(max(rows.count_all("mass"), _LEAST_MASS * mass), mass)
+        middle, half = 0.5, 0.0
     longest, origin, same = bounds.row_norm, np.zeros(d), np.eye(d)
     radius = typical(origin, same, longest / 256, longest)
-    centre = radius / n * rows.row_sum("centre", origin, same, radius)
-    prevalence = min(max(rows.count_positive("count") / n, 1 / (n + 1)), n / (n + 1))
+    centre = radius / mass * rows.row_sum("centre", origin, same, radius)
+    share = middle + rows.count_positive("count") / mass
+    prevalence = min(max(share, 1 / (mass + 1)), mass / (mass + 1))
 
     radius = typical(centre, same, longest / 128, 2 * longest)
-    moments = rows.second_moments("moments", centre, radius) / n
+    moments = rows.second_moments("moments", centre, radius) / mass
     values, vectors = np.linalg.eigh(moments)
     std = rows.terms["moments"].scale
-    floor = max(_FLOOR * std / n * math.sqrt(d / 2), 1e-12)
+    floor = max(_FLOOR * std / mass * math.sqrt(d / 2), 1e-12)
     raised = np.maximum(values, floor) + floor
     matrix = (vectors / np.sqrt(raised)) @ vectors.T / radius
 
@@ -164,8 +172,8 @@ def private_frame(rows: PrivateClasses, certificate: Certificate) -> Frame:
     # Weights that sum to about 0 over all records: an error in the centre does not matter.
     weights = -prevalence / largest, (1 - prevalence) / largest
     signed = rows.row_sum("difference", centre, matrix, radius, weights)
-    difference = largest * radius / (n * prevalence * (1 - prevalence)) * signed
-    return Frame(centre, matrix, radius, prevalence, difference)
+    difference = largest * radius / (mass * prevalence * (1 - prevalence)) * signed
+    return Frame(centre, matrix, radius, prevalence, difference, mass)
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ class Moments(PrivateMechanism):
 
     Released are noisy counts of row lengths, the sum of rows, the number of positive records, the second moments of
     all rows around the released centre, and the signed sum of rows in released white coordinates, each row shortened
-    to a released length.
+    to a released length. Where rows may be ignored, their number is released as well.
 
     Notes
     -----
@@ -202,4 +210,6 @@ class Moments(PrivateMechanism):
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
         frame = private_frame(PrivateClasses(objective, certificate, noise), certificate)
         record["midpoint"], record["prevalence"] = frame.midpoint(), frame.prevalence
+        if certificate.bounds.void_rows:
+            record["mass"] = frame.mass
         return frame.matrix @ frame.solution(certificate.bounds.alpha)

@@ -26,8 +26,8 @@ from dpconvex.losses import Logistic, Pinball, PointwiseLoss
 from dpconvex.mechanisms.column_ranges import PLACES, octaves, octaves_above
 from dpconvex.mechanisms.gradient_geometry import LENGTH_STEPS, Look, private_coordinates
 from dpconvex.mechanisms.gradient_plan import MIDDLE_HEIGHT, NORMAL_SCALE, Phase
-from dpconvex.mechanisms.gradient_settings import total_mu
-from dpconvex.mechanisms.label_counts import count_positive
+from dpconvex.mechanisms.gradient_settings import mass_share, total_mu
+from dpconvex.mechanisms.label_counts import count_votes, noisy_label_share
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.mechanisms.quantile_location import TARGET_BINS, Belief, private_location
 from dpconvex.mechanisms.sandwich import check_whole_rows, curvature_inverses, sandwich
@@ -153,6 +153,8 @@ def _queries(bounds: LinearBounds, limits: Limits) -> dict[str, tuple[Query, int
         }
     if bounds.fit_intercept:
         start["places"] = (Query.histograms(PLACES, columns), 1)
+    if bounds.void_rows:
+        start["mass"] = (count, 1)
     return {
         "scales": (Query.histograms(octaves(limits.above), columns), 1),
         "lengths": (count, 3 * LENGTH_STEPS),
@@ -194,6 +196,9 @@ def calibrate_newton(
         shares["places"] = _PLACES
     if limits.raw_target:
         shares["octaves"] += _RAW_OCTAVES
+    if bounds.void_rows:  # everything else shares what is left
+        mass = mass_share(max(bounds.n_samples * mu, 1e-6))
+        shares = {name: share * (1 - mass) for name, share in shares.items()} | {"mass": mass}
     shares["gradients"] = 1 - sum(shares.values())
     terms = {
         name: Phase(query, bounds, shares[name], releases).term(mu)
@@ -256,14 +261,18 @@ class _Run:
         self.loss = cast(PointwiseLoss, self.bounds.loss)
         self.limits = Limits(**certificate.parameters["limits"])
         self.n = self.bounds.n_samples
+        self.mass = float(self.n)  # what all records count for
         self.released: Facts = {}
 
     def fit(self) -> Array:
         """Return coefficients of mapped rows; their covariance is among what was released."""
         bounds, limits = self.bounds, self.limits
+        if "mass" in self.terms:
+            self.mass = count_votes(self.rows, "mass", self.n)
+            self.released["mass"] = self.mass
         look = Look(
             self.n, None, bounds.fit_intercept, bounds.max_norm, limits.reach, limits.floor,
-            limits.trust, largest_cancellation(bounds), above=limits.above,
+            limits.trust, largest_cancellation(bounds), filled=self.mass / self.n, above=limits.above,
         )  # fmt: skip
         self.frame = private_coordinates(self.rows, look)
         self.length = length = limits.clip * self.frame.typical
@@ -341,7 +350,7 @@ class _Run:
         """Return the mean of the last iterates of a descent."""
         kept, steps = np.zeros_like(phi), self.terms[name].releases
         for step in range(steps):
-            phi = phi - rate * self._gradient(phi, slope, name) / self.n
+            phi = phi - rate * self._gradient(phi, slope, name) / self.mass
             if step >= steps - _KEPT:
                 kept += phi / _KEPT
         return kept
@@ -351,13 +360,13 @@ class _Run:
 
         The rarer one of them is, the flatter the loss: steps are as long as that share says, but for noise.
         """
-        found = count_positive(self.rows, "labels") / self.n
-        least = min(2 * self.terms["labels"].scale / self.n, 0.5)
+        found = noisy_label_share(self.rows, "labels", self.mass)
+        least = min(2 * self.terms["labels"].scale / self.mass, 0.5)
         share = min(max(found, least), 1 - least)
         start = np.zeros(self.frame.matrix.shape[0])
         start[: self.frame.lead] = float(logit(share))
         curved = min(float(self.loss.smoothness), _CURVED * share * (1 - share))
-        doubt = self.terms["early gradients"].scale * self.frame.typical / (self.n * curved)
+        doubt = self.terms["early gradients"].scale * self.frame.typical / (self.mass * curved)
         rate = 1 / (curved * (1 + (doubt / _DOUBT) ** 2))
         slope = Slope(self.loss, weighting="square")
         return self._descend(start, slope, rate, "early gradients")
@@ -367,7 +376,7 @@ class _Run:
         level, lead = float(cast(Pinball, self.loss).quantile), self.frame.lead
         low, high = self.loss.slope_range
         start = np.zeros(self.frame.matrix.shape[0])
-        middle, scale = private_target(self.rows, self.n, not self.limits.raw_target)
+        middle, scale = private_target(self.rows, self.mass, not self.limits.raw_target)
         start[:lead] = middle
         smooth = convolve(self.loss, LogisticKernel(), _ROUGH_WIDTH * scale)
         rate = _ROUGH_RATE * scale / ((high - low) * MIDDLE_HEIGHT)
@@ -379,7 +388,7 @@ class _Run:
         )
         residual = Statistic("residual", self.frame.to_rows(phi))
         shift, found = private_location(
-            self.rows, "residuals", residual, level, belief, RESIDUAL_STEPS, self.n
+            self.rows, "residuals", residual, level, belief, RESIDUAL_STEPS, self.mass
         )
         phi[:lead] += shift
         rate = _EARLY_RATE * found / (level * (1 - level))

@@ -143,6 +143,5 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
             lambda length: minimiser.count_shorter("lengths", length),
             longest / 256,
             longest,
-            certificate.bounds.n_samples,
         )
         record["row_length"] = minimiser.measure_rows(typical if 4 * typical <= widest else None)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.mechanisms.quantile_search import noisy_share
 
 Array = NDArray[np.float64]
 
@@ -176,7 +177,7 @@ def private_location(
             break
         aside = 0.0 if step < _FIRST else (0.0, -_ASIDE, _ASIDE)[step % 3]
         places[step] = point = min(max(point + aside * scale, lowest), highest)
-        share = rows.count(name, statistic, point) / n_samples
+        share = noisy_share(rows, name, statistic, point, level, n_samples)
         shares[step] = min(max(share, -10 * std), 1 + 10 * std)
         ends = np.interp([_OUTER, 1 - _OUTER], reached, line)
         more = (ends[1] - ends[0]) / 4 + 2 * (high - low) / _POINTS

@@ -33,6 +33,24 @@ class Walk:
     decay: float
 
 
+def noisy_share(
+    rows: PrivateRows,
+    name: str,
+    statistic: Statistic,
+    point: float,
+    level: float,
+    n_samples: float,
+) -> float:
+    """Return the noisy share of records whose statistic is below a point.
+
+    A plain count is divided by a number of records that is known. Where rows may be ignored that number is not, and the
+    count is centred at the level that is sought: an error of the released number does not move where the share is that
+    level.
+    """
+    centre = level if rows.bounds.void_rows else 0.0
+    return centre + rows.count(name, statistic, point, centre) / n_samples
+
+
 def private_quantile(
     rows: PrivateRows, name: str, statistic: Statistic, walk: Walk, n_samples: float
 ) -> float:
@@ -57,7 +75,7 @@ def private_quantile(
     point, kept = walk.start, 0.0
     last = max(1, walk.steps // 4)
     for step in range(walk.steps):
-        share = rows.count(name, statistic, point) / n_samples
+        share = noisy_share(rows, name, statistic, point, walk.level, n_samples)
         point += walk.first_step * walk.decay**step * (walk.level - share)
         point = min(max(point, walk.start - walk.reach), walk.start + walk.reach)
         kept += point * (step >= walk.steps - last)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.core.pairs import POSITIVE_WEIGHT
+from dpconvex.core.evaluation_certificate import ROW_WEIGHT, EvaluationCertificate
+from dpconvex.core.pairs import CLASS_WEIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +42,8 @@ class PrivateScore:
         ``rows``. ``"residuals"``: ``edges`` of bins, ``share``, ``low`` and ``high``. Empty otherwise.
     certificate : EvaluationCertificate
         What the release promises.
+    rows : float
+        Number of rows (or people) that the score is over, those that hold no missing value: released with noise.
     """
 
     metric: str
@@ -50,6 +52,7 @@ class PrivateScore:
     level: float
     certificate: EvaluationCertificate = field(repr=False)
     curve: dict[str, Array] = field(default_factory=dict, repr=False)
+    rows: float = math.nan
 
     def __float__(self) -> float:
         return self.value
@@ -60,7 +63,7 @@ class PrivateScore:
         low, high = self.interval
         return (
             f"{self.metric} {self.value:.4g} (without noise between {low:.4g} and {high:.4g} with probability "
-            f"{self.level:g}), {self.certificate.guarantee!r}"
+            f"{self.level:g}) over about {self.rows:.4g} valid rows, {self.certificate.guarantee!r}"
         )
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -105,25 +108,24 @@ def described_score(
     shown = (1 - level) / 2, (1 + level) / 2
     possible = released - _draws(certificate)
     if certificate.statistic == "histogram":
-        curve = _curve(released, possible, metric, limits, shown, certificate, n)
-        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve)
+        curve, rows = _curve(released, possible, metric, limits, shown), float(released.sum())
+        return PrivateScore(metric, math.nan, (math.nan, math.nan), level, certificate, curve, rows)
     low, high = limits
     if metric == "auc":
         low, high = 0.0, 1.0
 
     def score(vector: Array) -> Array:
         if metric == "auc":
-            positive = np.clip(vector[..., 1] / POSITIVE_WEIGHT, 1.0, max(1.0, n - 1.0))
-            return np.asarray(0.5 + vector[..., 0] * (n - 1) / (positive * (n - positive)))
-        if certificate.neighbors == "replace_one":
-            share = vector[..., 0] / n
-        else:
-            share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1], 1.0)
+            classes = np.clip(vector[..., 1:] / CLASS_WEIGHT, 1.0, max(1.0, n - 1.0))
+            return np.asarray(0.5 + vector[..., 0] * (n - 1) / classes.prod(axis=-1))
+        share = 0.5 + vector[..., 0] / np.maximum(vector[..., 1] / ROW_WEIGHT, 1.0)
         return np.asarray(low + (high - low) * share)
 
     ends = np.clip(np.quantile(score(possible), shown), low, high)
     value = float(np.clip(score(released), low, high))
-    return PrivateScore(metric, value, (float(ends[0]), float(ends[1])), level, certificate)
+    rows = float(released[1:].sum() / (CLASS_WEIGHT if metric == "auc" else ROW_WEIGHT))
+    interval = (float(ends[0]), float(ends[1]))
+    return PrivateScore(metric, value, interval, level, certificate, rows=rows)
 
 
 def _draws(certificate: EvaluationCertificate) -> Array:
@@ -143,13 +145,11 @@ def _curve(
     metric: str,
     limits: tuple[float, float],
     shown: tuple[float, float],
-    certificate: EvaluationCertificate,
-    n: int,
 ) -> dict[str, Array]:
     """Return a calibration curve or a histogram of residuals, with intervals."""
     counts = np.maximum(released, 0.0)
     if metric == "residuals":
-        rows = n if certificate.neighbors == "replace_one" else max(1.0, float(counts.sum()))
+        rows = max(1.0, float(counts.sum()))
         low, high = np.quantile(np.maximum(possible, 0.0) / rows, shown, axis=0)
         edges = np.linspace(*limits, len(released) + 1)
         return {"edges": edges, "share": counts / rows, "low": low, "high": high}

@@ -169,14 +169,15 @@ class DaskRows:
         """Add ``function(y, w, v)`` over targets, given weights and votes, as `MemoryRows.sum_targets` does."""
         return self._pass(lambda rows: rows.sum_targets(function))
 
-    def counter(self, function: Any) -> Callable[[float], float]:
+    def counter(self, function: Any, level: float = 0.0) -> Callable[[float], float]:
         """Return the votes of rows whose ``function(y, w)`` is below a point, as `MemoryRows.counter` does."""
 
         def count(point: float) -> float:
-            def below(y: Array, w: Array, v: Array) -> tuple[float]:
-                return (float(v @ (function(y, w) < point)),)
+            def below(y: Array, w: Array, v: Array) -> tuple[float, float]:
+                return float(v @ (function(y, w) < point)), float(v.sum())
 
-            return float(self.sum_targets(below)[0])
+            found, every = self.sum_targets(below)
+            return float(found) - level * float(every)
 
         return count
 

@@ -64,6 +64,7 @@ class Bounds:
     people: bool = False
     rows_per_person: int = 1
     weighted_rows: bool = False
+    void_rows: bool = False
 
     @property
     def unit(self) -> str:

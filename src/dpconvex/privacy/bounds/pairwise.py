@@ -83,6 +83,8 @@ class PairwiseBounds(Bounds):
         ``C = sum H_i / (n+ + 1)`` the Hessians are ``C + H_k / (n+ + 1)`` and ``C + mean H_i / (n+ + 1)``. Norms are at
         most ``L D`` (differences ``2 L D``, or ``L D`` for monotone losses) and traces ``c D^2``, so either side adds a
         trace of at most ``c D^2 / m+`` to a part that both have: the case of the trace form, as under replace-one.
+    void_rows : bool
+        Whether a record may belong to no class, as invalid rows that are ignored do.
 
     Examples
     --------
@@ -102,6 +104,7 @@ class PairwiseBounds(Bounds):
     label_private: bool = True
     alpha: float = 0.0
     neighbors: str = "replace_one"
+    void_rows: bool = False
 
     def __post_init__(self) -> None:
         self._check_shared()
