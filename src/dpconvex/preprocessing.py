@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.choices import Choices
+from dpconvex.core.release import Answers
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.public_table import PublicTable
@@ -351,8 +352,8 @@ class DPMoments(_PaidTransformer):
         n, d = rows.shape
         low, high = _pair("bounds", self.bounds, d, "DPMoments")
         unit = _scaled(rows, low, high) / math.sqrt(d)
-        std = certificate.noise["std"]
-        released = noise.add_gaussian(_stacked(unit), std) / n
+        answers, std = Answers({"moments": certificate.term}, noise), certificate.noise["std"]
+        released = answers.release(answers.claim("moments"), _stacked(unit)) / n
         mean = released[:d]
         second = np.zeros((d, d))
         second[np.triu_indices(d)] = released[d:]

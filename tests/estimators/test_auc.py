@@ -1,8 +1,5 @@
 """DPAUCClassifier: every loss and mechanism, refusals, thresholds, and what stays private."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -191,22 +188,6 @@ def test_saved_models_predict_the_same(data, tmp_path, mechanism, bounds):
     read = load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(read.decision_function(X), model.decision_function(X))
     assert ("class counts" in repr(model.summary())) == (mechanism != "auto")
-
-
-@pytest.mark.parametrize("named", ["auto", "gradient"])
-def test_descents_along_pairs_still_load(named, tmp_path):
-    """Files of an earlier default, whose certificate is that of noisy gradients of pairs."""
-    earlier = json.loads((Path(__file__).parent / "along_pairs.json").read_text())
-    earlier["parameters"]["mechanism"] = named
-    (tmp_path / "model.json").write_text(json.dumps(earlier))
-    read = load_model(tmp_path / "model.json")
-    assert read.certificate_.mechanism == "auc-gradient"
-    read.certificate_.verify()
-    np.testing.assert_array_equal(read.coef_, earlier["coef"])
-    save_model(read, tmp_path / "again.json")
-    assert (
-        json.loads((tmp_path / "again.json").read_text())["certificate"] == earlier["certificate"]
-    )
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])

@@ -31,7 +31,6 @@ ROOMS = ["dpconvex"] + [
         "defaults", "estimators", "mechanisms", "objectives", "privacy", "smoothing", "words"
     )
 ]  # fmt: skip
-ALONG_PAIRS = Path(__file__).parents[1] / "estimators" / "along_pairs.json"  # of an earlier version
 
 
 def fresh(code: str, *words: str) -> str:
@@ -122,10 +121,9 @@ def files(tmp_path_factory):
     lone = [
         ExponentialMechanism(points=101).certify(grid, PureDP(1.0)),
         DPMedian(operator_norm=4.0, mechanism="gradient").certify(1000, n_features=5, n_outputs=3),
-        dpconvex.load_model(ALONG_PAIRS).certificate_,
     ]
     folder = tmp_path_factory.mktemp("files")
-    certificates, saved = {}, {"auc-gradient": str(ALONG_PAIRS)}
+    certificates, saved = {}, {}
     for certificate in (*lone, *(model.certificate_ for model in models)):
         path = folder / f"certificate-{certificate.mechanism}.json"
         path.write_text(certificate.to_json())

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dpconvex.mechanisms.pairwise_gradient import sensitivity_of_pairs
 from hypothesis import strategies as st
 
 from dpconvex.losses import (
@@ -51,9 +50,6 @@ from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.bounds.top_rank import TopRankBounds
 from dpconvex.privacy.bounds.worst_share import WorstShareBounds
-from dpconvex.privacy.calibration import released_scale
-from dpconvex.privacy.certificates.rules import Calibration, calibrate, calibrates
-from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import DeclaredLoss
 from dpconvex.smoothing import (
     EpanechnikovKernel,
@@ -316,23 +312,6 @@ def auc_objective(draw: Draw) -> Certificate:
     return PairwiseObjectivePerturbation().certify(replace(bounds, alpha=strong), claim, parameters)
 
 
-@calibrates("auc-gradient")
-def _along_pairs(bounds: PairwiseBounds, claim: Any, parameters: Any) -> Calibration:
-    """Return the noise of descents along pairs, which no fit has any more but old certificates state."""
-    mu, steps = claim.as_gaussian().mu, parameters["gradient"]["steps"]
-    moments = calibrate("moments", bounds, GaussianDP(mu * math.sqrt(0.6)), {}).noise
-    moved = sensitivity_of_pairs(bounds)
-    std = released_scale(mu * math.sqrt(0.4 / steps), moved, bounds.n_features)
-    gradients = NoiseTerm("gaussian", std, moved, bounds.n_features, "mean", steps)
-    return Calibration({**moments, "gradients": gradients})
-
-
-def auc_gradient(draw: Draw) -> Certificate:
-    settings = {"gradient": {"steps": draw(st.sampled_from([3, 10]))}}
-    claim = guarantee(draw, "approx", "gaussian")
-    return Certificate.issue("auc-gradient", pairs(draw, PAIRS, 0.1), claim, settings)
-
-
 def structured_gradient(draw: Draw) -> Certificate:
     mechanism = StructuredGradientDescent(draw(st.sampled_from([1, 100])))
     bounds = structured(draw, [*STRUCTURED, *SMOOTH_STRUCTURED])
@@ -368,7 +347,6 @@ HONEST: dict[str, Callable[[Draw], Certificate]] = {
     "phased-sgd": phased(PhasedSGD),
     "moments": moments,
     "auc-objective": auc_objective,
-    "auc-gradient": auc_gradient,
     "structured-gradient": structured_gradient,
     "newton": newton,
     "least-squares": least_squares,

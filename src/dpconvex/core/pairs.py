@@ -5,15 +5,15 @@ r"""The statistic of pairs that is released for an area under the ROC curve: no 
 ``b = sqrt(3/8)``. Under replace-one it moves by at most 1.
 
 Lemma. Let the other rows hold p' positive and q' negative ones, at most n - 1 together. A record that keeps its label
-moves V by at most ``max(p', q') <= n - 1`` and no number. One that changes its label moves V from within ``q'/2`` of 0 to
-within ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and both numbers by 1: ``sqrt(1/4 + 2 b^2) = 1``.
-One that becomes invalid moves V by as much at most and one number by 1. All three are whole up to their last division or
-product and rounded once.
+moves V by at most ``max(p', q') <= n - 1`` and no number. One that changes its label moves V from within ``q'/2`` of 0
+to within ``p'/2`` of it or the other way round, by ``(n - 1) / 2`` at most, and both numbers by 1:
+``sqrt(1/4 + 2 b^2) = 1``. One that becomes invalid moves V by as much at most and one number by 1. All three are whole
+up to their last division or product and rounded once.
 
 People share a vote among their rows, V is weighted by both votes, and pairs of one person's rows are left out. Given
-everybody else all of them are then linear in a person's votes: what a person adds is a convex combination of what single
-rows of a whole vote add (or nothing, for votes that are rounded down), and two such are no farther apart than their
-extreme points, of which two are as above.
+everybody else all of them are then linear in a person's votes: what a person adds is a convex combination of what
+single rows of a whole vote add (or nothing, for votes that are rounded down), and two such are no farther apart than
+their extreme points, of which two are as above.
 """
 
 from __future__ import annotations

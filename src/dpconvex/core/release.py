@@ -213,8 +213,9 @@ class PrivateRows:
         """Return how many records have a statistic below a point, plus noise.
 
         With a level in [0, 1] the count is centred, ``sum_i v_i (1[s_i < point] - level)``: 0 at that quantile however
-        many records are ignored. The term may be one for another kind of sum: the count then stands in its first coordinate, in units in which
-        it moves no further than that sum; a millionth less, which pays for rounding the product.
+        many records are ignored. The term may be one for another kind of sum: the count then stands in its first
+        coordinate, in units in which it moves no further than that sum; a millionth less, which pays for rounding the
+        product.
         """
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
         exact = self._counter(statistic, min(max(_number(level), 0.0), 1.0))(_number(point))

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_number
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
+from dpconvex.core.release import Answers
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Model
@@ -367,7 +368,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource
     ) -> float:
         """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
-        law = noise.add_gaussian if calibration.distribution == "gaussian" else noise.add_l2_laplace
+        answers = Answers({"scores": calibration.term}, noise)
         wanted, grid = self._wanted(calibration), thresholds(self._bound())
         # Rounded up to so many bits that its product with a number of rows is exact.
         unit = 2.0 ** (calibration.n_samples.bit_length() - 52)
@@ -376,7 +377,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         for _ in range(calibration.releases):
             middle = (below + reached) // 2
             count = float(np.count_nonzero(scores <= grid[middle])) - missed
-            if law(np.array([count]), calibration.scale)[0] >= wanted:
+            if answers.release(answers.claim("scores"), [count])[0] >= wanted:
                 reached = middle
             else:
                 below = middle

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dpconvex.checks import check_count, check_number
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.rules import CertificateError, Promise, check_tails
+from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, covered_epsilon
 from dpconvex.privacy.ledger.account import pure_mu
 from dpconvex.privacy.noise import EXACT, SEEDED
@@ -48,6 +49,12 @@ class PreprocessingCertificate(Promise):
     noise: dict[str, float]
     sampler: str
     neighbors: str = "replace_one"
+
+    @property
+    def term(self) -> NoiseTerm:
+        """The noise of released moments, as other certificates state it."""
+        size, moved = _moments(self.n_samples, self.n_features)
+        return NoiseTerm("gaussian", self.noise["std"], moved, size, "sum")
 
     def gaussian_mu(self) -> float | None:
         """Return a mu for which the release is mu-Gaussian DP, whatever the guarantee states."""
@@ -107,22 +114,27 @@ def quantile_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dic
 
 
 def moment_noise(guarantee: Guarantee, n_samples: int, n_features: int) -> dict[str, float]:
-    r"""Return the noise on sums and second moments of rows in the unit ball, released together.
-
-    Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
-    ``t = x . y``, which is largest at ``t = -1/2``: ``3 / sqrt(2)``.
-    """
+    """Return the noise on sums and second moments of rows in the unit ball, released together."""
     if isinstance(guarantee, PureDP):
         raise ValueError(
             "DPMoments offers (epsilon, delta)-DP and Gaussian DP. Got a pure budget instead. Give delta above 0 or mu."
         )
-    size = n_features + n_features * (n_features + 1) // 2
+    size, moved = _moments(n_samples, n_features)
     check_tails(guarantee, size)
+    return {"std": released_scale(_mu(guarantee), moved, size)}
+
+
+def _moments(n_samples: int, n_features: int) -> tuple[int, float]:
+    r"""Return the size of sums and second moments of rows in the unit ball, and their sensitivity together.
+
+    Replacing ``x`` by ``y`` moves ``(sum x, sum x x^T)`` by at most the root of ``2 - 2 t + 2 - 2 t^2`` with
+    ``t = x . y``, which is largest at ``t = -1/2``: ``3 / sqrt(2)``.
+    """
+    size = n_features + n_features * (n_features + 1) // 2
     # A sum and second moments of norm 1 each, summed in blocks of MOMENT_BLOCK rows.
     additions = min(n_samples, MOMENT_BLOCK) + n_samples.bit_length()
     error = summation_error(n_samples, size, math.sqrt(2), additions)
-    sensitivity = 3 / math.sqrt(2) + 2 * error
-    return {"std": released_scale(_mu(guarantee), sensitivity, size)}
+    return size, 3 / math.sqrt(2) + 2 * error
 
 
 def _mu(guarantee: Guarantee) -> float:
