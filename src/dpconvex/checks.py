@@ -53,7 +53,7 @@ def check_count(name: str, owner: str, value: object, least: int = 1, most: floa
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or not least <= value <= most or value >= MOST:  # type: ignore[operator]
         shown = repr(value) if len(repr(value)) < 40 else "a longer value"
-        limit = f"an integer from {least} to {most:g}"
+        limit = f"an integer from {least} to {most:,.0f}"
         if most >= MOST:
             limit = "a positive integer" if least == 1 else f"an integer of at least {least}"
             limit += " below 2^53"

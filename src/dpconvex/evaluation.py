@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -287,10 +288,11 @@ def _range(
 def _read(model: Any, X: object, y: object, groups: object = None, least: int = 1) -> ScoredRows:
     """Return rows and targets, marked where a value is missing: no error tells of values."""
     owner = "private_score"
-    if is_partitioned(X) or is_partitioned(y):
+    if is_partitioned(X) or is_partitioned(y) or issparse(X):
+        kind = "a sparse table" if issparse(X) else "a Dask collection"
         raise TypeError(
-            f"{owner} needs rows in memory. Got a Dask collection instead. Use X.compute() and y.compute(), or a "
-            "public sample of the rows."
+            f"{owner} needs dense rows in memory. Got {kind} instead. Use X.toarray(), or X.compute() and y.compute(), "
+            "or a public sample of the rows."
         )
     probe = copy(model)
     labels = is_classifier(model)

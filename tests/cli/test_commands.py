@@ -13,7 +13,7 @@ import pytest
 
 import dpconvex
 from dpconvex.cli.options import OPTIONS, TASKS
-from dpconvex.privacy import Certificate
+from dpconvex.privacy import Certificate, Ledger, PureDP
 
 
 def test_fit_writes_a_model_that_loads_and_says_what_it_guarantees(folder):
@@ -324,3 +324,34 @@ def test_add_or_remove_one_shows_the_nominal_number_of_rows_only(folder):
     assert "400 rows" not in result.output
     assert "1,000 rows" in result.output
     assert folder.run("verify", "model.json").exit_code == 0
+
+
+# Signs that clear a screen, start a command in one sign, turn writing round, or are no text at all.
+COMMANDS_TO_TERMINALS = "\x1b[2J\x1b]0;owned\x07 \x9b31m \u202e \x7f \r"
+
+
+def test_nothing_from_a_file_commands_the_terminal(folder, capfd):
+    """`ledger show` passed on escape sequences of a description, with which a terminal can be made to lie."""
+    ledger = Ledger(folder / "b.db", epsilon=5.0)
+    ledger.charge(PureDP(0.1), description=COMMANDS_TO_TERMINALS, mechanism=COMMANDS_TO_TERMINALS)
+    toml = (folder / "bounds.toml").read_text()
+    city = json.dumps(f"city {COMMANDS_TO_TERMINALS}").replace("\x7f", "\\u007f")
+    (folder / "bounds.toml").write_text(toml.replace('"paris"', city), encoding="utf-8")
+    odd = f"out{COMMANDS_TO_TERMINALS}.json"
+    for arguments in (
+        ("ledger", "show", "b.db"),
+        ("ledger", "show", "b.db", "--json"),
+        ("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", odd, "--ledger", "b.db"),
+        ("report", odd, "--out", f"{odd}.html"),
+        ("verify", odd),
+        ("bounds", "check", "sales.csv", "--schema", "bounds.toml"),
+        ("bounds", "init", "sales.csv"),
+        ("ledger", "show", "b.db", "--dataset", COMMANDS_TO_TERMINALS),
+    ):
+        result = folder.run(*arguments)
+        shown = capfd.readouterr()
+        text = result.output + shown.out + shown.err
+        wrong = {sign for sign in text if not sign.isprintable() and sign != "\n"}
+        assert not wrong, (arguments, wrong)
+        assert result.exit_code == 0 or "--dataset" in arguments, result.output
+        assert "1b[2J" in text or arguments[0] in ("verify", "bounds") or result.exit_code, text

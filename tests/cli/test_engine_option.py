@@ -84,7 +84,7 @@ def test_fit_on_a_pattern_has_the_certificate_of_the_whole(pieces, ending):
         (["none*.csv", "--engine", "dask"], "There is no file"),
         (["sales.csv", "--engine", "dask", "--memory-limit", "lots"], "memory limit"),
         (["gap.csv", "--engine", "dask"], "must hold finite numbers only"),
-        (["quoted.csv", "--engine", "dask"], "line break"),
+        (["quoted.csv", "--engine", "dask"], "quotes that do not match"),
     ],
 )
 def test_refusals_quote_no_data(pieces, options, message):

@@ -202,26 +202,68 @@ def test_panics_of_compiled_readers_are_input_errors(folder, monkeypatch):
     def panic(*_, **__):
         raise PanicException(SECRET)
 
-    monkeypatch.setattr("polars.scan_csv", panic)
-    result = folder.fit()
+    monkeypatch.setattr("polars.scan_parquet", panic)
+    (folder / "sales.parquet").write_bytes(b"x")
+    result = folder.run(
+        "fit", "sales.parquet", "--feature-bounds", "bounds.toml", "--out", "model.json"
+    )
     assert result.exit_code == 2
     assert SECRET not in result.output
 
 
-def test_the_likeliest_reason_for_an_unreadable_file_follows_from_what_the_user_said(folder):
-    """And not from the rows: other bytes and ragged rows have the same words."""
-    texts = set()
-    for content in ("price,demand\nü,1\n".encode("cp1252"), b"price,demand\n1,2,3\n"):
+UNREADABLE = {
+    b"price,demand\n\xfc,1\n": "1 line has bytes that are not UTF-8: say --encoding",
+    b"price,demand\n1,5,3\n": "1 line has more fields than the 2 of the header",
+    b'price,demand\n1,"3\n2,"4\n': "2 lines have quotes that do not match",
+}
+
+
+@pytest.mark.parametrize("engine", ["memory", "dask"])
+def test_reasons_for_unreadable_lines_follow_from_what_the_user_said(folder, engine):
+    """And not from the rows: other bytes, decimal commas and open quotes have the same words."""
+    schema = "[features]\nprice = [0, 9]\n[target]\ndemand = [0, 9]\n"
+    texts = []
+    for content in UNREADABLE:
+        (folder / "bounds.toml").write_text(schema)
         (folder / "sales.csv").write_bytes(content)
-        (folder / "bounds.toml").write_text(
-            "[features]\nprice = [0, 9]\n[target]\ndemand = [0, 9]\n"
-        )
-        texts.add(folder.fit().stderr)
-        assert "Most likely its rows are of different" in folder.fit("--encoding", "utf-8").stderr
-    assert len(texts) == 1
-    assert "Most likely it is not in UTF-8: say --encoding cp1252" in texts.pop()
-    (folder / "sales.csv").write_bytes(b"")
-    assert "'sales.csv' is empty" in folder.fit().stderr
+        texts.append(folder.fit("--engine", engine).stderr)
+    assert len(set(texts)) == 1
+    for part in ("--encoding", "decimal commas", "line_breaks = true", "--invalid-rows ignore"):
+        assert part in texts[0]
+    (folder / "bounds.toml").write_text(f"{schema}[file]\ndelimiter = ';'\nencoding = 'cp1252'\n")
+    (folder / "sales.csv").write_bytes(b"price;demand\n1;2;3\n")
+    said = folder.fit("--engine", engine).stderr
+    assert "CP1252" in said
+    assert "decimal commas" not in said
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_those_who_hold_the_rows_are_told_which_lines_cannot_be_read(folder, content):
+    (folder / "sales.csv").write_bytes(content)
+    (folder / "bounds.toml").write_text("[features]\nprice = [0, 9]\n[target]\ndemand = [0, 9]\n")
+    for command in (
+        ("bounds", "init", "sales.csv"),
+        ("bounds", "check", "sales.csv", "--schema", "bounds.toml"),
+    ):
+        result = folder.run(*command)
+        assert result.exit_code == 0
+        assert UNREADABLE[content] in " ".join(result.output.split())
+
+
+def test_other_line_ends_and_open_quotes_of_a_header_are_named(folder):
+    for content, part in (
+        (b"price,demand\r1,2\r3,4\r", "end with LF or CRLF"),
+        (b"price,demand\r1,2\r3,4\n", "end with LF or CRLF"),
+        (b'price,"demand\n1,2\n', "quotes that end on it"),
+        (b"\nprice,demand\n1,2\n", "but it is blank"),
+        (b"pr\xefce,demand\n1,2\n", "say --encoding"),
+        (b"", "'sales.csv' is empty"),
+    ):
+        (folder / "sales.csv").write_bytes(content)
+        for result in (folder.fit(), folder.run("bounds", "init", "sales.csv")):
+            assert result.exit_code == 2
+            assert part in result.stderr
+            assert ("encoding" in result.stderr) == ("encoding" in part)
 
 
 @pytest.mark.parametrize(

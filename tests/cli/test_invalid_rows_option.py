@@ -196,7 +196,7 @@ def test_an_empty_record_is_not_dropped(folder, engine, record, place):
         (folder / "data.csv").write_bytes(text.encode())
         result = run(folder, "data.csv", "--engine", engine, "--mechanism", "output")
         assert result.exit_code == code, result.output
-    assert "every field is empty" in result.output
+    assert "It has missing values" in result.output
     result = run(folder, "data.csv", "--engine", engine, "--invalid-rows", "ignore")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["certificate"]["bounds"]["n_samples"] == 10

@@ -108,10 +108,14 @@ def test_files_that_cannot_be_opened(folder, name, content, part):
 
 def test_dask_says_what_it_cannot_read_in_pieces(folder):
     (folder / "sales.csv.gz").write_bytes(gzip.compress(sales_csv(20).encode()))
-    (folder / "wide.csv").write_bytes(sales_csv(20).encode("utf-16"))
-    for name, part in (("sales.csv.gz", "Unpack it first"), ("wide.csv", "must be in UTF-8")):
+    breaks = (folder / "bounds.toml").read_text() + "[file]\nline_breaks = true\n"
+    (folder / "breaks.toml").write_text(breaks)
+    for name, schema, part in (
+        ("sales.csv.gz", "bounds.toml", "Unpack it first"),
+        ("sales.csv", "breaks.toml", "line_breaks in [file] must be false"),
+    ):
         result = folder.run(
-            "fit", folder / name, "--schema", "bounds.toml", "--out", "m.json", "--engine", "dask"
+            "fit", folder / name, "--schema", schema, "--out", "m.json", "--engine", "dask"
         )
         assert result.exit_code == 2
         assert part in result.stderr
@@ -251,11 +255,37 @@ def test_a_delimiter_that_is_the_decimal_sign_is_refused_before_the_charge(folde
     assert "decimal sign" in run.stderr
 
 
-def test_predictions_drop_no_row_of_separators(fitted):
-    (fitted / "new.csv").write_text((fitted / "sales.csv").read_text().replace("\n", "\n,,,,\n", 2))
-    run = fitted.run("predict", "model.json", "new.csv", "--out", "p.csv")
-    assert run.exit_code == 2
-    assert "every field is empty" in run.stderr
+@pytest.mark.parametrize("odd", [",,,,", '1,2.0,3.0,"paris,50', "1,2.0,3.0,paris,50,6", '"'])
+def test_a_row_that_cannot_be_read_has_an_empty_prediction(fitted, odd):
+    (fitted / "new.csv").write_text(
+        (fitted / "sales.csv").read_text().replace("\n", f"\n{odd}\n\n", 1)
+    )
+    run = fitted.run("predict", "model.json", "new.csv", "--out", "p.csv", "--json")
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout) | {"predictions": ""} == {"predictions": "", "rows": 401, "empty": 1}  # fmt: skip
+    assert pl.read_csv(fitted / "p.csv")["prediction"].is_null().arg_max() == 0
+
+
+def test_a_split_says_which_lines_it_cannot_read(folder):
+    with (folder / "sales.csv").open("a") as file:
+        file.write('1,2.0,3.0,"par\nis",50\n')
+    split = ("split", "sales.csv", "--train", "a.csv", "--test", "b.csv", "--seed", 7)
+    result = folder.run(*split)
+    assert result.exit_code == 2
+    assert "line_breaks = true" in result.stderr
+    assert 'is"' not in result.stderr
+    assert folder.run(*split, "--line-breaks").exit_code == 0
+    both = (folder / "a.csv").read_text() + (folder / "b.csv").read_text()
+    assert 'is",50\n' in both
+    template = folder.run("bounds", "init", "sales.csv", "--line-breaks").stdout
+    assert "[file]\nline_breaks = true\n" in template
+    schema = (folder / "bounds.toml").read_text() + "[file]\nline_breaks = true\n"
+    assert folder.fit().exit_code == 2
+    (folder / "bounds.toml").write_text(schema)
+    result = folder.fit("--json")
+    assert json.loads(result.stdout)["certificate"]["bounds"]["n_samples"] == 401
+    assert "the guarantee does not cover that" in " ".join(result.stderr.split())
+    assert json.loads((folder / "model.json").read_text())["columns"]["file"]["line_breaks"]
 
 
 def test_a_split_by_a_column_moves_no_other_record():

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.metrics import log_loss, mean_pinball_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -301,6 +302,14 @@ def test_forged_certificates_are_refused(forged):
     certificate.verify()
     with pytest.raises(CertificateError):
         replace(certificate, **forged).verify()
+
+
+def test_sparse_rows_are_refused_before_the_charge(tmp_path):
+    """It said "setting an array element with a sequence"."""
+    ledger = Ledger(tmp_path / "b.db", epsilon=1.0)
+    with pytest.raises(TypeError, match=r"needs dense rows.*sparse table.*X\.toarray\(\)"):
+        private_score(MODELS["quantile"], csr_matrix(ROWS), DEMAND, ledger=ledger, epsilon=0.5)
+    assert ledger.entries() == []
 
 
 def test_tables_are_scored_as_they_come(tmp_path):

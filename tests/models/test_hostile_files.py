@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import copy
 import json
+import signal
 import sys
 import tracemalloc
 
 import numpy as np
+import polars as pl
 import pytest
 
 from dpconvex import (
@@ -20,6 +22,7 @@ from dpconvex import (
     load_model,
     save_model,
 )
+from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
 from dpconvex.mechanisms import (
     NoisyGradientDescent,
@@ -232,6 +235,70 @@ def test_models_of_absurd_size(name, files):
     base, edits = MODELS[name]
     tree = put(files[base], edits)
     assert isinstance(frugal(lambda: parse_model(tree)), ModelFileError)
+
+
+@pytest.mark.parametrize("sign", [".", ","])
+def test_a_word_of_many_digits_is_read_once(sign):
+    """Digits and a letter, 20,000 of them for 50 seconds: a pattern tried every way to part them."""
+
+    def stop(*_):
+        raise AssertionError("it takes more than a pass")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 60)  # for 10 ms of work, or an hour
+    try:
+        for word in ("1" * 200_000 + "x", "." + "1" * 200_000 + "x", "1." + "1" * 200_000 + "x"):
+            parse_schema({"categories": {"a": [word]}, "file": {"decimal": sign}})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_wide_table_of_a_schema_can_be_saved(tmp_path):
+    """5,000 columns were fitted and charged, and then the file had more objects than any model."""
+    schema = parse_schema({"features": {f"c{i}": [0, 1] for i in range(5000)}})
+    model = DPQuantileRegressor(feature_bounds=schema.feature_bounds, target_bounds=(0, 1))
+    rows = np.random.default_rng(0).uniform(0, 1, (20, 5000))
+    model.fit(pl.DataFrame(rows, schema=schema.names, orient="row"), rows[:, 0])
+    save_model(model, tmp_path / "wide.json", schema=schema)
+    load_model(tmp_path / "wide.json")
+
+
+def test_more_columns_than_any_model_has_are_refused_at_once():
+    """99,999,999 of them took minutes and gigabytes to certify."""
+
+    def certify():
+        DPQuantileRegressor(feature_bounds=(0, 1)).certify(1000, 99_999_999)
+
+    error = frugal(certify)
+    assert "'n_features' parameter of DPQuantileRegressor.certify must be" in str(error)
+    assert "1,048,576" in str(error)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [[0, -1.0]],
+        [[0, 1e30]],
+        [[2, 1.0]],
+        [["0", 1.0]],
+        [[0, True]],
+        [[0, 0.0], [1, 0]],
+        [[0, 1.0], [0, 1.0]],
+        [[0, "1"]],
+        [[0]],
+        {"0": 1.0},
+        0.5,
+    ],
+)
+def test_weights_of_classes_are_those_that_a_fit_takes(weights, files, tmp_path):
+    """Weights of -1, of 1e30 and of labels that there are not were loaded."""
+    honest = DPLogisticRegression(class_weight={0: 0.5}, feature_bounds=(0, 10))
+    save_model(honest.fit(X, np.arange(200) % 2), tmp_path / "weighted.json")
+    content = json.loads((tmp_path / "weighted.json").read_text())
+    assert parse_model(content).estimator.class_weight == {0: 0.5}
+    with pytest.raises(ModelFileError, match=r"class_weight|parameters"):
+        parse_model(put(content, {"parameters.class_weight": weights}))
 
 
 def test_honest_models_are_frugal_too(files):

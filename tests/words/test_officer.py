@@ -109,6 +109,34 @@ INNER = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "\x7f",
+        "\x80",
+        "\x85",
+        "\x9b",
+        "\x1b",
+        "\0",
+        "\ufffe",
+        "\uffff",
+        "\u2028",
+        "\ufeff",
+        "\U0001f600",
+        "é",
+        "\n",
+    ],
+)
+def test_a_registry_entry_is_yaml_whatever_its_publisher_writes(tmp_path, sign):
+    """U+007F, U+009B and U+FFFE may not stand in YAML: the entry was written, and nobody could read it."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with Dask")
+    release = ReleaseFacts(name=f"a{sign}b", author=f"{sign}")
+    path = write_registry_entry(fitted(), tmp_path / "entry.yaml", release)
+    read = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert read["deployment"]["name"] == f"a{sign}b"
+    assert read["registry_authors"] == [sign]
+
+
 def test_the_registry_entry_has_the_registrys_fields(tmp_path):
     entry = registry_entry(fitted(mu=0.5), RELEASE)
     assert set(entry) == {"status", "registry_authors", "tier", "deployment"}

@@ -17,6 +17,7 @@ from dpconvex.cli.fit import (
     DelimiterOption,
     EncodingOption,
     JsonOption,
+    LineBreaksOption,
     with_file_options,
 )
 from dpconvex.cli.screen import console, print_json, progress
@@ -74,6 +75,7 @@ def init(
     ] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
+    line_breaks: LineBreaksOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Write a template of a schema: names of the columns and what they seem to hold, never values.
@@ -85,11 +87,14 @@ def init(
     file = FileFormat(
         None if delimiter is None else check_delimiter(delimiter),
         None if encoding is None else check_encoding(encoding),
+        line_breaks=line_breaks,
     )
     from dpconvex.inputs.column_kinds import read_kinds
 
     with progress(f"Reading names and kinds of columns of {data.name}"):
-        kinds = read_kinds(data, file)
+        kinds, lines = read_kinds(data, file)
+    for line in lines:
+        typer.echo(f"note, for your eyes only: {line}", err=True)
     if target is not None and target not in kinds:
         raise InputError(f"The data file has no column {target!r}.")
     text = template(kinds, target, file)
@@ -128,7 +133,9 @@ def check(
         found = check_schema(data, known, person or known.person)
     if json_:
         plain = [asdict(column) for column in found.columns]
-        print_json({"private": True, "rows": found.rows, "invalid": found.invalid, "columns": plain})  # fmt: skip
+        print_json(
+            {"private": True, "rows": found.rows, "invalid": found.invalid, "lines": found.lines, "columns": plain}
+        )  # fmt: skip
         return
     _show(found)
 
@@ -156,6 +163,8 @@ def _show(found: SchemaCheck) -> None:
     for column in found.columns:
         if column.hint:
             screen.print(f"{column.name}: {column.hint}", markup=False)
+    for line in found.lines:
+        screen.print(line, markup=False)
     if found.rows and found.invalid == found.rows:
         screen.print(
             "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing.",
@@ -179,6 +188,7 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
     if any(column.decimal == "," for column in seen.values()):
         said["decimal"] = ","
     lines = [f"{name} = {json.dumps(value)}" for name, value in said.items() if value is not None]
+    lines += ["line_breaks = true"] if file.line_breaks else []
     parts += ["[file]", *lines, ""] if lines else []
     for table, (kind, example) in _TABLES.items():
         lines = [

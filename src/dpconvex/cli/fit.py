@@ -66,6 +66,14 @@ EncodingOption = Annotated[
         help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE
     ),
 ]
+LineBreaksOption = Annotated[
+    bool,
+    typer.Option(
+        "--line-breaks",
+        help="Quoted fields may hold line breaks, as with line_breaks = true in a schema.",
+        rich_help_panel=FILE,
+    ),
+]
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -173,6 +181,7 @@ def fit(
     from dpconvex.models.file import save_model
     from dpconvex.words.terminal import certificate_table, coefficient_table, coefficients
 
+    note_line_breaks(schema)
     account = None if ledger is None else open_ledger(ledger, dataset)
     model = _build(task, settings, schema, ledger=account)
     labels, kind = TASKS[task].labels, label_kind(getattr(model, "classes", None))
@@ -349,6 +358,16 @@ def with_file_options(schema: Schema, delimiter: str | None, encoding: str | Non
             f"The option --delimiter must not be the schema's decimal sign. Got {delimiter!r} for both. Change one."
         )
     return replace(schema, file=file)
+
+
+def note_line_breaks(schema: Schema) -> None:
+    """Say what line breaks within fields mean for the guarantee."""
+    if schema.file.line_breaks:
+        typer.echo(
+            "note: with line_breaks = true a record with an open quote changes how those below it are read, and the "
+            "guarantee does not cover that. Use it for files that a program wrote with quotes doubled.",
+            err=True,
+        )
 
 
 def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Model:

@@ -13,6 +13,7 @@ from dpconvex.cli.fit import (
     DelimiterOption,
     EncodingOption,
     JsonOption,
+    note_line_breaks,
     open_ledger,
     with_file_options,
 )
@@ -76,6 +77,7 @@ def score(
             "Use dpconvex.evaluation.private_score in Python."
         )
     schema = with_file_options(schema, delimiter, encoding)
+    note_line_breaks(schema)
     person = person or schema.person
     from dpconvex.cli.options import label_kind
     from dpconvex.evaluation import private_score

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption
+from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption, LineBreaksOption
 from dpconvex.cli.outputs import check_output
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
@@ -43,6 +43,7 @@ def split(
     ] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
+    line_breaks: LineBreaksOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Split a table into rows to fit on and rows to judge by, whatever the rows hold.
@@ -61,6 +62,7 @@ def split(
     file = FileFormat(
         None if delimiter is None else check_delimiter(delimiter),
         None if encoding is None else check_encoding(encoding),
+        line_breaks=line_breaks,
     )
     import polars as pl
 
@@ -68,14 +70,16 @@ def split(
         opened = open_table(data, file)
         if by is not None and by not in opened.names:
             raise InputError(f"The data file has no column {by!r}.")
-        table = opened.read(data, opened.names, least=2)
+        table = opened.read(opened.names, least=2)
         if by is not None and table.schema[by].is_nested():
             raise InputError(f"The column {by!r} must hold words, numbers or dates.")
         chosen = pl.Series(
             by_place(table.height, seed, share) if by is None else by_value(table[by], seed, share)
         )
         # What reads the whole table reads its parts.
-        written = replace(file, delimiter=opened.delimiter)
+        written = (
+            file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
+        )
         write_table(table.filter(~chosen), train, written)
         write_table(table.filter(chosen), test, written)
     judged = int(chosen.sum())

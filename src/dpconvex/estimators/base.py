@@ -17,6 +17,7 @@ from dpconvex.estimators.release import release, unchanged_on_failure, without_w
 from dpconvex.inputs.people import Ballot, Records, read_ballot
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
+    MOST_FEATURES,
     ignores_invalid,
     optional_positive,
     resolve_guarantee,
@@ -77,8 +78,8 @@ class PrivateModel(BaseEstimator):
     def _common_facts(self, records: Records, n_features: int) -> CommonFacts:
         """Check the settings that every estimator has; raises before data are read or budget is spent."""
         owner = type(self).__name__
-        for name, value in (("n_samples", records.count), ("n_features", n_features)):
-            check_count(name, f"{owner}.certify", value)
+        check_count("n_samples", f"{owner}.certify", records.count)
+        check_count("n_features", f"{owner}.certify", n_features, most=MOST_FEATURES)
         if self.ledger is not None and not hasattr(self.ledger, "charge"):
             raise TypeError(
                 f"The 'ledger' parameter of {owner} must be None or a Ledger. Got {type(self.ledger).__name__} "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpconvex.inputs.cells import with_point
+from dpconvex.inputs.delimited import counted
 from dpconvex.inputs.opening import open_table, without_values
 from dpconvex.inputs.schema import MISSING_WORDS, FileFormat, Flag
 
@@ -36,12 +37,13 @@ class Seen:
     format: str = ""
 
 
-def read_kinds(path: Path, file: FileFormat) -> dict[str, Seen]:
-    """Return the names of the columns and what each seems to hold, and nothing else."""
+def read_kinds(path: Path, file: FileFormat) -> tuple[dict[str, Seen], list[str]]:
+    """Return the names of the columns, what each seems to hold, and how many lines cannot be read."""
     opened = open_table(path, file)
-    table = opened.read(path, opened.names)
+    table, problems = opened.read_rows(opened.names)
     with without_values(path):
-        return {name: _seen(table[name]) for name in opened.names}
+        kinds = {name: _seen(table[name]) for name in opened.names}
+    return kinds, [] if opened.layout is None else counted(problems, opened.layout)
 
 
 def _seen(column: pl.Series) -> Seen:

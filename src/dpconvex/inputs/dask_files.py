@@ -9,22 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
-import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dpconvex.inputs.delimited import PACKED, Layout, line_end
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import encode_piece, label_column
-from dpconvex.inputs.opening import (
-    PACKED,
-    open_table,
-    refuse_empty_records,
-    table_format,
-    without_values,
-)
+from dpconvex.inputs.opening import open_table, table_format, usable_rows, without_values
 from dpconvex.inputs.schema import Schema
 
 if TYPE_CHECKING:
@@ -40,12 +34,12 @@ BASE = 1 << 29  # bytes that the program needs itself
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a file: row groups of a Parquet file, or bytes of a CSV file."""
+    """Part of a file: row groups of a Parquet file, or whole lines of a CSV file from one byte to another."""
 
     path: str
     first: int
     last: int
-    delimiter: str = ","
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +64,11 @@ def matching_files(pattern: Path) -> list[Path]:
 
 def plan_pieces(files: list[Path], schema: Schema, memory_limit: int, threads: int) -> Plan:
     """Cut the files into pieces of which `threads` fit into memory at the same time."""
+    if schema.file.line_breaks:
+        raise InputError(
+            "The schema's line_breaks in [file] must be false with --engine dask, which reads pieces of a file. Use "
+            "Parquet."
+        )
     wanted = _wanted(schema)
     width = len(schema.names) + 1
     room = max(memory_limit - BASE, memory_limit // 4)
@@ -81,16 +80,12 @@ def plan_pieces(files: list[Path], schema: Schema, memory_limit: int, threads: i
                 f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
             )
         opened = open_table(path, schema.file)
-        if opened.content is not None:
-            raise InputError(
-                f"The file {path.name!r} must be in UTF-8: --engine dask reads pieces of it."
-            )
         absent = [name for name in wanted if name not in opened.names]
         if absent:
             raise InputError(f"A data file has no column {absent[0]!r}.")
-        if table_format(path) == "csv":
+        if opened.layout is not None:
             size = max(FEWEST_BYTES, min(1 << 25, room // (2 * COPIES * threads)))
-            pieces += _csv_pieces(path, size, opened.delimiter)
+            pieces += _csv_pieces(path, size, opened.layout)
             continue
         rows = max(1, min(MOST_ROWS, room // (8 * width * COPIES * threads)))
         found, longest = _parquet_pieces(path, rows)
@@ -122,19 +117,15 @@ def _parquet_pieces(path: Path, rows: int) -> tuple[list[Piece], int]:
     return [*pieces, Piece(str(path), first, len(lengths))], longest
 
 
-def _csv_pieces(path: Path, size: int, delimiter: str = ",") -> list[Piece]:
+def _csv_pieces(path: Path, size: int, layout: Layout) -> list[Piece]:
     """Return stretches of about `size` bytes that end with a line."""
-    pieces = []
+    pieces, start, end = [], layout.start, path.stat().st_size
     with path.open("rb") as file:
-        file.readline()
-        start, end = file.tell(), path.stat().st_size
         while start < end:
-            file.seek(min(start + size, end))
-            file.readline()
-            stop = min(file.tell(), end)
-            pieces.append(Piece(str(path), start, stop, delimiter))
+            stop = line_end(file, min(start + size, end), layout.newline)
+            pieces.append(Piece(str(path), start, stop, layout))
             start = stop
-    return pieces or [Piece(str(path), start, start, delimiter)]
+    return pieces or [Piece(str(path), start, start, layout)]
 
 
 def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> pl.DataFrame:
@@ -142,29 +133,16 @@ def _read_piece(piece: Piece, wanted: list[str], every_line: bool = False) -> pl
 
     path = Path(piece.path)
     with without_values(path):
-        if table_format(path) == "parquet":
+        if piece.layout is None:
             from pyarrow import parquet
 
             groups = list(range(piece.first, piece.last))
             table = parquet.ParquetFile(path).read_row_groups(groups, columns=wanted)
             return pl.DataFrame(pl.from_arrow(table)).select(wanted)
         with path.open("rb") as file:
-            header = file.readline()
             file.seek(piece.first)
-            content = file.read(piece.last - piece.first)
-        if content.count(b'"') % 2:
-            raise InputError(
-                "A field of a CSV file holds a line break, which --engine dask cannot read. Use Parquet."
-            )
-        content = header.rstrip(b"\r\n") + b"\n" + content
-        options: dict[str, Any] = {"infer_schema": False, "separator": piece.delimiter}
-        if every_line:
-            options |= {"encoding": "utf8-lossy", "truncate_ragged_lines": True}
-        read = pl.read_csv(io.BytesIO(content), **options)
-        if not every_line:
-            refuse_empty_records(content, piece.delimiter)
-            read = read.filter(pl.any_horizontal(pl.all().is_not_null()))
-        return read.select(wanted)
+            rows = piece.layout.read_block(file.read(piece.last - piece.first), wanted)
+        return rows.cells if every_line else usable_rows(rows, path, piece.layout)
 
 
 def _wanted(schema: Schema) -> list[str]:

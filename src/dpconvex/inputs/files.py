@@ -5,14 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpconvex.inputs.delimited import LineProblem
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.opening import (
-    csv_content,
-    open_table,
-    refuse_empty_records,
-    table_format,
-    without_values,
-)
+from dpconvex.inputs.opening import open_table, table_format, without_values
 from dpconvex.inputs.schema import Date, FileFormat, Flag, Number, Schema, shown_name
 
 if TYPE_CHECKING:
@@ -27,11 +22,11 @@ def read_feature_file(
 ) -> tuple[np.ndarray, pl.DataFrame]:
     """Return the features of a table as an array, and further columns as they are (all of them for None)."""
     opened = open_table(path, schema.file)
-    if table_format(path) == "csv":
-        with without_values(path), csv_content(path, opened) as content:
-            refuse_empty_records(content, opened.delimiter)
     wanted = opened.names if kept is None else kept
-    table = opened.read(path, list(dict.fromkeys([*schema.inputs, *wanted])), least=1)
+    # A line that cannot be read is a row without values; text that is kept must be in the right encoding.
+    table = opened.read(
+        list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(LineProblem.UNDECODED,)
+    )
     return encode_table(table, schema, typed=table_format(path) == "parquet"), table.select(wanted)
 
 
@@ -46,19 +41,16 @@ def read_training_file(
 ) -> tuple[pl.DataFrame, pl.Series, np.ndarray | None]:
     """Return features and target of a table, and whose each row is; a target of labels is as `label_column` says.
 
-    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows. The
-    column ``person`` is read in the same pass: where quotes do not match, a reader may find other rows in another one.
+    With ``ignored`` what cannot be read is missing instead of refused; ``least`` is the smallest number of rows.
     """
     import polars as pl
 
     assert schema.target is not None
     name = schema.target.name
-    opened = open_table(path, schema.file, every_line=ignored)
     more = [] if person is None else [person]
-    table = opened.read(path, list(dict.fromkeys([*schema.inputs, name, *more])), least)
-    if not ignored and table_format(path) == "csv":
-        with without_values(path), csv_content(path, opened) as content:
-            refuse_empty_records(content, opened.delimiter)
+    table = open_table(path, schema.file).read(
+        list(dict.fromkeys([*schema.inputs, name, *more])), least, every_line=ignored
+    )
     if labels:
         target = label_column(table, name, kind, ignored, schema)
     else:
@@ -124,15 +116,18 @@ def encode_table(
 
 
 def _check_types(table: pl.DataFrame, schema: Schema) -> None:
-    """Raise if a column's declared type cannot hold what the schema says."""
+    """Raise if a column's declared type cannot hold what the schema says.
+
+    A single missing value makes whole numbers floats where pandas writes the file, and all missing have no type.
+    """
     import polars as pl
 
     for column in schema.columns:
         kind = table.schema[column.name]
-        text = kind in (pl.String, pl.Categorical, pl.Enum)
+        text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)
         if isinstance(column, Number) and not (text or _is_number(kind)):
             raise InputError(f"The column {column.name!r} must hold numbers.")
-        if isinstance(column, Date) and not (text or kind.is_temporal() or kind.is_integer()):
+        if isinstance(column, Date) and not (text or kind.is_temporal() or kind.is_numeric()):
             raise InputError(f"The column {column.name!r} must hold dates.")
 
 
@@ -182,7 +177,7 @@ def _target_numbers(
     from dpconvex.inputs.cells import cells_of
 
     column = table[name]
-    if column.dtype != pl.String and not _is_number(column.dtype):
+    if column.dtype not in (pl.String, pl.Null) and not _is_number(column.dtype):
         raise InputError(f"The column {name!r} must hold numbers.")
     with without_values(None):
         numbers = cells_of(column).as_numbers(file.decimal)
@@ -220,7 +215,7 @@ def label_column(
     import polars as pl
 
     column = table[name]
-    words = column.dtype in (pl.String, pl.Categorical, pl.Enum)
+    words = column.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null)
     if not words and not _is_number(column.dtype):
         raise InputError(f"The column {name!r} must hold labels: whole numbers or text.")
     with without_values(None):

@@ -34,7 +34,7 @@ def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dic
     if isinstance(table, (str, os.PathLike)):
         path = Path(table)
         # Every line is a row and none is refused: what a row holds is the schema's matter.
-        rows = open_table(path, schema.file, every_line=True).read(path, wanted)
+        rows = open_table(path, schema.file).read(wanted, every_line=True)
         table = {name: rows[name] for name in wanted}
     names = column_names(table)
     if names is None:

@@ -22,7 +22,8 @@ from dpconvex.inputs.schema import Category, Flag, Schema, shown_name
 
 __all__ = ["Declared", "Meaning", "check_words", "is_no_number", "iso_time", "meaning"]
 
-_POINT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+# One way only to part a run of digits: a pattern with two takes the square of a long cell's length.
+_POINT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 _COMMA = re.compile(r"([+-]?)(\d{1,3}(?:\.\d{3})+|\d*)(?:,(\d*))?((?:[eE][+-]?\d+)?)", re.ASCII)
 _KINDS = {"number": "number as float64", "truth": "truth value", "time": "time"}
 _TRUTH = {"true": 1.0, "false": 0.0}

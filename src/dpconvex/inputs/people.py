@@ -23,7 +23,7 @@ from dpconvex.engine.votes import (
     share_votes,
 )
 from dpconvex.inputs.estimator_protocols import Label, Model
-from dpconvex.inputs.settings import ignores_invalid
+from dpconvex.inputs.settings import LARGEST, ignores_invalid
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.summation import most_summed_rows
@@ -325,10 +325,11 @@ def check_class_weight(weights: object, classes: Sequence[Label], owner: str) ->
     known = list(classes)
     if any(label not in known for label in weights):
         raise ValueError(f"{problem} Got a label that is not in the label set instead.")
-    found = np.array([
-        check_number("class_weight", owner, weights.get(label, 1.0), "numbers of at least 0", 0, np.inf)
-        for label in known
-    ])  # fmt: skip
+    allowed = f"numbers of at least 0 and below {LARGEST:g}"
+    given = (weights.get(label, 1.0) for label in known)
+    found = np.array(
+        [check_number("class_weight", owner, one, allowed, 0, LARGEST) for one in given]
+    )
     if not found.any():
         raise ValueError(f"{problem} Got only zeros instead.")
     return np.asarray(found / max(1.0, float(found.max())))

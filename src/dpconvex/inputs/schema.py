@@ -267,12 +267,16 @@ class Target:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How a CSV file is written; None where the header and a byte-order mark say it."""
+    """How a CSV file is written; None where the header and a byte-order mark say it.
+
+    With ``line_breaks`` quoted fields may hold line ends: an open quote then changes how the lines below are read.
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str = "."
     missing: tuple[str, ...] = MISSING_WORDS
+    line_breaks: bool = False
 
 
 @dataclass(frozen=True)

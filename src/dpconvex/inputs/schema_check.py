@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpconvex.engine.votes import NOBODY, person_tags
 from dpconvex.inputs.cells import Cell, Cells, cells_of
+from dpconvex.inputs.delimited import counted
 from dpconvex.inputs.encoding import encode, labels_of, read_times, to_array
 from dpconvex.inputs.files import read_identifiers
 from dpconvex.inputs.matching import Declared
@@ -53,11 +54,15 @@ class ColumnCheck:
 
 @dataclass(frozen=True)
 class SchemaCheck:
-    """What a schema makes of a file: its columns, its rows, and how many of these count for nothing; private."""
+    """What a schema makes of a file: its columns, its rows, and how many of these count for nothing; private.
+
+    ``lines`` says how many lines of a CSV file cannot be read, and why.
+    """
 
     columns: tuple[ColumnCheck, ...]
     rows: int
     invalid: int
+    lines: tuple[str, ...] = ()
 
 
 def check_schema(path: Path, schema: Schema, person: str | None = None) -> SchemaCheck:
@@ -79,8 +84,8 @@ def check_schema(path: Path, schema: Schema, person: str | None = None) -> Schem
     target = schema.target
     learned = None if target is None else target.name
     others = [name for name in (learned, person) if name is not None]
-    opened = open_table(path, schema.file, every_line=True)
-    table = opened.read(path, list(dict.fromkeys([*schema.inputs, *others])))
+    opened = open_table(path, schema.file)
+    table, problems = opened.read_rows(list(dict.fromkeys([*schema.inputs, *others])))
     with without_values(None):
         cells = {name: cells_of(table[name]) for name in table.columns}
     found = [_column(column, cells[column.name], schema.file) for column in schema.columns]
@@ -95,7 +100,8 @@ def check_schema(path: Path, schema: Schema, person: str | None = None) -> Schem
         empty = person_tags(read_identifiers(table[person], schema.file)) == NOBODY
         found.append(ColumnCheck(person, "person", int(empty.sum())))
         invalid |= empty
-    return SchemaCheck(tuple(found), table.height, int(invalid.sum()))
+    lines = () if opened.layout is None else tuple(counted(problems, opened.layout))
+    return SchemaCheck(tuple(found), table.height, int(invalid.sum()), lines)
 
 
 def _empty(cells: Cells, file: FileFormat) -> Mask:

@@ -7,7 +7,6 @@ Tables: ``[features]`` (``column = [low, high]`` or a table with bounds, transfo
 
 from __future__ import annotations
 
-import codecs
 import datetime
 import itertools
 import math
@@ -19,6 +18,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from dpconvex.inputs.delimited import is_stateless
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import (
     PARTS,
@@ -401,6 +401,8 @@ def _file(table: Mapping[str, Any]) -> FileFormat:
         raise InputError(
             'The schema\'s decimal in [file] must be "." or ",", and not the delimiter.'
         )
+    if not isinstance(values.get("line_breaks", False), bool):
+        raise InputError("The schema's line_breaks in [file] must be true or false.")
     if "missing" in values:
         words = values["missing"]
         if not isinstance(words, (list, tuple)) or not all(isinstance(word, str) for word in words):
@@ -423,14 +425,13 @@ def check_delimiter(value: object) -> str:
 
 
 def check_encoding(value: object) -> str:
-    """Return the name of an encoding of text, or raise."""
-    try:
-        known = isinstance(value, str) and codecs.lookup(value)._is_text_encoding
-    except (LookupError, ValueError):
-        known = False
-    if not known:
-        raise InputError('The encoding must be one that Python knows, like "utf-8" or "latin-1".')
-    return str(value)
+    """Return the name of an encoding of text whose lines can be read one by one, or raise."""
+    if not isinstance(value, str) or not is_stateless(value):
+        raise InputError(
+            'The encoding must be one that Python knows, like "utf-8" or "latin-1", in which each line can be read by '
+            "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
+        )
+    return value
 
 
 def schema_to_dict(schema: Schema) -> dict[str, Any]:
@@ -482,6 +483,7 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
                 for key in ("delimiter", "encoding")
                 if (value := getattr(schema.file, key)) is not None
             },
+            **({"line_breaks": True} if schema.file.line_breaks else {}),
         }
     return {name: table for name, table in tables.items() if table}
 

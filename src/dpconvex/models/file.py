@@ -49,7 +49,7 @@ __all__ = [
 
 LARGEST_FILE = 64 * 2**20
 # Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of them are needed.
-_MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**12}
+_MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**17}
 
 
 def save_model(

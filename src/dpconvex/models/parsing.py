@@ -16,9 +16,10 @@ from sklearn.base import is_classifier
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
-from dpconvex.inputs.people import Records
+from dpconvex.inputs.people import Records, check_class_weight
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.inputs.settings import MOST_FEATURES
 from dpconvex.mechanisms.gradient import stated_farthest
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
@@ -165,8 +166,8 @@ def _check_fields(data: Content) -> None:
             raise ModelFileError(f"The model file's '{name}' has the wrong type.")
     if data["estimator"] not in known_estimators():
         raise ModelFileError(f"The model file's 'estimator' must be one of {known_estimators()}.")
-    if data["n_features"] < 1:
-        raise ModelFileError("The model file's 'n_features' must be positive.")
+    if not 1 <= data["n_features"] <= MOST_FEATURES:
+        raise ModelFileError(f"The model file's 'n_features' must be from 1 to {MOST_FEATURES:,}.")
     names = data["feature_names"]
     if names is not None:
         _check_names("feature_names", names)
@@ -215,10 +216,17 @@ def _rebuild_estimator(data: Content) -> Fitted:
 def _rebuilt(name: str, value: object) -> object:
     """Return a parameter as an estimator takes it; weights of classes stand as pairs, since labels may be numbers."""
     if name == "class_weight" and isinstance(value, list):
-        return {label: weight for label, weight in value}
+        return _unique_pairs(value)
     if name == "feature_bounds":  # by name, or a pair
         return value
     return rebuild(value) if isinstance(value, dict) else value
+
+
+def _unique_pairs(pairs: list[Any]) -> dict[Label, float]:
+    found = {label: weight for label, weight in pairs}
+    if len(found) < len(pairs):
+        raise ValueError("A label is there twice.")
+    return found
 
 
 def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -> None:
@@ -392,10 +400,17 @@ def _check_classes(model: Classifier, certificate: Certificate, classes: list[La
         raise ModelFileError("The model file's 'classes' must be sorted.")
     if len(classes) != certificate.parameters.get("n_classes"):
         raise ModelFileError("The model file's 'classes' are not as many as its certificate says.")
+    owner = type(model).__name__
     try:
-        declared = declared_classes(model.classes, type(model).__name__)
+        declared = declared_classes(model.classes, owner)
     except (TypeError, ValueError) as error:
         raise ModelFileError("The model file's parameter 'classes' is malformed.") from error
+    try:
+        check_class_weight(getattr(model, "class_weight", None), classes, owner)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            "The model file's parameter 'class_weight' is none that a fit takes."
+        ) from error
     if declared is not None and declared.tolist() != classes:
         raise ModelFileError("The model file's 'classes' differ from its parameter 'classes'.")
 

@@ -6,7 +6,6 @@ the publisher knows and that no release file answers are left as empty strings.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from dpconvex.version import __version__
 from dpconvex.whole_files import write_whole
 from dpconvex.words.content import promise
 from dpconvex.words.officer import method, unit_of
+from dpconvex.words.printable import quoted
 
 __all__ = ["registry_entry", "write_registry_entry"]
 
@@ -153,10 +153,10 @@ def _parameters(certificate: Certificate) -> Entry:
 
 
 def _lines(value: Mapping[str, object], indent: str = "") -> Iterator[str]:
-    """Yield YAML: text in double quotes, as JSON writes it."""
+    """Yield YAML."""
     for name, part in value.items():
         if isinstance(part, Mapping):
             yield f"{indent}{name}:"
             yield from _lines(part, f"{indent}  ")
         else:
-            yield f"{indent}{name}: {json.dumps(part, ensure_ascii=False)}"
+            yield f"{indent}{name}: {quoted(part)}"

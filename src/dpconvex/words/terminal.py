@@ -22,7 +22,7 @@ from dpconvex.words.certificate_words import (
 from dpconvex.words.content import coefficient_intervals, value_heading
 from dpconvex.words.summary import first_label, shown, shown_names
 
-MOST_CLASSES, LONGEST_LABEL = 8, 24  # of a table that people read
+MOST_CLASSES, MOST_COEFFICIENTS, LONGEST_LABEL = 8, 1000, 24  # of a table that people read
 _CHANGES = {
     "replace_one": "is replaced",
     "add_or_remove_one": "joins or leaves",
@@ -104,15 +104,16 @@ def _facts(bounds: Bounds) -> str:
 
 
 def coefficient_table(model: Fitted) -> Table:
-    """Return intercept and coefficients in the user's units, of at most MOST_CLASSES classes."""
+    """Return intercept and coefficients in the user's units, of at most MOST_CLASSES classes, the first of many."""
     coef = np.atleast_2d(model.coef_)
     intercept = np.atleast_1d(model.intercept_)
     names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(coef.shape[1])])
     more = len(coef) - MOST_CLASSES
     what = "classes" if hasattr(model, "classes_") else "columns"
-    note = f"and {more:,} more {what}: the model file has them" if more > 0 else None
-    coef, intercept = coef[:MOST_CLASSES], intercept[:MOST_CLASSES]
-    table = Table(caption=note)
+    left = {what: more, "coefficients": coef.shape[1] - MOST_COEFFICIENTS}
+    notes = [f"and {count:,} more {name}" for name, count in left.items() if count > 0]
+    coef, intercept = coef[:MOST_CLASSES, :MOST_COEFFICIENTS], intercept[:MOST_CLASSES]
+    table = Table(caption=", ".join(notes) + ": the model file has them" if notes else None)
     table.add_column("coefficient")
     heads = [value_heading(model)]
     if len(coef) > 1:
@@ -126,7 +127,7 @@ def coefficient_table(model: Fitted) -> Table:
     if intervals is not None:
         table.add_column("95 % interval", justify="right")
     table.add_row("(intercept)", *(f"{value:.6g}" for value in intercept))
-    for number, (name, values) in enumerate(zip(names, coef.T, strict=True)):
+    for number, (name, values) in enumerate(zip(names[: len(coef.T)], coef.T, strict=True)):
         ends = []
         if intervals is not None:
             ends = ["{:.4g} to {:.4g}".format(*intervals[0, number])]

@@ -1,0 +1,200 @@
+"""What one line of a CSV file becomes depends on that line alone: no quote, byte or delimiter of another changes it."""
+
+import gzip
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpconvex.inputs import dask_files
+from dpconvex.inputs.delimited import LineProblem, fields_of
+from dpconvex.inputs.files import read_training_file
+from dpconvex.inputs.opening import open_table
+from dpconvex.inputs.schema import FileFormat
+from dpconvex.inputs.schema_parsing import parse_schema
+
+PROFILE = settings(max_examples=300, derandomize=True, deadline=None)
+NAMES = ["a", "b", "c"]
+SCHEMA = parse_schema({"features": {"a": [0, 1]}, "target": {"y": [0, 1]}})
+# Fields, parts of fields and damage: quotes in all places, delimiters, marks, other line ends, bytes of no encoding.
+PIECES = [
+    *(b"a", b"0.5", b" ", b",", b",", b",", b'"', b'"', b'""', b'"x"', b'","', b'"a,b"', b'""0.5""', b'12" pipe'),
+    *(b"\r", b"\0", b"\xef\xbb\xbf", b"\xff", b"\xc3", b"\xc3\xbc", b"\xed\xa0\x80", b"\x85", b"\xe2\x80\xa8", b";"),
+    *(b"\t", b"'", b"\\", b"#", b"nan"),
+]  # fmt: skip
+LINES = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
+
+
+def cells(path, **file):
+    rows = open_table(path, FileFormat(**file)).read_rows(NAMES)
+    return [(*row, problem) for row, problem in zip(rows.cells.rows(), rows.problems, strict=True)]
+
+
+def written(path, lines, newline=b"\n", header=b"a,b,c", end=True):
+    content = newline.join([header, *lines]) + (newline if end else b"")
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@given(st.lists(LINES, min_size=1, max_size=6), st.booleans())
+@PROFILE
+def test_a_file_is_its_lines_read_one_by_one(tmp_path_factory, lines, end):
+    folder = tmp_path_factory.getbasetemp()
+    # Without its line end a blank last line is none.
+    end = end or not lines[-1]
+    whole = cells(written(folder / "whole.csv", lines, end=end))
+    alone = [cells(written(folder / "alone.csv", [line])) for line in lines]
+    assert whole == [row for rows in alone for row in rows]
+    assert all(len(rows) == 1 for rows in alone)
+
+
+@given(st.lists(LINES, min_size=1, max_size=3), LINES, st.integers(0, 2))
+@PROFILE
+def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, odd, place):
+    """Blocks of one line, of all lines, and :func:`fields_of` agree, whatever stands beside a line."""
+    folder = tmp_path_factory.getbasetemp()
+    lines.insert(place, odd)
+    for line, row in zip(lines, cells(written(folder / "whole.csv", lines)), strict=True):
+        text = line.decode("utf-8", "replace").removesuffix("\r")
+        fields = fields_of(text, ",")
+        problem = LineProblem(row[-1])
+        assert (problem == LineProblem.BLANK) == (text == "")
+        assert (problem == LineProblem.OPEN_QUOTE) == (fields is None)
+        assert (problem == LineProblem.LONG) == (fields is not None and len(fields) > 3)
+        if fields is None or len(fields) > 3:
+            assert row[:-1] == (None, None, None)
+        else:
+            assert row[:-1] == (*fields, *[None] * (3 - len(fields)))
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-16", "utf-16-be", "utf-32", "utf-32-be", "latin-1", "cp500", "shift_jis", "gb18030"],
+)
+@pytest.mark.parametrize(
+    "odd", [b"\x00", b"\n", b"\xff", b"\x81", b"\x00\xd8", b'"', b"\xfe\xff", b"\x0e\x0f"]
+)
+@pytest.mark.parametrize("place", [0, 1, 5, 99])
+def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
+    mark = "a,b,c".encode(encoding)
+    plain = encoding if len("".encode(encoding)) == 0 else f"{encoding}-le"
+    newline = "\n".encode(plain)
+    lines = [f"{row},x{row}," for row in range(4)]
+    raw = [line.encode(plain) for line in lines]
+    before = cells(written(tmp_path / "t.csv", raw, newline, mark), encoding=encoding)
+    assert [row[0] for row in before] == ["0", "1", "2", "3"]
+    raw[1] = raw[1][:place] + odd + raw[1][place:]
+    after = cells(written(tmp_path / "t.csv", raw, newline, mark), encoding=encoding)
+    assert len(after) == 4 + (newline in raw[1])
+    assert [after[row] for row in (0, -2, -1)] == [before[row] for row in (0, -2, -1)]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "utf_7", "unicode_escape", "idna"]
+)
+def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
+    from dpconvex.inputs.errors import InputError
+
+    with pytest.raises(InputError, match="each line can be read by"):
+        parse_schema({"features": {"a": [0, 1]}, "file": {"encoding": encoding}})
+
+
+def read(path):
+    X, y, _ = read_training_file(path, SCHEMA, ignored=True)
+    return X.to_numpy()[:, 0], y.to_numpy()
+
+
+ATTACKS = [
+    b'0.5,1,12" pipe',
+    b'"0.5,1,x',
+    b'0.5,1,"',
+    b"0.5,1,\xff",
+    b'0.5,1,"a"b"',
+    b"0.5,1,2,3,4",
+    b'""',
+    b'"\n"',
+]
+
+
+@pytest.mark.parametrize("odd", ATTACKS)
+@pytest.mark.parametrize("place", [0, 17, 1000])
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_a_stray_quote_changes_no_other_row(tmp_path, odd, place, ending):
+    """Numbers in doubled quotes and one open quote: 1,000 valid rows became 0, or 11."""
+    rows = [b'""0.%03d"",1,"note, %d"' % (row, row) for row in range(1000)]
+    path = written(tmp_path / f"t{ending}", rows, header=b"a,y,note")
+    X, y = read(path)
+    np.testing.assert_array_equal(X, np.arange(1000) / 1000)
+    assert not np.isnan(y).any()
+    read_again = read(written(path, [*rows[:place], odd, *rows[place:]], header=b"a,y,note"))
+    more = odd.count(b"\n") + 1
+    for found, expected in zip(read_again, (X, y), strict=True):
+        np.testing.assert_array_equal(np.delete(found, np.s_[place : place + more]), expected)
+
+
+@pytest.mark.parametrize("odd", ATTACKS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_pieces_are_read_like_the_whole(tmp_path, monkeypatch, odd, encoding):
+    monkeypatch.setattr(dask_files, "FEWEST_BYTES", 100)
+    rows = [b"0.%03d,1,x%d" % (row, row) for row in range(100)]
+    lines = [*rows[:50], odd, *rows[50:]]
+    content = b"\n".join([b"a,y,note", *lines])
+    if encoding == "utf-16":
+        content = content.decode("utf-8", "replace").encode("utf-16")
+    (tmp_path / "t.csv").write_bytes(content)
+    plan = dask_files.plan_pieces([tmp_path / "t.csv"], SCHEMA, 1200, 1)
+    assert len(plan.pieces) > 5
+    found = [dask_files.load_piece(piece, SCHEMA, None, ignored=True) for piece in plan.pieces]
+    X, y = read(tmp_path / "t.csv")
+    np.testing.assert_array_equal(np.concatenate([part["a"] for part in found]), X)
+    np.testing.assert_array_equal(np.concatenate([part[dask_files.TARGET] for part in found]), y)
+
+
+def test_blocks_end_with_lines(tmp_path, monkeypatch):
+    """Where a file is cut into blocks changes nothing, wherever a quote is open."""
+    from dpconvex.inputs import delimited
+
+    lines = [b'1,"x', b"\xef\xbb\xbf2,y", b"", b"3,z" * 40, b'4,"a""b",']
+    expected = cells(written(tmp_path / "t.csv", lines * 20))
+    for size in (1, 7, 64, 1000):
+        monkeypatch.setattr(delimited.line_blocks, "__defaults__", (size,))
+        assert cells(tmp_path / "t.csv") == expected
+
+
+def test_fields_hold_line_breaks_only_where_the_schema_says_so(tmp_path):
+    path = written(tmp_path / "t.csv", [b'1,"x\r\ny",2', b"3,z,4", b'5,"open', b"6,z,7"])
+    assert [row[-1] for row in cells(path)] == [2, 2, 0, 2, 0]
+    found = cells(path, line_breaks=True)
+    assert found[:2] == [("1", "x\r\ny", "2", 0), ("3", "z", "4", 0)]
+    assert found[2][-1] == LineProblem.OPEN_QUOTE  # with all that follows it
+    assert len(found) == 3
+
+
+def test_parquet_cells_stand_alone(tmp_path):
+    """Neither the type that one value gives a column nor NaN changes other rows."""
+    schema = parse_schema(
+        {
+            "features": {"a": {"bounds": [-1e19, 1e19], "missing": "indicator"}},
+            "categories": {"b": ["1", "2"]},
+            "dates": {"d": {"parts": ["month"], "format": "%Y%m%d"}},
+            "target": {"y": [0, 9]},
+        }
+    )
+    numbers = [1, 2, 2**53 + 1]
+    days = [20240105, 20240209, 20240301]
+    plain = {"a": numbers, "b": numbers, "d": days, "y": numbers}
+    kinds = (pl.Int64, pl.Float64, pl.String, pl.Decimal(38, 0), pl.UInt64)
+    expected = None
+    for kind in kinds:
+        for last in ([], [None], [float("nan")] if kind == pl.Float64 else []):
+            table = pl.DataFrame(
+                {name: pl.Series(column, dtype=pl.Int64).cast(kind).append(pl.Series(last, dtype=kind))
+                 for name, column in plain.items()}
+            )  # fmt: skip
+            table.write_parquet(tmp_path / "t.parquet")
+            X, y, _ = read_training_file(tmp_path / "t.parquet", schema, ignored=True)
+            found = np.column_stack([X.to_numpy(), y.to_numpy()])[:3]
+            expected = found if expected is None else expected
+            np.testing.assert_array_equal(found, expected, str(kind))
