@@ -316,215 +316,48 @@ class Judge:
 
         return self.enough(delta=delta)
 
-    def _moments(self) -> list[tuple[float, int]]:
-        require(self.kind == "PairwiseBounds" and self.problems == 1, "one pairwise problem")
-        d = self.d
-        return [
-            self.term("lengths", 1.0, 1, 3 * SEARCH, "gaussian"),
-            self.term("centre", 2.0, d, 1, "gaussian"),
-            self.term("count", 1.0, 1, 1, "gaussian"),
-            self.term("moments", math.sqrt(2), d * (d + 1) // 2, 1, "gaussian"),
-            self.term("difference", 2.0, d, 1, "gaussian"),
-        ]
+    def _sums(self, *kinds: str) -> bool:
+        """Compose the stated queries: what one record adds is bounded by their kind."""
+        require(self.kind in kinds and self.noise, "what is summed")
+        many, pair = count(self.facts.get("rows_per_person", 1)), math.sqrt(self.records)
+        terms = []
+        for name, stated in self.noise.items():
+            bound = number(stated["bound"])
+            moved = {
+                "count": 1.0,
+                "histogram": pair * math.sqrt(bound),
+                "vector": self.records * bound,
+                "second moments": pair * bound * bound,
+                "limited sum": self.records * bound,
+            }
+            require(stated["kind"] in moved, "kind")
+            require(stated["kind"] != "count" or bound == 1, "a count")
+            size = count(stated["dimension"])
+            terms.append(self.term(name, many * moved[stated["kind"]], size, None, "gaussian"))
+        return self.composed(*terms)
 
     def _judge_moments(self) -> bool:
-        self.only("lengths", "centre", "count", "moments", "difference")
-        return self.composed(*self._moments())
-
-    def _judge_auc_gradient(self) -> bool:
-        self.only("lengths", "centre", "count", "moments", "difference", "gradients")
-        steps = count(self.parameters["gradient"]["steps"])
-        moved = 2 * self.loss.slope * self.share  # rows of length 1
-        require(math.isfinite(moved), "bounded slope")
-        gradients = self.term("gradients", moved, self.d, steps, "gaussian")
-        return self.composed(*self._moments(), gradients)
+        require(self.problems == 1, "one problem")
+        return self._sums("PairwiseBounds")
 
     def _judge_structured_gradient(self) -> bool:
-        self.only("gradients")
-        require(self.kind == "StructuredBounds" and self.problems == 1, "structured")
-        steps = count(self.parameters["descent"]["steps"])
-        return self.composed(self.term("gradients", self.moved, self.d, steps, "gaussian"))
+        require(self.problems == 1, "one problem")
+        return self._sums("StructuredBounds")
 
     def _judge_gradient(self) -> bool:
-        require(self.kind == "LinearBounds" and math.isfinite(self.L), "a linear model")
-        course, settings = self.parameters["course"], self.parameters["gradient"]
-        private, loss = course["private"], self.loss
-        require(type(private) is bool, "private")
-        require(settings["geometry"] == ("private" if private else "given"), "geometry")
-        for part in (course.get("looked_at"), course.get("stepped_on")):
-            allowed = part is None or (self.neighbors == "replace_one" and count(part) <= self.n)
-            require(allowed, "a part of the rows")
-        ranking = course.get("ranking", False)
-        require(ranking is settings.get("ranking", False), "ranking")
-        steps, early = settings["steps"], course.get("early", 0)
-        require(steps is None or count(steps) > 0, "steps")
-        require(type(early) is int and early >= 0 and (private or not early), "early steps")
-        if steps is not None:
-            steps -= early
-        levels, targets = course.get("levels", []), course.get("targets", 1)
-        require(levels == settings.get("levels", []), "levels")
-        named = self.parameters.get("quantile")
+        levels, named = self.parameters["course"].get("levels", []), self.parameters.get("quantile")
         require(not levels or named is None or named == levels, "quantile")
-        require(targets == settings.get("targets", 1), "targets")
-        require(type(targets) is int and targets in (1, len(levels)), "a target for each level")
-        names = {"gradients"}
-        if not private:
-            half, middle = (loss.high - loss.low) / 2, abs(loss.high + loss.low) / 2
-            influence, least = math.sqrt(self.d), min(1.0, self.U / self.X)
-            if self.facts.get("void_rows"):
-                least = 0.0
-            reach = math.hypot(self.c, influence)
-            moving, constant = half * reach, middle * reach
-            if self.neighbors == "replace_one":
-                moving *= 2
-                uneven = math.hypot(self.c * (1 - least), 2 * influence)
-                constant = 2 * constant if loss.kind == "margin" else middle * uneven
-            terms = [self.term("gradients", moving, self.size, steps, "gaussian")]
-            if constant > 0:
-                names.add("constant part")
-                terms.append(self.term("constant part", constant, self.size, 1, "gaussian"))
-            self.only(*names)
-            return self.composed(*terms)
-        pair = math.sqrt(2) if self.neighbors == "replace_one" else 1.0
-        above, raw_target = course.get("above", 0), course.get("raw_target", False)
-        require(type(above) is int and above >= 0, "octaves above")
-        require(raw_target is settings.get("raw_target", False), "raw target")
-        clip, numbers = number(course.get("clip", 1.0)), self.size * (self.size + 1) // 2
-        steep, fits = loss.slope, max(1, len(levels))
-        if levels:
-            require(all(0 < number(level) < 1 for level in levels), "levels")
-            require(abs(loss.high - loss.low - 1) < 1e-9 and loss.kind == "residual", "pinball")
-            steep = 1 / 2
-        steps = None if steps is None else steps * fits
-        for name, parts in (("gradients", fits), ("rough gradients", targets)):
-            require(count(self.noise.get(name, {}).get("releases", parts)) % parts == 0, "steps")
-        released = {
-            "gradients": (self.records * steep * clip, self.size, steps),
-            "scales": (pair * math.sqrt(self.d), (above + max(16, above) + 1) * self.d, 1),
-            "lengths": (1.0, 1, 20),
-            "moments": (pair, numbers, 1),
-        }
-        if course.get("trust", 1.0) != 0:  # a second look at the moments, and at lengths for it
-            released |= {"lengths": (1.0, 1, 30), "finer moments": (pair, numbers, 1)}
-        centred = course.get("centred", False)
-        require(type(centred) is bool and (self.c or not centred), "centred")
-        if (above or centred) and self.c:
-            released["places"] = (pair * math.sqrt(self.d), 64 * self.d, 1)
-        if early:
-            released["early gradients"] = (self.records * steep * clip, self.size, early * fits)
-        if any(level != 0.5 for level in levels):
-            released["constant part"] = (self.records * clip, self.size, 1)
-        if loss.kind == "margin":
-            released |= {
-                "labels": (1.0, 1, 1),
-            }
-            if not ranking:
-                released |= {"margin range": (1.0, 1, 16), "margins": (pair, 32, 1)}
-        elif not math.isfinite(loss.curvature):
-            rough = self.records * (loss.high - loss.low) / 2 * clip
-            released |= {
-                "octaves": (pair, 64, targets),
-                "targets": (1.0, 1, targets * (36 if self.revision == 2 else 16)),
-                "rough gradients": (rough, self.size, None),
-                "residuals": (1.0, 1, fits * (28 if self.revision == 2 else 20)),
-            }
-        self.only(*released)
-        return self.composed(
-            *(self.term(name, *facts, "gaussian") for name, facts in released.items())
-        )
+        return self._sums("LinearBounds")
 
-    # Released sums: least squares, and Newton steps for intervals.
-
-    def _looks(self, limits: dict[str, Any]) -> dict[str, tuple[float, int, int]]:
-        """What finds coordinates: histograms of columns, lengths, two second moments, and where columns lie."""
-        above, k = limits.get("above", 0), self.together
-        require(type(above) is int and above >= 0, "octaves above")
-        # A record is in one bin per column: with another one in its place, two bins of each change by 1.
-        columns = k * math.sqrt(self.records * self.d)
-        looks = {
-            "scales": (columns, (above + max(16, above) + 1) * self.d, 1),
-            "lengths": (k, 1, 30),
-            "moments": self.products,
-            "finer moments": self.products,
-        }
-        if self.c:
-            looks["places"] = (columns, 64 * self.d, 1)
-        return looks
-
-    def _summed(self, looks: dict[str, tuple[float, int, int]]) -> bool:
-        self.only(*looks)
-        require(all(term["added_to"] == "sum" for term in self.noise.values()), "sums")
-        return self.composed(
-            *(self.term(name, *facts, "gaussian") for name, facts in looks.items())
-        )
-
-    def _read_sums(self, *losses: str) -> dict[str, Any]:
-        require(self.kind == "LinearBounds", "a linear model")
-        require(self.facts["loss"]["class"] in losses, "a loss that sums are offered for")
-        self.together = float(count(self.facts.get("rows_per_person", 1)))
-        self.whole = self.together == 1 and not (
-            self.facts.get("people") or self.facts.get("weighted_rows")
-        )
-        # ||v v^T - u u^T||_F of vectors of length 1 is largest where they are orthogonal.
-        numbers = self.size * (self.size + 1) // 2
-        self.products = (self.together * math.sqrt(self.records), numbers, 1)
-        limits = self.parameters["limits"]
-        known = {"clip", "width", "floor", "trust", "reach", "above", "raw_target"}
-        require(set(limits) <= known, "limits")
-        require(type(limits.get("raw_target", False)) is bool, "raw target")
-        return dict(limits)
+    def _judge_plain_gradient(self) -> bool:
+        return self._sums("LinearBounds")
 
     def _judge_newton(self) -> bool:
-        limits = self._read_sums("Logistic", "Pinball")
-        require(self.whole, "products of rows that are no records of their own")
-        low, high, size = self.loss.low, self.loss.high, self.size
-        steep = self.records * max(-low, high) * number(limits["clip"])
-        released = {
-            **self._looks(limits),
-            "early gradients": (steep, size, 8),
-            "middle gradients": (steep, size, 4),
-            "gradients": (steep, size, 8),
-            "curvature": (*self.products[:2], 4),
-            "scores": self.products,
-        }
-        if self.loss.kind == "margin":
-            released["labels"] = (1.0, 1, 1)
-        else:
-            middle = self.records * (high - low) / 2 * number(limits["clip"])
-            released |= {
-                "octaves": (math.sqrt(self.records), 64, 1),
-                "targets": (1.0, 1, 16),
-                "rough gradients": (middle, size, 10),
-                "residuals": (1.0, 1, 14),
-            }
-        return self._summed(released)
+        return self._sums("LinearBounds")
 
     def _judge_least_squares(self) -> bool:
-        limits, inference = self._read_sums("Squared"), self.parameters.get("inference", False)
-        require(self.problems == 1 and type(inference) is bool, "one problem")
-        require(self.whole or not inference, "products of rows that are no records of their own")
-        k, size, bin_ = self.together, self.size, self.together * math.sqrt(self.records)
-        # A row of length clip, times a residual of at most width, either way.
-        moved = self.records * number(limits["clip"]) * number(limits["width"]) * k
-        released = {
-            **self._looks(limits),
-            "octaves": (bin_, 64, 1),
-            "targets": (k, 1, 16),
-            "rough products": (moved, size, 1),
-            "residuals": (k, 1, 20),
-            "tails": (bin_, 49, 3),
-            "products": (moved, size, 2 if inference else 5),
-        }
-        if inference:
-            released |= {"curvature": self.products, "scores": self.products}
-        else:
-            # A score between -1 and 1, of which another record may have the other.
-            released["gain"] = (self.records * k, 1, 1)
-        if self.c and not inference:
-            released["mean"] = (self.records * k, 1, 1)
-        if self.facts.get("weighted_rows"):
-            released["mass"] = (k, 1, 1)
-        return self._summed(released)
+        require(self.problems == 1, "one problem")
+        return self._sums("LinearBounds")
 
     def _phases(self, name: str) -> list[tuple[int, float]]:
         settings = self.parameters[name]

@@ -108,6 +108,8 @@ class Query:
             raise ValueError(
                 f"The bound of a query must be a finite number above 0. Got {self.bound!r} instead."
             )
+        if self.kind == "count" and (self.bound, self.dimension) != (1, 1):
+            raise ValueError("A count is one number, to which a record adds at most 1.")
         if type(self.dimension) is not int or self.dimension < 1:
             raise ValueError(
                 f"The dimension of a query must be a positive integer. Got {self.dimension!r} instead."
