@@ -193,8 +193,8 @@ class Judge:
         reach = number(self.facts["link_norm"], closed=True)
         require((link is None) == (reach == 0), "link")
         self.L = norm * self.loss.slope + (0.0 if link is None else reach * link.slope)
-        self.beta = norm**2 * self.loss.curvature
-        self.beta += 0.0 if link is None else reach**2 * link.curvature
+        self.beta = norm * norm * self.loss.curvature
+        self.beta += 0.0 if link is None else reach * reach * link.curvature
         self.moved = self.records * self.L
         self.rank = min(self.loss.size, self.d)
 
