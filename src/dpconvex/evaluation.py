@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count, check_number
@@ -23,7 +23,7 @@ from dpconvex.core.release import Answers
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.labels import LabelPositions
-from dpconvex.inputs.people import read_people
+from dpconvex.inputs.people import RowsOfPeople, read_people, with_people
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.settings import least_rows, resolve_guarantee
 from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training, takes_columns_in_order
@@ -103,7 +103,8 @@ def private_score(
         Charged before noise is drawn, in full: the rows may belong to people whom the fit has seen.
     groups : array of shape (n_samples,), optional
         Identifiers of people. The promise is then made to a person with all its rows: a person's number is the mean of
-        those of its rows, and the score the mean over people. For AUC a row has the share ``1 / m`` of its person's m
+        those of its rows, and the score the mean over people. By default those of the schema's ``[person]``, where X is
+        a table as it comes. For AUC a row has the share ``1 / m`` of its person's m
         rows, and a pair the product of both; pairs of one person's rows count as ties. A row that names nobody counts
         for nobody.
     quantile : float, optional
@@ -143,7 +144,7 @@ def private_score(
     True
     """
     owner = "private_score"
-    model, X = _taken_apart(model, X)
+    model, X, groups = _taken_apart(model, X, groups)
     check_is_fitted(model, "certificate_")
     metric = _default_metric(model) if metric is None else metric
     column = _column(model, quantile)
@@ -173,21 +174,29 @@ def private_score(
     return described_score(released, certificate, metric, (low, high), n, level)
 
 
-def _taken_apart(model: Any, X: Any) -> tuple[Any, Any]:
-    """Return an estimator and its rows: a pipeline's `PublicTable` or a loaded model's schema reads tables."""
+def _taken_apart(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
+    """Return an estimator, its rows and their people: a pipeline's `PublicTable` or a loaded schema reads tables."""
     steps = [step for _, step in getattr(model, "steps", [])]
     if len(steps) == 2 and isinstance(steps[0], PublicTable):
         table, model = steps
-        return model, table.transform(X)
-    if steps:
+    elif steps:
         raise TypeError(
             "The 'model' parameter of private_score must be an estimator, or a pipeline of a PublicTable and an "
             "estimator. Got another pipeline instead. Transform the rows, and give its last step."
         )
-    schema = getattr(model, "schema_", None)
-    if schema is None or is_partitioned(X) or is_encoded(X, schema):
-        return model, X
-    return model, PublicTable(schema).transform(X)
+    else:
+        schema = getattr(model, "schema_", None)
+        if (
+            schema is None
+            or isinstance(X, RowsOfPeople)
+            or is_partitioned(X)
+            or is_encoded(X, schema)
+        ):
+            return model, *with_people(X, groups)
+        table = PublicTable(schema)
+    if groups is not None:
+        return model, table.transform(X), groups
+    return model, *with_people(clone(table).fit_transform(X), None)
 
 
 def _default_metric(model: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 from sklearn.utils import get_tags
@@ -70,6 +71,7 @@ def _problems(item: Any, place: str) -> Iterator[str]:
         return
     parts = list(_parts(item))
     if parts:
+        yield from _lost_people(item, parts, place)
         for label, part in parts:
             yield from _problems(part, _join(place, label))
     elif isinstance(item, PrivateModel):
@@ -79,6 +81,28 @@ def _problems(item: Any, place: str) -> Iterator[str]:
             yield f"{here}{name} {_FITTED} {_PUBLIC}"
         elif hasattr(item, "predict"):
             yield f"{here}{name} is not private: what it learns from the data is covered by nothing."
+
+
+def _lost_people(item: Any, parts: list[tuple[str, Any]], place: str) -> Iterator[str]:
+    """Name tables whose people do not reach an estimator that takes them; a fit refuses such rows."""
+    parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
+    in_order = hasattr(item, "steps")
+    for (label, table), follower in zip(
+        parts, [*(part for _, part in parts[1:]), None], strict=True
+    ):
+        if not isinstance(table, PublicTable) or table._parsed().person is None:
+            continue
+        taker = getattr(follower, "regressor", follower)  # of a target that is transformed
+        if not in_order or (follower is not None and not _takes_groups(taker)):
+            yield (
+                f"{_join(place, label)}: PublicTable hands on whose rows they are, by [person] of its schema, and what "
+                "comes next does not take them: a fit is refused. Put an estimator of dpconvex directly behind it."
+            )
+
+
+def _takes_groups(item: Any) -> bool:
+    """Whether a private estimator can be told whose rows they are."""
+    return hasattr(item, "certify") and "groups" in signature(item.fit).parameters
 
 
 def _join(place: str, label: str) -> str:

@@ -362,7 +362,7 @@ def test_plans_know_schemas_and_class_rates(folder):
     (folder / "classes.toml").write_text(CLASSES)
     of_classes = (*plan, "--schema", "classes.toml")
     assert json.loads(folder.run(*of_classes).stdout)["task"] == "logistic"
-    assert "one of classes" in folder.run(*of_classes, "--task", "quantile").stderr
+    assert "[target] has classes" in folder.run(*of_classes, "--task", "quantile").stderr
     logistic = (*plan, "--task", "logistic", "--features", 4)
     usual = json.loads(folder.run(*logistic).stdout)["forecasts"]
     rare = json.loads(folder.run(*logistic, "--class-rate", 0.02).stdout)["forecasts"]
@@ -370,6 +370,43 @@ def test_plans_know_schemas_and_class_rates(folder):
     assert (
         "no option --class-rate" in folder.run(*plan, "--features", 4, "--class-rate", 0.1).stderr
     )
+
+
+def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder):
+    """A promise to people, and a budget that three classes share, cost what they cost."""
+    plan = ("plan", "--rows", 20_000, "--json", "--schema", "s.toml")
+    columns, person = "[features]\nprice = [0, 10]\n", '[person]\ncolumn = "day"\n'
+    numbers = "[target]\ndemand = [0, 150]\n"
+
+    def planned(schema, *more):
+        (folder / "s.toml").write_text(columns + schema)
+        return json.loads(folder.run(*plan, *more).stdout)
+
+    def risk(found, mechanism):
+        return next(f["excess_risk"] for f in found["forecasts"] if f["mechanism"] == mechanism)
+
+    rows, people = planned(numbers), planned(numbers + person)
+    assert (rows["unit"], people["unit"]) == ("one record", "one person")
+    assert risk(people, "objective") > 1.001 * risk(rows, "objective")
+    assert risk(people, "gradient") == pytest.approx(risk(rows, "gradient"), rel=0.01)
+    classes = [f"[target]\nc = {{classes = {list(names)}}}\n" for names in ("ab", "abc")]
+    two, three = map(planned, classes)
+    for mechanism in ("gradient", "objective", "output"):
+        assert risk(three, mechanism) > 1.2 * risk(two, mechanism)
+    assert three["without_privacy"] == two["without_privacy"]
+    (folder / "s.toml").write_text(columns + numbers)
+    refused = folder.run(*plan, "--task", "logistic")
+    assert refused.exit_code == 2
+    assert "[target] has a range" in refused.stderr
+    certify = ("certify", "--rows", 200, "--json", "--schema", "s.toml")
+    assert json.loads(folder.run(*certify).stdout)["unit"] == "one record"
+    fitted = folder.run(
+        "fit", "sales.csv", "--schema", "s.toml", "--person", "city", "--out", "m.json", "--json"
+    )
+    certified = folder.run(*certify[:2], 3, *certify[3:], "--person", "city")
+    assert json.loads(fitted.stdout)["certificate"] == json.loads(certified.stdout)
+    (folder / "s.toml").write_text(columns + numbers + person)
+    assert json.loads(folder.run(*certify).stdout)["unit"] == "one person"
 
 
 def test_messages_speak_of_options(folder):

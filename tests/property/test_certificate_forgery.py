@@ -417,19 +417,6 @@ def shortened_units() -> Any:
     return put(tree, ("bounds.diameter", bounds.diameter))
 
 
-def searched_once() -> Any:
-    """Six counts per round are released; the file states one."""
-    tree = issued(NoisyGradientDescent(), LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0))
-    assert tree["noise"]["lengths"]["releases"] > 1
-    return put(tree, ("noise.lengths.releases", 1))
-
-
-def unpaid(phase: str) -> Any:
-    tree = issued(NoisyGradientDescent(), LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0))
-    del tree["noise"][phase]
-    return tree
-
-
 def smoothed_by(kernel: Any) -> Any:
     return put(issued(NoisyGradientDescent(), LINEAR), ("parameters.gradient.kernel", kernel))
 
@@ -438,17 +425,8 @@ FORGERIES = {
     "a millionth of a problem": lambda: several(1e-6),
     "one problem for ten classes": lambda: several(1),
     "true problems": lambda: several(True),
-    "a fraction of a step": lambda: put(
-        issued(NoisyGradientDescent(), LINEAR), ("parameters.gradient.steps", 1e-9)
-    ),
-    "other steps than were released": lambda: put(
-        issued(NoisyGradientDescent(), LINEAR), ("parameters.gradient.steps", 7)
-    ),
     "a reach below 0": lambda: put(
         issued(NoisyGradientDescent(), LINEAR), ("parameters.course.reach", -1.0)
-    ),
-    "a huge clip": lambda: put(
-        issued(NoisyGradientDescent(), LINEAR), ("parameters.course.clip", 1e9)
     ),
     "a loss for a kernel": lambda: smoothed_by({"class": "Logistic", "base": "e"}),
     "no kernel": lambda: smoothed_by(None),
@@ -491,9 +469,6 @@ FORGERIES = {
     "a grid that is not drawn on": fine_rounding,
     "negative far out": negative_far_out,
     "shortened units": shortened_units,
-    "searched once": searched_once,
-    "moments nobody paid for": lambda: unpaid("moments"),
-    "residuals nobody paid for": lambda: unpaid("residuals"),
     "five tilts": lambda: put(
         issued(ObjectivePerturbation(), LINEAR), ("noise.objective.releases", 5)
     ),

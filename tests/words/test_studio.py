@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import http.server
 import json
+import os
 import socket
+import stat
 import threading
 from contextlib import closing
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+import typer
 
 pytest.importorskip("starlette", reason="the studio's server is not installed: dpconvex[studio]")
 import uvicorn
 from webdriver import BROWSER, DRIVER, Browser
 
 from dpconvex import DPQuantileRegressor, save_model
+from dpconvex.cli.studio import page_that_leads_to
+from dpconvex.cli.studio import studio as studio_command
 from dpconvex.inputs.errors import InputError
+from dpconvex.intervals import DPConformal
 from dpconvex.privacy import ApproxDP, Ledger
 from dpconvex.words.studio import Studio
 from dpconvex.words.studio.fragments import Wish, forecast, schema, verified
@@ -60,30 +70,102 @@ def ask(studio, method, path, headers=None, body=None):
 
 
 def signed_in(studio):
-    status, headers, _ = ask(studio, "GET", studio.address.split(str(studio.port))[1])
-    assert status == 303
-    return {"Cookie": headers["set-cookie"].split(";")[0]}
+    status, headers, body = ask(studio, "POST", "/session", body=studio.address.split("#")[1])
+    assert status == 200
+    assert "set-cookie" not in headers  # browsers would send it to other ports of the machine
+    return {"X-Studio": json.loads(body)["session"]}
 
 
 def test_nobody_else_is_let_in(studio):
-    assert ask(studio, "GET", "/")[0] == 403
-    assert ask(studio, "GET", "/?token=wrong")[0] == 403
-    way = studio.address.split(str(studio.port))[1]
-    cookie = signed_in(studio)
-    assert ask(studio, "GET", way)[0] == 403  # the token works once
-    status, headers, page = ask(studio, "GET", "/", cookie)
+    body = json.dumps(WISH)
+    token = studio.address.split("#")[1]
+    assert ask(studio, "POST", "/session", body="wrong")[0] == 403
+    assert ask(studio, "POST", "/session", {"Host": "evil.example"}, token)[0] == 403
+    own = signed_in(studio)
+    assert ask(studio, "POST", "/session", body=token)[0] == 403  # the token works once
+    for stranger in (
+        {},
+        {"X-Studio": "1"},
+        {"X-Studio": token},
+        {"Cookie": f"session={own['X-Studio']}"},
+        {**own, "Host": "evil.example"},
+        {**own, "Host": "127.0.0.1"},
+    ):
+        for method, path in (
+            ("POST", "/forecast"),
+            ("POST", "/schema"),
+            ("POST", "/model"),
+            ("GET", "/ledger"),
+        ):
+            assert ask(studio, method, path, stranger, body)[0] == 403, (stranger, path)
+    assert ask(studio, "POST", "/forecast", own, body)[0] == 200
+    assert "first" in ask(studio, "GET", "/ledger", own)[2]
+    status, _, words = ask(studio, "POST", "/model", own, b"0" * (17 << 20))
+    assert (status, "larger than" in words) == (400, True)
+
+
+def test_the_page_for_everybody_says_nothing(studio):
+    status, headers, page = ask(studio, "GET", "/")
     assert status == 200
+    assert "set-cookie" not in headers
     assert "script-src 'self'" in headers["content-security-policy"]
     assert "http" not in page.replace("http-equiv", "")  # refers to nothing elsewhere
-    assert ask(studio, "GET", "/", {**cookie, "Host": "evil.example"})[0] == 403
-    body = json.dumps(WISH)
-    assert ask(studio, "POST", "/forecast", cookie, body)[0] == 403  # not from the page
-    assert ask(studio, "POST", "/forecast", {"X-Studio": "1"}, body)[0] == 403
-    assert ask(studio, "POST", "/forecast", {**cookie, "X-Studio": "1"}, body)[0] == 200
-    assert ask(studio, "GET", "/files/server.py", cookie)[0] == 404
-    assert ask(studio, "GET", "/files/..%2Fhtml.py", cookie)[0] == 404
-    status, _, words = ask(studio, "POST", "/model", {**cookie, "X-Studio": "1"}, b"0" * (17 << 20))
-    assert (status, "larger than" in words) == (400, True)
+    assert studio.address.split("#")[1] not in page
+    assert signed_in(studio)["X-Studio"] not in page
+    other = Studio(studio.port, ledger=None)
+    assert (
+        asyncio.run(other._page(None)).body.decode() == page
+    )  # not even whether there is a ledger
+    assert ask(studio, "GET", "/", {"Host": "evil.example"})[0] == 403
+    for name in ("server.py", "..%2Fhtml.py", "%2Fetc%2Fpasswd", "studio.js%00", "..", "."):
+        assert ask(studio, "GET", f"/files/{name}")[0] == 404
+
+
+def test_a_ledger_that_is_gone_is_said(studio):
+    """It was an internal error of the server."""
+    own = signed_in(studio)
+    os.unlink(studio.ledger.path)
+    status, _, words = ask(studio, "GET", "/ledger", own)
+    assert (status, "is gone" in words) == (400, True)
+
+
+def test_no_secret_stands_on_the_command_line_of_the_browser(tmp_path, monkeypatch):
+    """Other users of the machine read the token in /proc, and were faster than the browser."""
+    told = []
+    address = "http://127.0.0.1:1234/#secret"
+    monkeypatch.setattr("webbrowser.open", told.append)
+
+    def serve(account, port, opened):
+        opened(address)
+        page = Path(unquote(urlsplit(told[0]).path))
+        assert address in page.read_text()
+        assert stat.S_IMODE(page.stat().st_mode) == 0o600
+        assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+
+    monkeypatch.setattr("dpconvex.words.studio.serve", serve)
+    studio_command(None, "default", 0, True)
+    assert "secret" not in told[0]
+    assert not Path(unquote(urlsplit(told[0]).path)).parent.exists()
+
+
+@pytest.mark.parametrize("port", [99999, -1])
+def test_a_port_that_there_is_not_is_refused_as_such(port, capsys):
+    """It spoke of budgets that are too large."""
+    with pytest.raises(typer.Exit):
+        studio_command(None, "default", port, False)
+    assert "--port must be from 0 to 65535" in capsys.readouterr().err
+
+
+def test_files_of_intervals_are_verified(tmp_path):
+    """They were an internal error of the server."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 1, (3000, 2))
+    inner = DPQuantileRegressor(feature_bounds=(0, 1), target_bounds=(0, 2), epsilon=5.0)
+    save_model(DPConformal(inner).fit(X, X.sum(axis=1)), tmp_path / "intervals.json")
+    found = verified((tmp_path / "intervals.json").read_bytes())
+    assert "Verified." in found["verdict"]
+    assert "prediction intervals" in found["verdict"]
+    assert found["report"] == ""
 
 
 @pytest.mark.parametrize(
@@ -182,6 +264,52 @@ def test_every_control_in_a_browser(studio, tmp_path):
         assert len(browser.picture()) > 10_000
     finally:
         browser.close()
+
+
+@pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver")
+def test_a_browser_comes_by_the_private_page_and_other_ports_get_nothing(studio, tmp_path):
+    """A cookie of the studio reached whatever listens on another port of the machine."""
+    seen = []
+
+    class Listener(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append((self.path, dict(self.headers)))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<p>other</p>")
+
+        def log_message(self, *_):
+            pass
+
+    other = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    token = studio.address.split("#")[1]
+    browser = Browser()
+    try:
+        browser.open(page_that_leads_to(studio.address, tmp_path).as_uri())
+        browser.until("document.querySelector('#forecast .big')")
+        assert browser.run("return location.href") == f"http://127.0.0.1:{studio.port}/"
+        assert browser.run("return document.cookie") == ""
+        browser.run("location.reload()")
+        browser.until("document.querySelector('#forecast .big')")  # the session outlives it
+        session = browser.run("return sessionStorage.getItem('session')")
+        browser.open(f"http://127.0.0.1:{other.server_port}/")
+        assert browser.run("return sessionStorage.getItem('session')") is None
+        answer = browser.run(
+            f"const asked = new XMLHttpRequest(); asked.open('GET', 'http://127.0.0.1:{studio.port}/ledger', false);"
+            f"asked.setRequestHeader('X-Studio', '{session}');"
+            "try { asked.send(); return asked.responseText } catch (error) { return 'refused' }"
+        )
+        assert answer == "refused"  # even with the session: no page of another origin is answered
+        assert seen
+        for _, headers in seen:
+            assert "Cookie" not in headers
+            assert f":{studio.port}" not in headers.get("Referer", "")
+        assert token not in repr(seen)
+    finally:
+        browser.close()
+        other.shutdown()
+        other.server_close()
 
 
 @pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium and chromedriver")

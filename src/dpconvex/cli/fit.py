@@ -45,6 +45,12 @@ TaskOption = Annotated[
         help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."
     ),
 ]
+PersonOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that names people: what is promised is promised to each with all rows."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ENGINE = "Engine"
 # Other commands' names for the same facts are taken too.
@@ -134,12 +140,7 @@ def fit(
             rich_help_panel=ENGINE,
         ),
     ] = None,
-    person: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that names people: what is promised is promised to each with all rows."
-        ),
-    ] = None,
+    person: PersonOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Fit a private model to a table and write it as JSON.
@@ -255,7 +256,9 @@ def fit(
 @with_model_options
 def certify(
     settings: Settings,
-    n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows.")],
+    n_samples: Annotated[
+        int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")
+    ],
     task: TaskOption = None,
     n_features: Annotated[
         int | None, typer.Option(*COLUMNS, help="Number of columns, without a schema.")
@@ -264,6 +267,7 @@ def certify(
         int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
     ] = None,
     feature_bounds: Annotated[Path | None, typer.Option(*SCHEMA, help=SCHEMA_HELP)] = None,
+    person: PersonOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Print the certificate of a fit before any data is read.
@@ -277,13 +281,13 @@ def certify(
         model, width = build(task, settings), n_features
     elif feature_bounds is not None:
         schema = read_schema(feature_bounds)
-        task = task or default_task(schema)
+        task, person = task or default_task(schema), person or schema.person
         model, width = _build(task, settings, schema), len(schema.names)
     assert task is not None
     if n_classes is not None and not TASKS[task].labels:
         raise InputError(f"The task {task} has no option --n-classes.")
     more = {} if n_classes is None else {"n_classes": n_classes}
-    if feature_bounds is not None and schema.person is not None:
+    if person is not None:
         more["groups"] = True  # the number of rows is then one of people
     certificate = model.certify(n_samples, width, **more)
     if json_:
@@ -370,8 +374,8 @@ def note_line_breaks(schema: Schema) -> None:
         )
 
 
-def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
-    """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
+def check_target(task: str, schema: Schema, named: bool = False) -> None:
+    """Raise unless a task learns what the schema's target is; its labels may be named elsewhere."""
     labels = find_task(task).labels
     declared = schema.target.classes if schema.target is not None else None
     if declared is not None and not labels:
@@ -380,14 +384,20 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
             f"The task {task} learns numbers, but the schema's [target] has classes. Use one of {of_labels}, or give "
             "[target] a range: column = [low, high]."
         )
-    if labels and schema.target_bounds is not None and settings.get("classes") is None:
+    if labels and schema.target_bounds is not None and not named:
         of_numbers = [name for name, known in TASKS.items() if not known.labels]
         raise InputError(
             f"The task {task} learns labels, but the schema's [target] has a range: it is a number. Its values "
             f"would be taken for labels and published. Use one of {of_numbers}, or name the labels: "
             'column = {classes = ["no", "yes"]} in [target], or --classes.'
         )
-    if not labels and schema.target_bounds is None:
+
+
+def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Model:
+    """Return the estimator for a schema, whose classes and row norm hold unless options say otherwise."""
+    check_target(task, schema, named=settings.get("classes") is not None)
+    declared = schema.target.classes if schema.target is not None else None
+    if not TASKS[task].labels and schema.target_bounds is None:
         typer.echo(
             "warning: the schema has no [target] range, so targets are taken to be of order 1.",
             err=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpconvex.cli.errors import reports_errors
-from dpconvex.cli.fit import SCHEMA, JsonOption, default_task
+from dpconvex.cli.fit import SCHEMA, JsonOption, check_target, default_task
 from dpconvex.cli.options import BUDGET, find_task, number_option, parse_levels
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
@@ -106,20 +106,17 @@ def plan(
     """
     if (features is None) == (schema is None):
         raise InputError("Give either --features or --feature-bounds.")
-    classes, unit = False, "rows"
+    classes, people = 2, False
     if schema is not None:
         known = read_schema(schema)
-        # A promise to people counts them, as `certify` does.
-        unit = "rows" if known.person is None else "people"
-        classes = known.target is not None and known.target.classes is not None
+        people = known.person is not None  # who are then counted, as by `certify`
+        task = task or default_task(known)
+        check_target(task, known)
+        declared = None if known.target is None else known.target.classes
+        classes = 2 if declared is None else len(declared)
         features, row_norm = len(known.names), known.row_norm if row_norm is None else row_norm
     assert features is not None
-    task = task or (default_task(known) if schema is not None else "quantile")
-    if classes and task in PLANNED and task != "logistic":
-        raise InputError(
-            f"The task {task} of plan needs a target of numbers, and the schema's is one of classes. Use --task "
-            "logistic."
-        )
+    task, unit = task or "quantile", "people" if people else "rows"
     levels = None if quantile is None else parse_levels(quantile)
     level = _level(task, levels, underage_cost, overage_cost, class_rate)
     if plot is not None:
@@ -140,6 +137,8 @@ def plan(
             residual_scale=residual_scale,
             feature_spread=feature_spread,
             class_rate=class_rate,
+            n_classes=classes,
+            people=people,
             wanted=0.05 if accuracy is None else accuracy,
         )
         if plot is not None:
@@ -247,6 +246,7 @@ def _as_data(outlook: RiskPlan, plot: Path | None) -> dict[str, object]:
         "features": outlook.n_features,
         "guarantee": outlook.guarantee.to_dict(),
         "neighbors": outlook.neighbors,
+        "unit": outlook.unit,
         "quantity": outlook.quantity,
         "wanted": outlook.wanted,
         "forecasts": [plain(forecast) for forecast in outlook.forecasts],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +31,8 @@ def studio(
 
     It reads no training rows, and nothing leaves this machine. Stop it with Ctrl-C.
     """
+    if not 0 <= port <= 65535:
+        raise InputError(f"The option --port must be from 0 to 65535. Got {port} instead.")
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -40,12 +44,29 @@ def studio(
 
     account = None if ledger is None else open_ledger(ledger, dataset)
 
-    def opened(address: str) -> None:
-        console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
-        console().print("The address works once. Stop with Ctrl-C.")
-        if browser:
-            import webbrowser
+    with tempfile.TemporaryDirectory(prefix="dpconvex-studio-") as folder:
 
-            webbrowser.open(address)
+        def opened(address: str) -> None:
+            console().print(f"The studio is at {address}", markup=False, soft_wrap=True)
+            console().print("The address works once. Stop with Ctrl-C.")
+            if browser:
+                import webbrowser
 
-    serve(account, port, opened)
+                webbrowser.open(page_that_leads_to(address, Path(folder)).as_uri())
+
+        serve(account, port, opened)
+
+
+def page_that_leads_to(address: str, folder: Path) -> Path:
+    """Write a page for nobody else to read that leads to an address.
+
+    What a browser is told to open stands on its command line, which everybody on the machine can read.
+    """
+    page = folder / "open.html"
+    handle = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(
+            f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
+            f'<title>dpconvex studio</title><a href="{address}">dpconvex studio</a>'
+        )
+    return page

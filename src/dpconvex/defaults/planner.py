@@ -136,6 +136,11 @@ class RiskPlan:
     problem: _Problem
 
     @property
+    def unit(self) -> str:
+        """Whom the promise is made to."""
+        return self.problem.bounds(self.n_samples).unit
+
+    @property
     def best(self) -> Forecast:
         """The mechanism that ``mechanism="auto"`` would take for this population."""
         return self.forecasts[0]
@@ -192,6 +197,8 @@ def plan(
     residual_scale: float | None = None,
     feature_spread: float | None = None,
     class_rate: float | None = None,
+    n_classes: int = 2,
+    people: bool = False,
     wanted: float | None = None,
 ) -> RiskPlan:
     """Predict the excess risk of every mechanism, and the rows needed for a wanted one. Sees no data.
@@ -218,6 +225,11 @@ def plan(
         Public guess of a column's standard deviation, in units of its bound.
     class_rate : float, optional
         Public guess of the share of one of two classes; about two thirds by default.
+    n_classes : int
+        Of a target of classes. Three or more are fitted one against the rest and share the budget; the risk is that of
+        one such fit.
+    people : bool
+        Whether the promise is made to people with all their rows, who are then what ``n_samples`` counts.
     wanted : float, optional
         Excess risk to find the number of rows for.
 
@@ -242,6 +254,7 @@ def plan(
         )
     for name, count in (("n_samples", n_samples), ("n_features", n_features)):
         check_count(name, owner, count)
+    check_count("n_classes", owner, n_classes, 2)
     check_neighbors(neighbors, owner)
     levels = tuple(quantile) if isinstance(quantile, Sequence) else ()
     for level in levels or (quantile,):
@@ -273,7 +286,7 @@ def plan(
     influence = row_norm if row_norm is not None else longest
     problem = _Problem(
         task, n_features, guarantee, quantile, neighbors, influence, longest, residual_scale, feature_spread,
-        class_rate, levels if len(levels) > 1 else (),
+        class_rate, levels if len(levels) > 1 else (), bool(people), 1 if n_classes == 2 else int(n_classes),
     )  # fmt: skip
     names = [name for name in MECHANISMS[task] if problem.offers(name)]
     forecasts = sorted(
@@ -302,6 +315,8 @@ class _Problem:
     feature_spread: float | None
     class_rate: float | None = None
     levels: tuple[float, ...] = ()
+    people: bool = False
+    problems: int = 1
 
     def offers(self, mechanism: str) -> bool:
         """Whether the mechanism has this kind of guarantee."""
@@ -316,8 +331,9 @@ class _Problem:
         """Return the estimator's bounds, without a penalty."""
         loss = Pinball(self.quantile) if self.task == "quantile" else Logistic()
         return LinearBounds(
-            n_samples, self.n_features, loss, self.row_norm, self.max_norm, neighbors=self.neighbors
-        )
+            n_samples, self.n_features, loss, self.row_norm, self.max_norm, neighbors=self.neighbors,
+            people=self.people,
+        )  # fmt: skip
 
     def risk(self, mechanism: str, n_samples: int) -> float:
         """Return the predicted excess risk; infinite where the mechanism cannot run."""
@@ -405,7 +421,7 @@ class _Problem:
             )
             excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
             if steps.course.private:
-                size = n * total_mu(self.guarantee, "NoisyGradientDescent")
+                size = n * self._mu
                 excess = quantile_descent_excess(excess, size, bounds.dimension, moment, scales)
         return float(mean_excess(excess))
 
@@ -431,14 +447,14 @@ class _Problem:
             else:
                 settings["reached"] = EARLY_STOP
         elif mechanism != "none":
-            alpha, _ = penalty_for(mechanism, bounds, self.guarantee, {})
+            alpha, _ = penalty_for(mechanism, bounds, self.guarantee, self._shared)
             stds = self._noise(mechanism, replace(bounds, alpha=alpha))
             settings |= {"alpha": alpha, "release_std": stds["release"]}
             settings["gradient_std"] = stds.get("objective", 0.0) / n
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         found = float(np.exp(np.mean(np.log(risks))))
         if mechanism == "gradient" and steps.course.private:
-            size = n * total_mu(self.guarantee, "NoisyGradientDescent")
+            size = n * self._mu
             found = logistic_descent_excess(found, size, constant)
         return found
 
@@ -446,14 +462,22 @@ class _Problem:
         """Return the plan of noisy gradient descent and the noise of its average, per coordinate of the mean."""
         kernel = _KERNEL if self.task == "quantile" else None
         settings = NoisyGradientDescent().settings(None, kernel, self.levels)
-        mu = total_mu(self.guarantee, "NoisyGradientDescent")
-        steps = plan_gradient(bounds, mu, settings)
-        return steps, descent_noise(steps, bounds, mu)
+        steps = plan_gradient(bounds, self._mu, settings)
+        return steps, descent_noise(steps, bounds, self._mu)
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
         """Return the standard deviation of each kind of noise, per coordinate."""
-        terms = calibrate(mechanism, bounds, self.guarantee, {}).noise
+        terms = calibrate(mechanism, bounds, self.guarantee, self._shared).noise
         return {name: term.spread for name, term in terms.items()}
+
+    @property
+    def _mu(self) -> float:
+        """What descent may spend on one of the problems that share the budget."""
+        return total_mu(self.guarantee, "NoisyGradientDescent") / math.sqrt(self.problems)
+
+    @property
+    def _shared(self) -> dict[str, int]:
+        return {"problems": self.problems}
 
 
 def _with_budget(guarantee: Guarantee, epsilon: float) -> Guarantee:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import check_count
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import release, unchanged_on_failure, without_warnings
-from dpconvex.inputs.people import Ballot, Records, read_ballot
+from dpconvex.inputs.people import Ballot, Records, read_ballot, with_people
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
     MOST_FEATURES,
@@ -127,6 +127,7 @@ class PrivateModel(BaseEstimator):
         """Read, plan, charge, release and store: nothing is charged before all checks of the input."""
         if hasattr(self, "schema_"):  # of a loaded model: a fit says itself what its columns are
             del self.schema_
+        X, groups = with_people(X, groups)
         with without_warnings() if ignores_invalid(self) else nullcontext():
             X, targets, (_, *shape) = self._read(X, y)
         # Numbers count where they are public, and no rows at all are as good as one.

@@ -14,16 +14,16 @@ from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.opening import open_table, without_values
 from dpconvex.inputs.schema import Schema
 
-__all__ = ["column_names", "read_cells"]
+__all__ = ["column_names", "open_columns", "read_cells", "read_column"]
 
 
-def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
-    """Return the wanted columns of a table, by name.
+def open_columns(table: Any, wanted: list[str], schema: Schema, owner: str) -> Any:
+    """Return a table that has the wanted columns, read once if it is a file or a plan; else raise.
 
     Parameters
     ----------
     table : dataframe, mapping of str to array, or path
-        A pandas, polars or pyarrow table, a dictionary of columns, or a CSV or Parquet file.
+        A pandas, polars, pyarrow or Dask table, a dictionary of columns, or a CSV or Parquet file.
     wanted : list of str
         Names of columns; the first that is not there is named in the error.
     schema : Schema
@@ -34,8 +34,7 @@ def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dic
     if isinstance(table, (str, os.PathLike)):
         path = Path(table)
         # Every line is a row and none is refused: what a row holds is the schema's matter.
-        rows = open_table(path, schema.file).read(wanted, every_line=True)
-        table = {name: rows[name] for name in wanted}
+        return open_table(path, schema.file).read(wanted, every_line=True)
     names = column_names(table)
     if names is None:
         raise TypeError(
@@ -48,14 +47,25 @@ def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dic
         raise InputError(f"The table given to {owner} has no column {absent[0]!r}{more}.")
     if hasattr(table, "collect") and hasattr(table, "collect_schema"):  # a LazyFrame of polars
         with without_values(None):
-            table = table.select(wanted).collect()
-    cells = {}
+            return table.select(wanted).collect()
+    return table
+
+
+def read_column(table: Any, name: str, owner: str) -> Any:
+    """Return a column of an open table, which must be there once."""
+    column = table[name]
+    if getattr(column, "ndim", 1) != 1:
+        raise InputError(
+            f"The column {name!r} given to {owner} must be there once, one value a row."
+        )
+    return column
+
+
+def read_cells(table: Any, wanted: list[str], schema: Schema, owner: str) -> dict[str, Cells]:
+    """Return the wanted columns of a table as cells, by name; parameters are those of `open_columns`."""
+    table, cells = open_columns(table, wanted, schema, owner), {}
     for name in wanted:
-        column = table[name]
-        if getattr(column, "ndim", 1) != 1:
-            raise InputError(
-                f"The column {name!r} given to {owner} must be there once, one value a row."
-            )
+        column = read_column(table, name, owner)
         with without_values(None):
             cells[name] = cells_of(column)
     if len({len(column) for column in cells.values()}) > 1:

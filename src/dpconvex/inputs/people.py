@@ -28,7 +28,16 @@ from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.summation import most_summed_rows
 
-__all__ = ["Ballot", "People", "Records", "check_class_weight", "read_ballot", "read_people"]
+__all__ = [
+    "Ballot",
+    "People",
+    "Records",
+    "RowsOfPeople",
+    "check_class_weight",
+    "read_ballot",
+    "read_people",
+    "with_people",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -195,6 +204,47 @@ class People:
         counts = np.diff(starts)[people]
         drawn = starts[people] + (rng.random(people.size) * counts).astype(np.int64)
         return np.asarray(order[drawn])
+
+
+@dataclass(frozen=True, repr=False)
+class RowsOfPeople:
+    """Rows for a fit, and whose they are: what a pipeline hands from a table to an estimator.
+
+    Nothing but an estimator of dpconvex can use it. Any other step would drop the people without a word, and the
+    promise would be made to single rows: so whatever else is asked of it raises.
+
+    Attributes
+    ----------
+    rows : dataframe, sparse array or Dask dataframe
+        The columns of numbers.
+    groups : array or Dask series
+        One identifier per row: private.
+    """
+
+    rows: Any
+    groups: Any
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError(
+            "Rows that come with their people, because the schema's [person] names them, must go to the fit of an "
+            "estimator of dpconvex. Got another use instead, which would forget whose rows they are. Put the estimator "
+            "directly behind PublicTable; elsewhere use table.transform(frame), and fit with "
+            "groups=table.groups(frame)."
+        )
+
+    __array__ = __getitem__ = __iter__ = __len__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what Python itself looks for
+            raise AttributeError(name)
+        return self._refuse()
+
+
+def with_people(X: Any, groups: object) -> tuple[Any, Any]:
+    """Return rows and identifiers of people: those that are given, or else those that come with the rows."""
+    if not isinstance(X, RowsOfPeople):
+        return X, groups
+    return X.rows, X.groups if groups is None else groups
 
 
 def read_people(groups: object, X: npt.NDArray[Any], owner: str) -> People:

@@ -11,15 +11,43 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
+from dpconvex.inputs.cells import identifiers_of
 from dpconvex.inputs.encoding import encode, is_smaller_sparse, labels_of, to_array, to_sparse
-from dpconvex.inputs.frames import read_cells
+from dpconvex.inputs.frames import open_columns, read_cells, read_column
+from dpconvex.inputs.opening import without_values
+from dpconvex.inputs.people import RowsOfPeople
 from dpconvex.inputs.schema import Range, Schema
 from dpconvex.inputs.schema_parsing import parse_schema, read_schema
 
 __all__ = ["PublicTable", "encode_frame"]
 
 
-class PublicTable(TransformerMixin, BaseEstimator):
+class _HandsPeopleOn:
+    """How pipelines transform rows for a fit; apart, because scikit-learn would make a frame of what comes out."""
+
+    def fit_transform(self: PublicTable, X: Any, y: object = None) -> Any:  # type: ignore[misc]
+        """Return the columns of numbers for a fit, with whose rows they are if the schema has ``[person]``.
+
+        Parameters
+        ----------
+        X : dataframe, mapping of str to array, or path
+            As for ``transform``, with the column that names people.
+        y : ignored
+
+        Returns
+        -------
+        dataframe, sparse array or RowsOfPeople
+            As of ``transform``; with people something that only estimators of dpconvex take, so that no step between
+            forgets them.
+        """
+        schema = self.fit(X, y)._parsed()
+        if schema.person is None:
+            return self.transform(X)
+        X = open_columns(X, [*schema.inputs, schema.person], schema, "PublicTable")
+        return RowsOfPeople(self.transform(X), self.groups(X))
+
+
+class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
     r"""Numbers, categories, flags and dates of a table as bounded columns, by a public schema. Costs nothing.
 
     Every cell by itself becomes numbers: a number is clipped to its bounds, a category becomes an indicator, a date its
@@ -49,9 +77,11 @@ class PublicTable(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Privacy: public, if the schema was written without the data. A missing column is an error, because names of columns
-    are public; no value is. With the missing rule ``row`` a row with NaN comes out, whose meaning ``invalid_rows`` of
-    the estimator says; all other rules give finite numbers for whatever the table holds.
+    Privacy: public, if the schema was written without the data. In a pipeline the people of ``[person]`` go to the
+    estimator with their rows, and the promise is made to them; ``transform`` alone leaves them out, so give ``fit``
+    ``groups=table.groups(frame)`` beside ``table.transform(frame)``. A missing column is an error, because names of
+    columns are public; no value is. With the missing rule ``row`` a row with NaN comes out, whose meaning
+    ``invalid_rows`` of the estimator says; all other rules give finite numbers for whatever the table holds.
 
     Examples
     --------
@@ -132,6 +162,35 @@ class PublicTable(TransformerMixin, BaseEstimator):
             return labels_of(cells, schema.target.classes, schema.file.decimal)
         return cells.as_numbers(schema.file.decimal)
 
+    def groups(self, X: Any) -> Any:
+        """Return whose each row is, by the schema's ``[person]``: ``groups`` of a fit or a score.
+
+        Parameters
+        ----------
+        X : dataframe, mapping of str to array, or path
+            With the column that names people.
+
+        Returns
+        -------
+        array or Dask series
+            Identifiers as they are, None where one is missing.
+
+        Notes
+        -----
+        Privacy: private, like the table.
+        """
+        schema = self._parsed()
+        name, missing = schema.person, schema.file.missing
+        if name is None:
+            raise ValueError(
+                'The schema of PublicTable names no person. Add it: [person] with column = "...".'
+            )
+        column = read_column(open_columns(X, [name], schema, "PublicTable"), name, "PublicTable")
+        if type(X).__module__.split(".")[0] == "dask":
+            return column.map_partitions(_identify_partition, missing, meta=(name, object))
+        with without_values(None):
+            return identifiers_of(column, missing)
+
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Return the names of the columns of numbers, like ``job=clerk``."""
         return np.array(self._parsed().names, dtype=object)
@@ -199,6 +258,12 @@ def _transform_partitions(schema: Schema, X: Any) -> Any:
 
     meta = pd.DataFrame(np.empty((0, len(schema.names))), columns=schema.names)
     return X.map_partitions(_encode_partition, schema, meta=meta)
+
+
+def _identify_partition(part: Any, missing: tuple[str, ...]) -> Any:
+    import pandas as pd
+
+    return pd.Series(identifiers_of(part, missing), index=part.index, name=part.name)
 
 
 def _encode_partition(part: Any, schema: Schema) -> Any:

@@ -23,7 +23,7 @@ from dpconvex.core.release import Answers
 from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Model
-from dpconvex.inputs.people import read_people
+from dpconvex.inputs.people import read_people, with_people
 from dpconvex.inputs.settings import ignores_invalid, resolve_guarantee
 from dpconvex.inputs.tables import is_partitioned, read_training, takes_columns_in_order
 from dpconvex.privacy.bounds.base import RECORD
@@ -307,6 +307,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return self
 
     def _fit(self, X: object, y: object, groups: object) -> None:
+        X, groups = with_people(X, groups)
         if is_partitioned(X) or is_partitioned(y):
             raise TypeError(
                 "DPConformal needs rows in memory, because it splits them. Got a Dask collection instead. Use "

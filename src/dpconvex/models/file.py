@@ -38,6 +38,7 @@ from dpconvex.whole_files import write_whole
 __all__ = [
     "ModelFile",
     "ModelFileError",
+    "json_object",
     "load_model",
     "model_text",
     "parse_certificate",
@@ -227,9 +228,13 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the object in a strict JSON file: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
+    """Return the object in a strict JSON file; see :func:`json_object`."""
     with open(path, "rb") as file:
-        raw = file.read(LARGEST_FILE + 1)
+        return json_object(file.read(LARGEST_FILE + 1))
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Return the object in strict JSON: no NaN, no repeated keys, at most 64 MiB and 4 million numbers."""
     _check_size(raw)
     try:
         data = json.loads(

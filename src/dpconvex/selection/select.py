@@ -29,7 +29,7 @@ from dpconvex.engine.sparse import refuse_votes
 from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.inputs.labels import declared_classes, label_set
-from dpconvex.inputs.people import read_ballot
+from dpconvex.inputs.people import read_ballot, with_people
 from dpconvex.inputs.settings import (
     least_rows,
     optional_positive,
@@ -284,6 +284,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         """Read, certify, charge, split, search: nothing is charged before all checks of the input."""
         candidates = checked_candidates(self.estimator, self.param_grid)
         probe = clone(self.estimator)
+        X, groups = with_people(X, groups)
         rows, target, labels = self._read(probe, X, y)
         score = compared_by(self.estimator, self.scoring, self.score_bound)
         n_samples, n_features = rows.shape

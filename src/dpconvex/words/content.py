@@ -255,6 +255,7 @@ def outlook(model: Fitted) -> Outlook | None:
         neighbors=certificate.neighbors,
         bounded=parameters["feature_bounds"] is not None,
         row_norm=bounds.row_norm,
+        people=bounds.people,
         **more,
     )
     gaussian = isinstance(guarantee, GaussianDP)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -19,7 +17,7 @@ from dpconvex.defaults.planner import RiskPlan
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.inputs.settings import resolve_guarantee
-from dpconvex.models.file import ModelFileError, read_model
+from dpconvex.models.file import ModelFileError, json_object, parse_model
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, for_group
 from dpconvex.privacy.ledger.ledger import Ledger
@@ -96,9 +94,9 @@ def _number(value: object, label: str, low: float, high: float) -> float:
     return number
 
 
-def page(ledger: bool) -> str:
-    """Return the page that everything else is put into."""
-    return _TEMPLATES.get_template("studio.html").render(ledger=ledger, tasks=TASKS)
+def page() -> str:
+    """Return the page that everything else is put into; it is the same for everybody."""
+    return _TEMPLATES.get_template("studio.html").render(tasks=TASKS)
 
 
 def forecast(sent: Mapping[str, Any]) -> str:
@@ -251,20 +249,15 @@ def verified(content: bytes) -> dict[str, str]:
 
     The file is only parsed: model files hold no code.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        path.write_bytes(content)
-        try:
-            model = read_model(path).estimator
-            report = render_report(model)
-        except (ModelFileError, CertificateError, ValueError, TypeError) as error:
-            problem = str(error).replace(str(path), "the file")
-            return {"verdict": _verdict(problem, None), "report": ""}
-    return {"verdict": _verdict(None, promise(model.certificate_.guarantee)), "report": report}
-
-
-def _verdict(problem: str | None, words: str | None) -> str:
-    return _TEMPLATES.get_template("verdict.html").render(problem=problem, promise=words)
+    verdict = _TEMPLATES.get_template("verdict.html")
+    try:
+        model = parse_model(json_object(content)).estimator
+        intervals = hasattr(model, "predict_interval")
+        report = "" if intervals else render_report(model)
+    except (ModelFileError, CertificateError, ValueError, TypeError) as error:
+        return {"verdict": verdict.render(problem=str(error)), "report": ""}
+    words = promise(model.certificate_.guarantee)
+    return {"verdict": verdict.render(promise=words, intervals=intervals), "report": report}
 
 
 def as_object(body: bytes) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from dpconvex.inputs.errors import InputError
+from dpconvex.privacy.ledger.chain import LedgerError
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.words.studio import fragments
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Studio", "serve"]
 
 LARGEST = 16 * 2**20  # bytes of a request
+_CLOSED = "Open the address that `dpconvex studio` printed; it works once."
 _ASSETS = {"studio.js": "text/javascript", "studio.css": "text/css"}
 _HEADERS = {
     # Nothing but the page's own files; a report is shown in a frame that may run nothing.
@@ -50,20 +52,21 @@ class Studio:
 
     Notes
     -----
-    Privacy: it is given no rows, and reads none. Strangers on the same machine lack the token; pages of other sites
-    lack the cookie (SameSite=Strict), the header that every request carries, and the Host name.
+    Privacy: it is given no rows, and reads none. The page itself says nothing and is for everybody. Whatever it asks
+    for carries the session in a header, which the page gets for the token and keeps in storage of its own origin.
+    Strangers on the same machine lack the token. There is no cookie: browsers send those to other ports of the machine,
+    and with requests that pages of other sites make. Another site's name for this address is no known Host.
     """
 
     def __init__(self, port: int, ledger: Ledger | None = None) -> None:
         self.port, self.ledger = port, ledger
         self.token: str | None = secrets.token_urlsafe(24)
         self._session = secrets.token_urlsafe(24)
-        self._cookie = f"dpconvex-studio-{port}"  # browsers share cookies among ports
 
     @property
     def address(self) -> str:
-        """The address to open, once."""
-        return f"http://127.0.0.1:{self.port}/?token={self.token}"
+        """The address to open, once; what follows the sign # is for the page alone, and never part of a request."""
+        return f"http://127.0.0.1:{self.port}/#{self.token}"
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -72,8 +75,9 @@ class Studio:
 
         return Starlette(
             routes=[
-                Route("/", self._guarded(self._page, first=True)),
-                Route("/files/{name}", self._guarded(self._file)),
+                Route("/", self._guarded(self._page, public=True)),
+                Route("/files/{name}", self._guarded(self._file, public=True)),
+                Route("/session", self._guarded(self._enter, public=True), methods=["POST"]),
                 Route("/ledger", self._guarded(self._timeline)),
                 Route("/forecast", self._guarded(self._forecast), methods=["POST"]),
                 Route("/schema", self._guarded(self._schema), methods=["POST"]),
@@ -82,54 +86,43 @@ class Studio:
         )
 
     def _guarded(
-        self, handler: Callable[[Request], Awaitable[Response]], first: bool = False
+        self, handler: Callable[[Request], Awaitable[Response]], public: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that answers the owner of this studio only."""
+        """Return a handler that answers the owner of this studio only, or with ``public`` everybody on this machine."""
 
         async def guarded(request: Request) -> Response:
-            from starlette.responses import PlainTextResponse, RedirectResponse
+            from starlette.responses import PlainTextResponse
 
             allowed = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
-            cookie = request.cookies.get(self._cookie, "").encode(errors="replace")
-            known = secrets.compare_digest(cookie, self._session.encode())
             response: Response
             if request.headers.get("host") not in allowed:
                 response = PlainTextResponse("Unknown host.", 403)
-            elif first and not known and self._opens(request.query_params.get("token", "")):
-                response = RedirectResponse("/", 303)
-                response.set_cookie(self._cookie, self._session, httponly=True, samesite="strict")
-            elif not known:
-                response = PlainTextResponse(
-                    "Open the address that `dpconvex studio` printed; it works once.", 403
-                )
-            elif request.method == "POST" and request.headers.get("x-studio") != "1":
-                response = PlainTextResponse("This request did not come from the page.", 403)
+            elif not public and not _same(request.headers.get("x-studio", ""), self._session):
+                response = PlainTextResponse(_CLOSED, 403)
             else:
                 try:
                     response = await handler(request)
-                except InputError as error:
-                    response = PlainTextResponse(str(error), 400)
-                except (
-                    ValueError,
-                    OverflowError,
-                ) as error:  # no mechanism offers that, said in words
+                except (InputError, LedgerError, ValueError, OverflowError) as error:
                     response = PlainTextResponse(str(error), 400)
             response.headers.update(_HEADERS)
             return response
 
         return guarded
 
-    def _opens(self, token: str) -> bool:
-        """Return whether this is the token; it is used up by that."""
-        if self.token is None or not secrets.compare_digest(token.encode(), self.token.encode()):
-            return False
+    async def _enter(self, request: Request) -> Response:
+        """Give the session for the token, which is used up by that."""
+        from starlette.responses import JSONResponse, PlainTextResponse
+
+        sent = (await _body(request, 1000)).decode("utf-8", errors="replace")
+        if self.token is None or not _same(sent, self.token):
+            return PlainTextResponse(_CLOSED, 403)
         self.token = None
-        return True
+        return JSONResponse({"session": self._session, "ledger": self.ledger is not None})
 
     async def _page(self, request: Request) -> Response:
         from starlette.responses import HTMLResponse
 
-        return HTMLResponse(fragments.page(self.ledger is not None))
+        return HTMLResponse(fragments.page())
 
     async def _file(self, request: Request) -> Response:
         from starlette.responses import PlainTextResponse, Response
@@ -156,10 +149,11 @@ class Studio:
         return HTMLResponse(await run_in_threadpool(fragments.forecast, sent))
 
     async def _schema(self, request: Request) -> Response:
+        from starlette.concurrency import run_in_threadpool
         from starlette.responses import HTMLResponse
 
         text = (await _body(request)).decode("utf-8", errors="replace")
-        return HTMLResponse(fragments.schema(text))
+        return HTMLResponse(await run_in_threadpool(fragments.schema, text))
 
     async def _model(self, request: Request) -> Response:
         from starlette.concurrency import run_in_threadpool
@@ -169,13 +163,18 @@ class Studio:
         return JSONResponse(await run_in_threadpool(fragments.verified, content))
 
 
-async def _body(request: Request) -> bytes:
+def _same(sent: str, secret: str) -> bool:
+    """Compare in a time that tells nothing."""
+    return secrets.compare_digest(sent.encode(errors="replace"), secret.encode())
+
+
+async def _body(request: Request, largest: int = LARGEST) -> bytes:
     """Return what was sent, or raise if it is too much to be what the page sends."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > LARGEST:
-            raise InputError(f"What was sent is larger than {LARGEST // 2**20} MiB.")
+        if size > largest:
+            raise InputError(f"What was sent is larger than {largest:,} bytes.")
         parts.append(part)
     return b"".join(parts)
 

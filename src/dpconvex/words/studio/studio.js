@@ -2,8 +2,21 @@
 // Sends what the controls say and shows what comes back. Answers are fragments that the server has escaped.
 const find = (id) => document.getElementById(id);
 
+// The session is kept for this tab and origin alone; a cookie would reach other ports of the machine.
+async function enter() {
+  const token = location.hash.slice(1);
+  if (!token) return;
+  history.replaceState(null, "", "/");
+  const answer = await fetch("/session", { method: "POST", body: token });
+  if (!answer.ok) return;
+  const found = await answer.json();
+  sessionStorage.setItem("session", found.session);
+  sessionStorage.setItem("ledger", found.ledger ? "yes" : "");
+}
+
 async function send(path, body) {
-  const answer = await fetch(path, { method: "POST", body, headers: { "X-Studio": "1" } });
+  const headers = { "X-Studio": sessionStorage.getItem("session") || "" };
+  const answer = await fetch(path, { method: body === undefined ? "GET" : "POST", body, headers });
   if (answer.ok) return answer;
   throw new Error(await answer.text());
 }
@@ -76,9 +89,11 @@ find("save").addEventListener("click", () => {
 });
 
 async function showLedger() {
-  const answer = await fetch("/ledger");
-  if (answer.ok) find("timeline").innerHTML = await answer.text();
-  else complain("timeline", new Error(await answer.text()));
+  try {
+    find("timeline").innerHTML = await (await send("/ledger")).text();
+  } catch (error) {
+    complain("timeline", error);
+  }
 }
 
 async function verify(file) {
@@ -101,5 +116,8 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
   });
 }
 
-plan();
-checkSchema();
+enter().finally(() => {
+  find("tab-ledger").hidden = !sessionStorage.getItem("ledger");
+  plan();
+  checkSchema();
+});
