@@ -6,10 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpconvex.core.coordinates import cancellation
+from dpconvex.core.queries import largest_cancellation, rounding_share
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.summation_order import accumulate, block_rows, most_additions, sum_depth
 from dpconvex.losses import Logistic
-from dpconvex.mechanisms.gradient_geometry import cancellation
 from dpconvex.privacy import LinearBounds
 from dpconvex.privacy.summation import (
     most_summed_rows,
@@ -111,7 +112,7 @@ def test_mapped_sums_err_no_more_than_their_share(d):
     spread = 1.0
     while True:
         matrix = np.geomspace(1, spread, d)[:, None] * turn @ wide
-        if spread > 1e12 or cancellation(matrix) > bounds.most_cancellation() / 20:
+        if spread > 1e12 or cancellation(matrix) > largest_cancellation(bounds) / 20:
             break
         spread *= 10
     u = rng.normal(size=(n, d))
@@ -122,7 +123,7 @@ def test_mapped_sums_err_no_more_than_their_share(d):
         sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0))
         for row in matrix.tolist()
     ]
-    paid = 2 * bounds.rounding_share() * cancellation(matrix) / bounds.most_cancellation()
+    paid = 2 * rounding_share(bounds) * cancellation(matrix) / largest_cancellation(bounds)
     assert 2 * norm_of_error(matrix @ total, mapped) <= paid
 
 

@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPLinearSVC, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor
+from dpconvex.core import length_cover
 from dpconvex.engine import MemoryRows, RowMap, memory
 from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST
 from dpconvex.estimators import release as release_path
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan, length_cover
+from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
 from dpconvex.smoothing import KERNELS

@@ -1,47 +1,54 @@
 """Noisy descent that uses what it did not pay for: coupled runs on neighbouring data must catch it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from coupled_runs import differences, facts, pair
 
+from dpconvex.core import release
+from dpconvex.core.coordinates import RowLengths
+from dpconvex.core.queries import Query
+from dpconvex.core.release import Answers
+from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms import column_ranges, gradient_plan
 from dpconvex.mechanisms import gradient_geometry as geometry
+from dpconvex.mechanisms import gradient_plan
 from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.quantile_descent import QuantileDescent
 from dpconvex.mechanisms.several_quantiles import SeveralQuantiles
-from dpconvex.objectives.slopes import WeightedSlope
-from dpconvex.privacy import LinearBounds
 
 
 def sabotage_lengths(monkeypatch):
-    monkeypatch.setattr(
-        geometry.Coordinates, "store_lengths", lambda self, block, w: np.full(len(block), 0.1)
-    )
+    monkeypatch.setattr(RowLengths, "__call__", lambda self, block, w: np.full(len(block), 0.1))
 
 
 def sabotage_moments(monkeypatch):
-    exact = geometry._moment_sums
+    exact = release._moment_sums
     monkeypatch.setattr(
-        geometry, "_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius)
+        release, "_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius)
     )
 
 
 def sabotage_relation(monkeypatch):
     """Claim the add-or-remove sensitivities under replace-one."""
-    honest = LinearBounds.gradient_sensitivity
-    monkeypatch.setattr(
-        LinearBounds,
-        "gradient_sensitivity",
-        lambda self, clip, slope: honest(self, clip, slope) / 2,
-    )
+    honest = Query.sensitivity
+
+    def half(self, records):
+        return honest(self, records) / (2 if self.kind == "vector" else 1)
+
+    monkeypatch.setattr(Query, "sensitivity", half)
 
 
 def sabotage_count(monkeypatch):
-    monkeypatch.setattr(LinearBounds, "count_sensitivity", lambda self: 0.5)
+    honest = Query.sensitivity
+
+    def half(self, records):
+        return 0.5 if self.kind == "count" else honest(self, records)
+
+    monkeypatch.setattr(Query, "sensitivity", half)
 
 
 def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
@@ -80,9 +87,9 @@ def sabotage_release(monkeypatch):
 
     def unpaid(self, phi, scale, level):
         _, shift = honest(self, phi, scale, level)
-        theta = self.frame.to_rows(phi)
-        (total,) = self.rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
-        return float(min(1.0, max(1e-2, total / self.rows.n_rows))), shift
+        theta, rows = self.frame.to_rows(phi), self.rows._rows
+        (total,) = rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
+        return float(min(1.0, max(1e-2, total / rows.n_rows))), shift
 
     monkeypatch.setattr(QuantileDescent, "_residuals", unpaid)
 
@@ -93,16 +100,18 @@ def sabotage_rows(monkeypatch):
 
     def init(self, *arguments):
         original(self, *arguments)
-        self.n = self.rows.n_rows
+        self.n = self.rows._rows.n_rows
 
     monkeypatch.setattr(PrivateDescent, "__init__", init)
 
 
 def sabotage_centring(monkeypatch):
-    """Descend along slopes of up to the level, though slopes of up to 1/2 were paid for."""
+    """Say that slopes are at most 1/2, and answer with slopes of up to the level."""
+    monkeypatch.setattr(Slope, "largest", 0.5)
     monkeypatch.setattr(
-        "dpconvex.mechanisms.quantile_descent.WeightedSlope",
-        lambda loss, offset=0.0: WeightedSlope(loss, -offset),
+        release,
+        "registered_slope",
+        lambda slope, stated: Slope(slope.loss, -slope.offset, slope.weighting),
     )
 
 
@@ -110,8 +119,9 @@ def sabotage_mean_row(monkeypatch):
     """Use the sum of the rows without noise."""
     honest = SeveralQuantiles._mean_row
 
-    def unpaid(self, rows):
-        honest(self, rows)
+    def unpaid(self):
+        honest(self)
+        rows = self.rows._rows
         (total,) = rows.combine(np.zeros(rows.dim), lambda y, z, w: (w,))
         return self.frame.of_sum(total) / self.mass
 
@@ -127,14 +137,25 @@ def sabotage_levels(monkeypatch):
         return honest(self, phi, scale, level)
 
     monkeypatch.setattr(SeveralQuantiles, "_residuals", several)
+    claim = Answers.claim
+
+    def uncounted(self, *asked, **more):
+        self.used.clear()
+        return claim(self, *asked, **more)
+
+    monkeypatch.setattr(Answers, "claim", uncounted)
 
 
 def sabotage_places(monkeypatch):
     """Centre columns around where their numbers are, without noise."""
-    monkeypatch.setattr(column_ranges, "_centred", lambda rows, mass, lead, sizes, std, noise: (
-        noise.add_gaussian(np.zeros(64 * sizes.size), std),
-        column_ranges.ColumnUnits(sizes, rows.sum(lambda block, y, w: (block[:, lead:].sum(0),))[0]),
-    )[1])  # fmt: skip
+    honest = geometry.column_units
+
+    def unpaid(rows, mass, above):
+        found = honest(rows, mass, above)
+        (total,) = rows._rows.sum(lambda block, y, w: (block[:, 1:].sum(axis=0),))
+        return replace(found, centres=np.asarray(total))
+
+    monkeypatch.setattr(geometry, "column_units", unpaid)
 
 
 @pytest.mark.parametrize(

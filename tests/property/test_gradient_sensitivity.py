@@ -4,20 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from coupled_runs import LOSSES, Coupled, differences, facts, pair, problems
+from coupled_runs import LOSSES, differences, facts, pair, problems, silent_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpconvex.core.coordinates import Coordinates
+from dpconvex.core.queries import Query
+from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball
-from dpconvex.mechanisms import (
-    gradient,
-    gradient_plan,
-)
-from dpconvex.mechanisms import gradient_geometry as geometry
-from dpconvex.mechanisms.gradient_run import gradient_sum
-from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
+from dpconvex.mechanisms import gradient_plan
+from dpconvex.mechanisms.gradient_geometry import given_coordinates
 from dpconvex.smoothing import LogisticKernel, convolve
 
 PROFILE = settings(max_examples=80, derandomize=True, deadline=None)
@@ -59,29 +56,25 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
     matrix[lead:, lead:] = turn @ np.diag(stretch ** rng.uniform(-1, 1, size=d)) @ turn.T
     matrix[lead:, :lead] = rng.normal(size=(d, lead))
-    frame = geometry.Coordinates(matrix, lead, 1.7, np.ones(d + lead))
+    frame = Coordinates(matrix, lead)
     phi = rng.normal(size=d + lead) / stretch
     smooth = convolve(loss, LogisticKernel(), 0.3) if loss.kinks is not None else loss
-    ways = {
-        loss.lipschitz: (
-            WeightedSlope(smooth),
-            lambda lengths: np.minimum(1.0, clip * 1.7 / lengths),
-        )
-    }
+    ways = [Slope(smooth, weighting="weight"), Slope(smooth, weighting="square")]
     if loss.kind == "margin":
-        ways = {loss.lipschitz: (ClippedSlope(smooth), lambda lengths: clip * 1.7 / lengths)}
+        ways.append(Slope(smooth, weighting="clip"))
     else:
-        low, high = loss.slope_range
-        ways[(high - low) / 2] = (WeightedSlope(smooth, (low + high) / 2), ways[loss.lipschitz][1])
+        ways.append(Slope(smooth, sum(loss.slope_range) / 2))
     kept = slice(1, n) if neighbors == "add_or_remove_one" else [n, *range(1, n)]
-    for largest, (slope, bounded) in ways.items():
+    for slope in ways:
+        query = Query("vector", clip * slope.largest, d + lead)
         sums = []
         for chosen in (slice(0, n), kept):
             rows = MemoryRows(X[chosen], y[chosen], row_map, threads=1)
-            rows = rows.reweighted(frame.store_lengths).rescaled(bounded)
-            sums.append(gradient_sum(rows, frame, phi, slope))
+            handle = silent_rows(rows, bounds, gradients=query)
+            theta = frame.to_rows(phi)
+            sums.append(handle.slope_sum("gradients", theta, slope, frame, 1.7) / 1.7)
         change = np.linalg.norm(sums[0] - sums[1])
-        assert change <= bounds.gradient_sensitivity(clip, largest) * (1 + 1e-12)
+        assert change <= query.sensitivity(bounds) * (1 + 1e-12)
 
 
 def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
@@ -107,13 +100,14 @@ def test_the_clip_is_attained_by_a_label_flip():
     row_map, bounds, _ = facts(
         Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one", how="private"
     )
-    frame = geometry.Coordinates(np.diag([1.0, 50.0]), 1, 2.0, np.ones(2))
+    frame, query = Coordinates(np.diag([1.0, 50.0]), 1), Query("vector", 0.5, 2)
     sums = []
     for label in (-1.0, 1.0):
         rows = MemoryRows(np.ones((1, 1)), np.array([label]), row_map, threads=1)
-        rows = rows.reweighted(frame.store_lengths).rescaled(lambda lengths: 0.5 * 2.0 / lengths)
-        sums.append(gradient_sum(rows, frame, np.zeros(2), ClippedSlope(Logistic())))
-    claimed = bounds.gradient_sensitivity(0.5, 1.0)
+        handle = silent_rows(rows, bounds, gradients=query)
+        slope = Slope(Logistic(), weighting="clip")
+        sums.append(handle.slope_sum("gradients", np.zeros(2), slope, frame, 2.0) / 2.0)
+    claimed = query.sensitivity(bounds)
     assert 0.998 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
 
 
@@ -250,12 +244,12 @@ def test_logistic_sensitivity_is_attained():
     row_map, _, certificate = facts(
         Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one", how="given"
     )
-    coordinates = geometry.given_coordinates(1, True, 1.0)
-    sums = []
+    frame, term = given_coordinates(1, True, 1.0), certificate.noise["gradients"]
+    query = Query(term.kind, term.bound, term.dimension)
+    theta, sums = frame.to_rows(np.array([-0.9995e6, 1e6])), []
     for x in (1.0, 0.999):
         rows = MemoryRows(np.full((1, 1), x), np.ones(1), row_map, threads=1)
-        objective = EmpiricalObjective(rows, Logistic(), 0.0)
-        descent = gradient._Descent(objective, certificate, Coupled(0))
-        sums.append(descent._moving_sum(coordinates, np.array([-0.9995e6, 1e6]), 0.0))
-    claimed = certificate.noise["gradients"]["sensitivity"]
+        handle = silent_rows(rows, certificate.bounds, gradients=query)
+        sums.append(handle.slope_sum("gradients", theta, Slope(Logistic(), -0.5), frame))
+    claimed = term.sensitivity
     assert 0.998 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed

@@ -7,21 +7,23 @@ the constants wrong, must fail: that is what makes it worth running.
 
 import math
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dpconvex.mechanisms.symmetric_release import pack_symmetric
+from coupled_runs import Silence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex import DPQuantileRegressor
+from dpconvex.core.queries import pack_symmetric
+from dpconvex.core.release import PrivateRows
+from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows
 from dpconvex.inputs.people import Records
 from dpconvex.mechanisms import NoisyGradientDescent, gradient
-from dpconvex.mechanisms.gradient_geometry import Coordinates, _moment_sums, given_coordinates
-from dpconvex.mechanisms.gradient_run import gradient_sum
+from dpconvex.mechanisms.gradient_geometry import Frame, given_coordinates
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.smoothing import LogisticKernel, convolve
 from dpconvex.solvers import Newton
 
@@ -327,33 +329,25 @@ def test_wrong_constants_are_caught(sabotage, claim):
         adversarial_cases(sabotage)
 
 
-class Silence:
-    """A source of noise without noise: what is left is the sum that a release would hide."""
-
-    def add_gaussian(self, value, std):
-        return np.array(value, dtype=float)
-
-
 def check_gradient_sums(world, certificate, first, second, frame, points, ratios):
     """All sums that noisy gradient descent releases keep to the sensitivities it calibrates to."""
     noise, bounds = certificate.noise, certificate.bounds
+    often = {name: replace(term, releases=10**6) for name, term in noise.items()}
+    asked = SimpleNamespace(bounds=bounds, noise=often, parameters=certificate.parameters)
     runs = [
-        gradient._Descent(world.objective(*data), certificate, Silence())
+        gradient._Descent(PrivateRows([world.objective(*data).rows], asked, Silence()), certificate)
         for data in (first, second)
     ]
     if runs[0].plan.private:
-        measured = [run.rows.reweighted(frame.store_lengths) for run in runs]
-        sums = [pack_symmetric(_moment_sums(rows, frame, 0.7)) for rows in measured]
+        handles, loss = [run.rows for run in runs], bounds.loss
+        sums = [pack_symmetric(h.second_moments("moments", frame, 0.7)) for h in handles]
         size = np.linalg.norm(sums[0] - sums[1])
         ratios.see("moments", size, noise["moments"]["sensitivity"])
-        clip = runs[0].plan.clip * frame.typical
-        weighted = [rows.rescaled(lambda x: np.minimum(1.0, clip / x)) for rows in measured]
-        loss = bounds.loss
         for phi, width in points:
             smooth = convolve(loss, LogisticKernel(), width)
             for name, offset in (("rough gradients", sum(loss.slope_range) / 2), ("gradients", 0)):
-                slope = WeightedSlope(smooth, offset)
-                sums = [gradient_sum(rows, frame, phi, slope) for rows in weighted]
+                asked = (frame.to_rows(phi), Slope(smooth, offset), frame, frame.typical)
+                sums = [h.slope_sum(name, *asked) / frame.typical for h in handles]
                 size = np.linalg.norm(sums[0] - sums[1])
                 ratios.see(name, size, noise[name]["sensitivity"])
         return
@@ -364,7 +358,8 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
         difference = np.linalg.norm(sums[0] - sums[1])
         ratios.see("gradients", difference, noise["gradients"]["sensitivity"])
     if "constant part" in noise:
-        sums = [bounds.n_samples * run._constant_part(coordinates) for run in runs]
+        middle = abs(sum(bounds.loss.slope_range)) / 2
+        sums = [bounds.n_samples * run._constant_part(coordinates) / middle for run in runs]
         difference = np.linalg.norm(sums[0] - sums[1])
         ratios.see("constant", difference, noise["constant part"]["sensitivity"])
 
@@ -395,7 +390,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation, geometry):
         X, y = table[:n, :d], table[:n, d]
         neighbor = next(neighbors_of(X, y, table[n, :d], table[n, d], relation))
         points = [(rng.normal(size=d + lead) * size, 0.1) for size in (0.1, 1e3, 1e6)]
-        frame = Coordinates(matrix, lead, 2.0, np.ones(d + lead))
+        frame = Frame(matrix, lead, typical=2.0, moments=np.ones(d + lead))
         check_gradient_sums(world, plan.certificate, (X, y), neighbor, frame, points, ratios)
 
     run()

@@ -2,31 +2,22 @@
 
 import numpy as np
 import pytest
-from dpconvex.mechanisms.symmetric_release import pack_symmetric
+from coupled_runs import silent_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from dpconvex.core.coordinates import Coordinates
+from dpconvex.core.queries import Query, pack_symmetric
+from dpconvex.core.release import Statistic
+from dpconvex.core.slopes import Slope
 from dpconvex.engine import RowMap
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.mechanisms import gradient_geometry as geometry
-from dpconvex.mechanisms.column_ranges import column_units
-from dpconvex.mechanisms.gradient_run import gradient_sum
-from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 from dpconvex.privacy import LinearBounds
-from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.smoothing import LogisticKernel, convolve
 
 COLUMNS, ROWS, CLIP, TYPICAL = 5, 6, 0.6, 1.7
-
-
-class Silence:
-    """Noise that is none: what is left is the sum that a release would hide."""
-
-    def add_gaussian(self, value, std):
-        self.value = np.array(value, dtype=float)
-        return self.value
 
 
 def records(rng, rows):
@@ -47,7 +38,7 @@ def frame_of(rng, lead, stretch):
         matrix = np.diag(np.diagonal(matrix))
         matrix[range(size), range(size)] = np.abs(np.diagonal(matrix)) + 1e-3
         matrix[:lead, :lead] = 1.0
-    return geometry.Coordinates(matrix, lead, TYPICAL, np.ones(size))
+    return Coordinates(matrix, lead)
 
 
 def changes(seed, relation, lead, excludes, stretch):
@@ -67,58 +58,44 @@ def changes(seed, relation, lead, excludes, stretch):
     frame, phi = frame_of(rng, lead, stretch), rng.normal(size=COLUMNS + lead) / stretch
     found = {}
 
-    def see(name, claimed, function):
-        first, second = (np.asarray(function(rows)) for rows in neighbours)
-        found[name] = float(np.linalg.norm(first - second)) / claimed
-
     bounds = LinearBounds(
         ROWS, COLUMNS, Logistic(), row_map.row_norm, row_map.max_norm, bool(lead), 0.0, relation,
         void_rows=True,
     )  # fmt: skip
-    measured = lambda rows: rows.reweighted(frame.store_lengths)  # noqa: E731
 
-    def octaves(rows):
-        noise = Silence()
-        column_units(
-            rows, ROWS, lead, 0, {"scales": NoiseTerm("gaussian", 1.0, 1.0, 1, "sum")}, noise
+    def see(name, query, function):
+        first, second = (
+            np.asarray(function(silent_rows(rows, bounds, asked=query))) for rows in neighbours
         )
-        return noise.value
+        found[name] = float(np.linalg.norm(first - second)) / query.sensitivity(bounds)
 
-    see("scales", bounds.histogram_sensitivity(COLUMNS), octaves)
+    size, theta = COLUMNS + lead, frame.to_rows(phi)
+    see("scales", Query.histograms(17, COLUMNS), lambda h: h.column_octaves("asked", 0, 17))
     see(
         "moments",
-        bounds.moment_sensitivity(),
-        lambda rows: pack_symmetric(geometry._moment_sums(measured(rows), frame, 0.7)),
+        Query.moments(size),
+        lambda h: pack_symmetric(h.second_moments("asked", frame, 0.7)),
     )
-    see("lengths", 1.0, lambda rows: measured(rows).counter(lambda y, w: w)(2.0))
-    see(
-        "clipped",
-        bounds.gradient_sensitivity(CLIP, 1.0),
-        lambda rows: gradient_sum(
-            measured(rows).rescaled(lambda x: CLIP * TYPICAL / x),
-            frame,
-            phi,
-            ClippedSlope(Logistic()),
-        ),
-    )
+    lengths = Statistic("length", coordinates=frame)
+    see("lengths", Query("count"), lambda h: h.count("asked", lengths, 1.0))
+    see("centred", Query("count"), lambda h: h.count("asked", lengths, 1.0, 0.3))
     smooth = convolve(Pinball(0.8), LogisticKernel(), 0.3)
-    see(
-        "weighted",
-        bounds.gradient_sensitivity(CLIP, 0.8),
-        lambda rows: gradient_sum(
-            measured(rows).rescaled(lambda x: np.minimum(1.0, CLIP * TYPICAL / x)),
-            frame,
-            phi,
-            WeightedSlope(smooth),
-        ),
-    )
+    for name, slope in (
+        ("clipped", Slope(Logistic(), weighting="clip")),
+        ("weighted", Slope(smooth)),
+    ):
+        see(
+            name,
+            Query("vector", CLIP * slope.largest, size),
+            lambda h, slope=slope: h.slope_sum("asked", theta, slope, frame, TYPICAL) / TYPICAL,
+        )
     own = min(row_map.row_norm, row_map.max_norm)
     reach = bounds.changed_records * np.hypot(lead, own)
-    see(
-        "given",
-        reach,
-        lambda rows: rows.combine(np.zeros(rows.dim), lambda y, z, w: (np.sign(y) * w,))[0],
-    )
+    given_sums = [
+        rows.combine(np.zeros(rows.dim), lambda y, z, w: (np.sign(y) * w,))[0]
+        for rows in neighbours
+    ]
+    found["given"] = float(np.linalg.norm(given_sums[0] - given_sums[1])) / reach
     return found
 
 
