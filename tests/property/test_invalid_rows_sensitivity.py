@@ -4,6 +4,7 @@ NaN as a target marks such a record. Each bound that had to change is shown to b
 """
 
 import itertools
+import math
 from dataclasses import replace
 
 import coupled_runs as coupled
@@ -30,7 +31,7 @@ from dpconvex.mechanisms import (
 from dpconvex.mechanisms.label_counts import noisy_label_share
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
-from dpconvex.privacy import GaussianDP, PairwiseBounds, PureDP, TiltedBounds
+from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
