@@ -39,6 +39,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import finds_units
 from dpconvex.privacy.certificates.rules import (
     Calibration,
+    CertificateError,
     Parameters,
     Proof,
     calibrates,
@@ -88,6 +89,12 @@ def prove_gradient(certificate: Certificate) -> Proof:
     )
     check_smoothing(settings)
     check_levels(settings, course, certificate.bounds, certificate.parameters.get("quantile"))
+    parts = [rows for rows in (course.looked_at, course.stepped_on) if rows is not None]
+    bounds = certificate.bounds
+    if parts and (bounds.neighbors != "replace_one" or max(parts) > bounds.n_samples):
+        raise CertificateError(
+            "Which rows are a part of them is public only where their number is."
+        )
     return prove_sums(certificate)
 
 
