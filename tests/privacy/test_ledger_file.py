@@ -1,7 +1,9 @@
 """What happens to a ledger's file: damage, edits, older formats, full disks, locks. Nothing gives budget back."""
 
+import copy
 import hashlib
 import json
+import math
 import os
 import pickle
 import sqlite3
@@ -265,6 +267,144 @@ def test_a_file_in_wal_mode_is_refused_since_a_copy_forgets_charges(path, tmp_pa
     assert Ledger(path).remaining().epsilon == pytest.approx(0.1)
 
 
+SWALLOWS = "CREATE TRIGGER {name} BEFORE {event} ON {table} BEGIN SELECT RAISE(IGNORE); END"
+
+
+@pytest.mark.parametrize("called", ["sqlite_stat_{}", "sqlite_stat1"])
+def test_triggers_under_a_name_of_sqlites_own_are_noticed(path, called):
+    """They swallowed every charge: each process found the whole budget again, and a check passed."""
+    Ledger(path, epsilon=1.0, delta=0.0)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA writable_schema = ON")
+    events = [
+        (table, event) for table in ("log", "head", "running") for event in ("INSERT", "DELETE")
+    ]
+    for number, (table, event) in enumerate(events):
+        sql = SWALLOWS.format(name=f"sqlite_stat_{number}", table=table, event=event)
+        row = (
+            "table" if called == "sqlite_stat1" else "trigger",
+            called.format(number),
+            table,
+            sql,
+        )
+        connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, 0, ?)", row)
+    connection.execute("PRAGMA schema_version = 99")
+    connection.commit()
+    connection.close()
+    for attempt in (lambda: Ledger(path).charge(PureDP(0.9)), lambda: Ledger(path).check()):
+        with pytest.raises(LedgerError, match="triggers"):
+            attempt()
+
+
+def test_what_is_not_kept_is_not_granted(path, monkeypatch):
+    """Whatever swallows a charge, it is looked for before it is granted."""
+    ledger = Ledger(path, epsilon=1.0, delta=0.0)
+    before = path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            chain, "_write", lambda connection, snapshot: setattr(snapshot, "digest", "0")
+        )
+        with pytest.raises(LedgerError, match="does not keep what is written"):
+            ledger.charge(PureDP(0.9))
+    assert path.read_bytes() == before
+    edit(path, "ANALYZE")  # leaves tables of SQLite's own, to no harm
+    ledger.charge(PureDP(0.9))
+    Ledger(path).check()
+
+
+def odd_versions(tree, trail=()):
+    """Yield a tree of JSON with one value changed, or one entry left out."""
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in list(pairs):
+        for odd in (None, -1, 1e308, math.nan, "x", [], {}, 10**400):
+            changed = copy.copy(tree)
+            changed[key] = odd
+            yield changed
+        if isinstance(tree, dict):
+            yield {name: kept for name, kept in tree.items() if name != key}
+        if isinstance(value, (dict, list)):
+            for inner in odd_versions(value):
+                changed = copy.copy(tree)
+                changed[key] = inner
+                yield changed
+
+
+def test_whatever_a_file_holds_is_a_ledgers_or_an_error_of_the_ledger(path):
+    """Records and totals of other kinds ended in all sorts of errors, which say nothing about the ledger."""
+    ledger = Ledger(path, epsilon=1.0, delta=1e-6)
+    for guarantee in (PureDP(0.1), GaussianDP(0.05), ApproxDP(0.1, 1e-8)):
+        ledger.charge(guarantee)
+    whole = path.read_bytes()
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT record FROM log ORDER BY number").fetchall()
+    records, states = [json.loads(record) for (record,) in rows], json.loads(states_of(path))
+    connection.close()
+    deep = "[" * 5000 + "]" * 5000
+    forged = [
+        (odd, None)
+        for place in range(4)
+        for odd in (
+            [*records[:place], changed, *records[place + 1 :]]
+            for changed in odd_versions(records[place])
+        )
+    ]
+    forged += [(records, odd) for odd in odd_versions(states)]
+    forged += [([deep, *records[1:]], None), (records, deep)]
+    attempts = (
+        lambda: Ledger(path).check(),
+        lambda: str([*Ledger(path).entries(), Ledger(path).remaining()]),
+        lambda: Ledger(path).charge(PureDP(0.01)),
+    )
+    refused = 0
+    for odd_records, odd_states in forged:
+        path.write_bytes(whole)
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA synchronous = OFF")
+        link = "0" * 64
+        for number, record in enumerate(odd_records, start=1):
+            text = record if record == deep else json.dumps(record, sort_keys=True)
+            link = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
+            connection.execute(
+                "UPDATE log SET record = ?, hash = ? WHERE number = ?", (text, link, number)
+            )
+        text = (
+            odd_states if odd_states == deep else json.dumps(odd_states or states, sort_keys=True)
+        )
+        stamp = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
+        connection.execute("UPDATE head SET hash = ?", (link,))
+        connection.execute("UPDATE running SET states = ?, seal = ?", (text, stamp))
+        connection.commit()
+        connection.close()
+        for attempt in attempts:
+            try:
+                attempt()
+            except LedgerError:
+                refused += 1
+    assert refused > len(forged)
+
+
+def test_a_charge_that_gives_back_is_noticed_by_a_check(path):
+    ledger = Ledger(path, epsilon=1.0, delta=0.0)
+    ledger.charge(PureDP(0.9))
+    connection = sqlite3.connect(path)
+    (text,) = connection.execute("SELECT record FROM log WHERE number = 2").fetchone()
+    (first,) = connection.execute("SELECT hash FROM log WHERE number = 1").fetchone()
+    record = json.loads(text)
+    record["cost"]["epsilon"] = -0.9
+    text = json.dumps(record, sort_keys=True)
+    link = hashlib.sha256(f"{first}\n{text}".encode()).hexdigest()
+    connection.execute("UPDATE log SET record = ?, hash = ? WHERE number = 2", (text, link))
+    connection.commit()
+    connection.close()
+    states = json.loads(states_of(path))
+    states["default"]["spent_epsilon"] = [-0.9, 0.0]
+    seal(path, 2, json.dumps(states, sort_keys=True))
+    with pytest.raises(LedgerError, match="gives something back"):
+        ledger.check()
+    with pytest.raises(LedgerError, match="totals are none"):
+        Ledger(path).charge(PureDP(0.5))
+
+
 # Files of format 1
 
 
@@ -304,6 +444,7 @@ def write_format_1(path, composition, guarantees):
         ([GaussianDP(0.1), GaussianDP(0.1)], None),
         ([PureDP(0.5), GaussianDP(0.1), PureDP(0.1)], None),
         ([ApproxDP(0.1, 1e-8)] * 30, 0.0),  # "best" allowed it: now nothing is left
+        ([PureDP(1.0), PureDP(1.0), GaussianDP(0.1), PureDP(0.1)], 0.0),
     ],
 )
 def test_files_of_format_1_are_read_and_turned_into_format_2(path, composition, guarantees, left):

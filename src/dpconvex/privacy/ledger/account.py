@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 from scipy.special import expit, log_ndtr, ndtri
 
@@ -184,12 +185,37 @@ class Account:
 
     @classmethod
     def from_dict(cls, state: Facts) -> Account:
-        """Rebuild an account from :meth:`to_dict`, perhaps by way of JSON."""
+        """Rebuild an account from :meth:`to_dict`, perhaps by way of JSON; raise ValueError if it is none."""
         values: Facts = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in state.items()
         }
-        return cls(**values)
+        found = cls(**values)
+        if not found._may_be():
+            raise ValueError("These are no totals of a budget.")
+        return found
+
+    def _may_be(self) -> bool:
+        """Whether all fields are of their kinds and within their ranges."""
+        in_mu = self.mu is not None
+        whole, delta = (self.mu, 0.0) if in_mu else (self.epsilon, self.delta)
+        totals = (self.spent_epsilon, self.spent_delta, self.spent_mu_squared)
+        return (
+            (not in_mu or (self.epsilon is None and self.delta is None))
+            and _is_number(whole)
+            and _is_number(delta)
+            and cast(float, whole) > 0
+            and 0 <= cast(float, delta) < 1
+            and self.composition in COMPOSITIONS
+            and all(_is_pair(total, infinite=True) for total in totals)
+            and (self.turned is None or _is_pair(self.turned))
+            and type(self.mixed) is bool
+            and (self.turned is not None or not self.mixed)
+            and type(self.charges) is int
+            and self.charges >= 0
+            and isinstance(self.neighbors, (str, type(None)))
+            and isinstance(self.unit, str)
+        )
 
     def to_dict(self) -> Facts:
         """Return the account as plain data; the unit where it is not a record, which older files do not name."""
@@ -329,6 +355,8 @@ class Account:
             mu = math.sqrt(max(0.0, self.mu * self.mu - squared))
             return pure_epsilon(mu), 0.0, mu
         e, d = self.turned or self._unspent()
+        if self.turned is not None and not (e > 0 and d > 0):
+            return 0.0, 0.0, 0.0
         if self.mixed:
             epsilon, delta = self._left_beside()
             mu = math.sqrt(max(0.0, epsilon) / self._line()[1])
@@ -342,6 +370,21 @@ class Account:
         epsilon, delta = self._left_beside()
         pure = pure_epsilon(mu)
         return (epsilon, delta, mu) if epsilon > pure else (pure, 0.0, mu)
+
+
+def _is_number(value: object, infinite: bool = False) -> bool:
+    """Whether a value is a number that squares do not take out of range: charges that no budget allows are infinite."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and (abs(value) < 1e100 or (infinite and value == math.inf))  # type: ignore[arg-type]
+
+
+def _is_pair(value: object, infinite: bool = False) -> bool:
+    """Whether a value is a pair of numbers: what is left, or with ``infinite`` a sum and its rounding error."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return False
+    return (
+        _is_number(value[0], infinite) and _is_number(value[1]) and (not infinite or value[0] >= 0)
+    )
 
 
 def _add(total: Total, value: float) -> Total:

@@ -36,6 +36,21 @@ _TABLES = (
     "CREATE TABLE head (number INTEGER, hash TEXT)",
     "CREATE TABLE running (number INTEGER, states TEXT, seal TEXT)",
 )
+# What ANALYZE adds, to no harm.
+_STATISTICS = (
+    "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+    "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+)
+# What content that is not a ledger's raises while it is read.
+MALFORMED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 Record = Facts
 State = Facts
@@ -164,6 +179,9 @@ class ChainedLog:
                 yield snapshot
                 if snapshot.added:
                     _write(connection, snapshot)
+                    # Whatever swallows a record: what is not there is not granted.
+                    if self._last(connection) != (snapshot.number, snapshot.digest):
+                        raise self.damaged("it does not keep what is written")
             self.seen = (snapshot.number, snapshot.digest)
 
     @contextmanager
@@ -171,7 +189,7 @@ class ChainedLog:
         try:
             if os.path.getsize(self.path) == 0:
                 # SQLite takes an empty file for a new database.
-                raise self._damaged("the file is empty")
+                raise self.damaged("the file is empty")
             uri = Path(self.path).as_uri() + "?mode=rw"
             with closing(
                 sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -208,31 +226,33 @@ class ChainedLog:
         seen = self.seen
         version, (number, digest) = self._checked_header(connection)
         if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise self._damaged("its pages are damaged")
+            raise self.damaged("its pages are damaged")
         replayed = Snapshot(0, _GENESIS, {}, version, self.advance)
         rows = connection.execute("SELECT number, record, hash FROM log ORDER BY number")
         for position, (found, record, link) in enumerate(rows, start=1):
             if found != position or not isinstance(record, str):
-                raise self._damaged(f"record {position} is missing")
+                raise self.damaged(f"record {position} is missing")
             replayed.digest = _hash(replayed.digest, record)
             if replayed.digest != link:
-                raise self._damaged(f"record {position} was changed")
+                raise self.damaged(f"record {position} was changed")
             replayed.number = position
             try:
                 replayed.add(json.loads(record))
             except LedgerError as error:
-                raise self._damaged(
+                raise self.damaged(
                     f"record {position} cannot have been granted ({error})"
                 ) from None
+            except MALFORMED as error:
+                raise self.damaged(f"record {position} is none of a ledger's") from error
         if (replayed.number, replayed.digest) != (number, digest):
-            raise self._damaged("its last records are missing")
+            raise self.damaged("its last records are missing")
         records, replayed.added = replayed.added, []
         for mark in (seen, expected):
             self._check_contains(connection, mark)
         if version == _FIRST_VERSION:
             return replayed, records
         if not _same(self._running(connection, number, digest), replayed.states):
-            raise self._damaged("its totals do not follow from its records")
+            raise self.damaged("its totals do not follow from its records")
         return replayed, records
 
     def _checked_header(self, connection: sqlite3.Connection) -> tuple[int, tuple[int, str]]:
@@ -242,7 +262,7 @@ class ChainedLog:
             return connection.execute(statement).fetchone()[0]
 
         if single("PRAGMA application_id") != _APPLICATION_ID:
-            raise self._damaged("it was not made by dpconvex")
+            raise self.damaged("it was not made by dpconvex")
         if single("PRAGMA journal_mode") == "wal":
             raise LedgerError(
                 f"The ledger at '{self.path}' was set to SQLite's WAL mode: the newest charges may lie in a second "
@@ -252,23 +272,26 @@ class ChainedLog:
             )
         version = single("PRAGMA user_version")
         if version not in (_FIRST_VERSION, _VERSION):
-            raise self._damaged(
+            raise self.damaged(
                 f"its format is {version}, this dpconvex reads formats up to {_VERSION}"
             )
-        # Not only their names: columns can be made so that they swallow what is written.
-        made = connection.execute(
-            "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'"
-        )
-        if sorted(str(sql) for (sql,) in made) != sorted(_TABLES[: 1 + version]):
-            raise self._damaged("it holds other tables, or triggers, than a ledger has")
+        # Not only their names, and whatever they are called: columns and triggers can swallow what is written.
+        made = [str(sql) for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
+        own = [sql for sql in made if sql not in _STATISTICS]
+        if sorted(own) != sorted(_TABLES[: 1 + version]):
+            raise self.damaged("it holds other tables, or triggers, than a ledger has")
         # SQLite notices when whole pages are missing, and this a last page that was cut.
         if os.path.getsize(self.path) != single("PRAGMA page_count") * single("PRAGMA page_size"):
-            raise self._damaged("its size is wrong")
+            raise self.damaged("its size is wrong")
+        return version, self._last(connection)
+
+    def _last(self, connection: sqlite3.Connection) -> tuple[int, str]:
+        """Return the number and hash of the newest record, which the head must name."""
         newest = "SELECT number, hash FROM log ORDER BY number DESC LIMIT 1"
         last = connection.execute(newest).fetchall()
         if not last or connection.execute("SELECT number, hash FROM head").fetchall() != last:
-            raise self._damaged("its last records are missing")
-        return version, last[0]
+            raise self.damaged("its last records are missing")
+        return last[0]
 
     def _running(
         self, connection: sqlite3.Connection, number: int, digest: str
@@ -276,8 +299,13 @@ class ChainedLog:
         """Return the running states, which must be sealed with the newest record."""
         rows = connection.execute("SELECT number, states, seal FROM running").fetchall()
         if len(rows) != 1 or (rows[0][0], rows[0][2]) != (number, _hash(digest, rows[0][1])):
-            raise self._damaged("its totals do not belong to its last record")
-        states: dict[str, State] = json.loads(rows[0][1])
+            raise self.damaged("its totals do not belong to its last record")
+        try:
+            states = json.loads(rows[0][1])
+        except MALFORMED:
+            states = None
+        if not isinstance(states, dict):
+            raise self.damaged("its totals are none")
         return states
 
     def _check_contains(self, connection: sqlite3.Connection, mark: tuple[int, str] | None) -> None:
@@ -285,9 +313,10 @@ class ChainedLog:
             return
         found = connection.execute("SELECT hash FROM log WHERE number = ?", mark[:1]).fetchall()
         if found != [(mark[1],)]:
-            raise self._damaged("it was replaced by another or an older ledger")
+            raise self.damaged("it was replaced by another or an older ledger")
 
-    def _damaged(self, reason: str) -> LedgerError:
+    def damaged(self, reason: str) -> LedgerError:
+        """Return the error of a file that cannot be trusted."""
         return LedgerError(
             f"The file at '{self.path}' is not an intact ledger: {reason}. Nothing may be released "
             "until it is restored from a copy that holds every charge."
@@ -298,7 +327,7 @@ class ChainedLog:
         # The low byte is the kind of error, the rest its variety.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-            return self._damaged(str(error))
+            return self.damaged(str(error))
         if code == sqlite3.SQLITE_FULL:
             return LedgerError(
                 f"The disk of the ledger at '{self.path}' is full: nothing was charged, so nothing may be released. "

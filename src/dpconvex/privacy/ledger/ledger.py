@@ -11,13 +11,15 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from dpconvex.checks import check_number
 from dpconvex.privacy.bounds.base import RECORD
+from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import DEFAULT_DELTA, Account, Cost, Remaining
-from dpconvex.privacy.ledger.chain import ChainedLog, LedgerError
+from dpconvex.privacy.ledger.chain import MALFORMED, ChainedLog, LedgerError
 from dpconvex.privacy.ledger.records import (
     Entry,
     advance,
@@ -150,7 +152,7 @@ class Ledger:
                 f"The ledger at '{self.path}' has no budget for '{dataset}'; it has "
                 f"{sorted(states)}. To add one, give epsilon (and delta) or mu."
             )
-        budget = Account.from_dict(states[dataset])
+        budget = self._account(states)
         for name, value in asked.items():
             kept = getattr(budget, name)
             if value is not None and value != kept:
@@ -216,7 +218,7 @@ class Ledger:
             )
         unit = check_unit(unit)
         with self._log.append() as snapshot:
-            account = Account.from_dict(snapshot.states[self.dataset])
+            account = self._account(snapshot.states)
             if account.charges:
                 same = converted(guarantee, mu, unit, account.unit)
                 if same is None:
@@ -322,8 +324,13 @@ class Ledger:
         snapshot, _ = self._log.verify(expected)
         return f"{snapshot.number}-{snapshot.digest}"
 
-    def _account(self) -> Account:
-        return Account.from_dict(self._log.read().states[self.dataset])
+    def _account(self, states: Mapping[str, Facts] | None = None) -> Account:
+        """Return the account of this data set, by default the newest."""
+        states = self._log.read().states if states is None else states
+        try:
+            return Account.from_dict(states[self.dataset])
+        except MALFORMED as error:
+            raise self._log.damaged("its totals are none") from error
 
     def __copy__(self) -> Ledger:
         return self

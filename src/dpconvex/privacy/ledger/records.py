@@ -11,6 +11,7 @@ from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.guarantees import Guarantee, guarantee_from_dict
 from dpconvex.privacy.ledger.account import COMPOSITIONS, DEFAULT_DELTA, Account, Cost
 from dpconvex.privacy.ledger.chain import LedgerError, Record, State
+from dpconvex.privacy.ledger.units import check_unit
 
 __all__ = ["Entry", "advance", "asked_budget", "budget_record", "entry_of", "now"]
 
@@ -66,8 +67,11 @@ def advance(state: State | None, record: Record) -> State:
         return state if state is not None else _opened(record).to_dict()
     assert state is not None
     account = Account.from_dict(state)
+    entry_of(account.charges, record)  # raises where it is none
     if "cost" in record:
         cost = Cost(**record["cost"])
+        if not all(value >= 0 for value in vars(cost).values()):
+            raise LedgerError("It gives something back.")
     else:  # a charge of format 1
         cost = account.cost(guarantee_from_dict(record["guarantee"]))
     after = account.charged(cost, record["neighbors"], record.get("unit", RECORD))
@@ -104,7 +108,10 @@ def budget_record(dataset: str, asked: Record) -> Record:
 
 
 def entry_of(number: int, record: Record) -> Entry:
-    """Return a charge as users see it."""
+    """Return a charge as users see it; raise ValueError where a record is none."""
+    words = ("time", "dataset", "description", "mechanism", "neighbors")
+    if not all(isinstance(record[name], str) for name in words):
+        raise ValueError("This is no record of a charge.")
     return Entry(
         number=number,
         time=record["time"],
@@ -114,5 +121,5 @@ def entry_of(number: int, record: Record) -> Entry:
         mechanism=record["mechanism"],
         neighbors=record["neighbors"],
         mu=record.get("mu"),
-        unit=record.get("unit", RECORD),
+        unit=check_unit(record.get("unit", RECORD)),
     )
