@@ -14,7 +14,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, ReLU, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.mechanisms.gradient_plan import plan_gradient
-from dpconvex.mechanisms.quantile_search import SEARCH_STEPS, private_median
+from dpconvex.mechanisms.moments import SEARCH_STEPS, private_median
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, NoiseSource, PureDP
 from dpconvex.privacy.certificates.rules import CertificateError
@@ -252,16 +252,13 @@ def test_drowned_in_noise_it_stays_within_the_targets_range():
 
 
 def counted(values, asked):
-    """What a search for their median asks: counts of values below points, without noise."""
+    """What a search for their median asks: counts of values below a point less half of them, without noise."""
 
-    def counter(points):
-        def below(i):
-            asked.append(int(np.count_nonzero(values < points[i])))
-            return asked[-1]
+    def above_half(point):
+        asked.append(int(np.count_nonzero(values < point)))
+        return asked[-1] - values.size / 2
 
-        return below
-
-    return counter
+    return above_half
 
 
 @pytest.mark.parametrize("middle", [0.01, 0.2, 3.0])
@@ -269,7 +266,7 @@ def test_private_median_brackets_the_median(middle):
     """Six halvings of ten octaves leave a bracket of 10/64 octaves."""
     y = middle * 2.0 ** np.random.default_rng(0).normal(size=501)
     asked = []
-    found = private_median(counted(y, asked), 0.005, 5.12, 501)
+    found = private_median(counted(y, asked), 0.005, 5.12)
     assert abs(math.log2(found / np.median(y))) <= 10 / 64
     assert len(asked) == SEARCH_STEPS
 

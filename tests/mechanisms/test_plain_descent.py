@@ -78,7 +78,9 @@ def test_the_noise_is_that_of_the_paper():
     certificate = certified(mechanism(), 1000, mu=0.5)
     term = certificate.noise["gradients"]
     assert term.releases == STEPS
-    assert term.scale == pytest.approx(2 * TAU * TRUNCATION * math.sqrt(STEPS) / 0.5, rel=1e-6)
+    # A thousandth pays for rounding.
+    printed = 2 * TAU * TRUNCATION * math.sqrt(STEPS) / 0.5
+    assert term.scale == pytest.approx(1.001 * printed, rel=1e-6)
     certificate.verify()
     added = certified(mechanism(), 1000, mu=0.5, neighbors="add_or_remove_one").noise["gradients"]
     assert added.scale == pytest.approx(term.scale / 2, rel=1e-5)
@@ -165,7 +167,7 @@ def test_opposite_rows_attain_the_sensitivity():
         chosen._run(objective(rows, y), certificate, source, {})
         sums.append(source.sums[0])
     moved, stated = np.linalg.norm(sums[0] - sums[1]), certificate.noise["gradients"].sensitivity
-    assert moved == pytest.approx(stated, rel=1e-6)
+    assert moved == pytest.approx(stated / 1.001, rel=1e-6)
     assert moved > 0.5 * stated * (1 + 1e-6)  # half the noise would not do
 
 

@@ -399,4 +399,5 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation, geometry):
     run()
     assert geometry == "private" or ratios["constant"] > 0.9
     assert ratios["gradients"] > 0.5
-    assert geometry == "given" or ratios["rough gradients"] > 0.5
+    # Where the number of rows is private few coordinates keep their digits.
+    assert geometry == "given" or relation == ADD_REMOVE or ratios["rough gradients"] > 0.5
