@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.engine import MemoryRows, RowMap, memory, summation_order
-from dpconvex.engine.mapping import APART, map_stretches
+from dpconvex.engine.mapping import map_stretches
 from dpconvex.engine.summation_order import most_additions
 from dpconvex.engine.threads import in_threads, single_threaded_blas
 from dpconvex.engine.votes import Votes
-from dpconvex.losses import Logistic
+from dpconvex.losses import Logistic, Pinball
+from dpconvex.objectives.slopes import ClippedSlope, WeightedSlope
 
 
 def naive_map(X, row_map):
@@ -385,7 +386,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path):
     """Every new type of an array would be compiled for seconds."""
-    from dpconvex.engine.fused import combine_rows, row_margins, survey_rows
+    from dpconvex.engine.fused import row_margins, sum_rows, survey_rows
     from dpconvex.engine.mapping import map_stretches
 
     theta, row_map = np.ones(4), RowMap.from_bounds(3, (-1.0, 1.0), row_norm=1.0)
@@ -401,7 +402,7 @@ def test_read_only_rows_and_columns_need_no_kernels_of_their_own(dtype, tmp_path
             held._small = False
             sums.append(held.combine(theta, lambda y, z, w: (w * np.tanh(z),))[0])
             held.sum(lambda block, y, w: (w.sum(),))
-            kernels = (combine_rows, map_stretches, row_margins, survey_rows)
+            kernels = (sum_rows, map_stretches, row_margins, survey_rows)
             known.add(tuple(len(kernel.signatures) for kernel in kernels))
             assert len(known) == 1
             assert np.shares_memory(held.raw, rows)
@@ -447,10 +448,7 @@ def test_a_rows_margin_has_the_same_bits_whoever_stands_before_it(order, kept, m
 @pytest.mark.parametrize("columns", [3, 11, 16, 17, 40])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_mapped_row_has_the_same_bits_wherever_arrays_lie_in_memory(order, columns):
-    """Compilers leave vector lanes where an array that is read ends just before the one that is written.
-
-    Engines keep so far away from all others that it makes no difference.
-    """
+    """Compilers leave vector lanes where an array that is read ends just before the one that is written."""
     rng = np.random.default_rng(columns)
     arena, size = np.empty(600), 2 * (columns + 1)
     out, weights = arena[200 : 200 + size].reshape(2, -1), arena[200 + size : 202 + size]
@@ -466,23 +464,70 @@ def test_a_mapped_row_has_the_same_bits_wherever_arrays_lie_in_memory(order, col
         inputs += [np.full(columns, number) for number in (-9.0, 9.0, 0.1, 0.7)]
         expected = mapped(*inputs)
         for moved, values in enumerate(inputs):
-            for gap in range(APART, APART + 20):
+            for gap in range(80):
                 near = arena[200 - gap - values.size : 200 - gap].reshape(values.shape)
                 near[...] = values
                 given = [near if place == moved else each for place, each in enumerate(inputs)]
                 np.testing.assert_array_equal(mapped(*given), expected)
 
 
-@pytest.mark.parametrize("kept", [0, 1 << 25])
-def test_mapped_rows_are_kept_apart_from_what_they_are_mapped_from(kept, monkeypatch):
-    monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", kept)
-    monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 10)
-    rows = MemoryRows(np.ones((200, 4)), np.ones(200), RowMap(4, 1.0), threads=1)
-    for block, _, _ in rows._mapped(0, rows._blocks):
-        whole = block
-        while whole.base is not None:
-            whole = whole.base
-        assert block.ctypes.data >= whole.ctypes.data + 8 * APART
+@pytest.mark.parametrize("influence", ["weight", "shorten"])
+def test_a_mapped_row_has_the_same_bits_in_either_order_and_alone(influence):
+    """One row of a table that lies column by column looks like one that lies row by row."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 37)), np.zeros(100)
+    row_map = RowMap(37, 3.0, influence=influence)
+    whole = MemoryRows(X, y, row_map).mapped()
+    for order in "CF":
+        for rows in (slice(0, 100), slice(0, 2), slice(0, 1), slice(5, 6)):
+            table = np.asarray(X[rows], order=order)
+            found = MemoryRows(table, y[rows], row_map).mapped()
+            for part, each in zip(found, whole, strict=True):
+                np.testing.assert_array_equal(part, each[rows])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("influence", ["weight", "shorten"])
+@pytest.mark.parametrize("kind", ["kinked", "smooth", "clipped"])
+def test_what_a_row_adds_has_the_same_bits_whoever_else_is_there(kind, influence, dtype):
+    """With weight 0 for all others a sum is what one row adds: in tables of any size, order and neighbours."""
+    rng = np.random.default_rng(2)
+    columns, row = 13, 17
+    X = rng.uniform(-1, 1, size=(4000, columns)).astype(dtype)
+    y, theta = rng.choice([-1.0, 1.0], 4000), rng.normal(size=columns + 1)
+    fields = RowMap.from_bounds(columns, (-3.0, 3.0), 1.5).to_dict()
+    row_map = RowMap.from_dict({**fields, "influence": influence})
+    slope = {
+        "kinked": WeightedSlope(Pinball(0.3)),
+        "smooth": WeightedSlope(Logistic()),
+        "clipped": ClippedSlope(Logistic()),
+    }[kind]
+
+    def adds(X, y, given):
+        rows = MemoryRows(X, y, row_map, threads=1)
+        if given:
+            rows = rows.with_weights(np.where(np.arange(len(X)) == row, 0.7, 0.0))
+        else:  # void rows
+            rows = MemoryRows(X, np.where(np.arange(len(X)) == row, y, np.nan), row_map, threads=1)
+        return rows.combine(theta, slope)[0]
+
+    far = X.copy()
+    far[:row:3] *= 9  # beyond the bounds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 14)
+        for given in (True, False)[: 1 if kind == "clipped" else 2]:
+            expected = adds(X, y, given)
+            assert np.abs(expected).max() > 0
+            for kept in (0, 1 << 25):
+                patch.setattr("dpconvex.engine.memory.CACHE_BYTES", kept)
+                for table in (X, far):
+                    for size in (row + 1, row + 2, 70, 4000):
+                        for order in "CF":
+                            part = np.asarray(table[:size], order=order)
+                            found = adds(part, y[:size], given)
+                            # The terms have the same bits; the unit of a column may be multiplied sooner or later.
+                            np.testing.assert_array_equal(found[0], expected[0])
+                            np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("votes", [False, True])

@@ -1,8 +1,11 @@
 """Compiled kernels that read rows once: margins, slopes and the sum of slopes times rows.
 
-Rows are taken in tiles that stay in the cache between margins and sum. Mapping happens on the fly:
-clipping only in tiles where it changes something, the scale folded into the coefficients. With `by_columns` rows come
-transposed, so that tables that lie column by column need no kernels of their own.
+Rows are taken in tiles that stay in the cache between margins and sum. Mapping happens on the fly: rows are clipped and
+shifted only in tiles where it changes something, and the scale is folded into the coefficients. With `by_columns` rows
+come transposed, so that tables that lie column by column need no kernels of their own.
+What is computed of one row (margin, slope, length) follows from that row and public numbers alone, to its last bit: it
+is written without fastmath, by the same operations for either layout and with or without clipping. Sums over rows are
+added in any order; certificates pay for their rounding.
 Imported lazily by the engines, because importing numba takes half a second.
 """
 
@@ -12,9 +15,10 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.engine.mapping import column_products, row_products, row_squares
 from dpconvex.engine.rows import Array, Places, Raw
 
-__all__ = ["combine_rows", "row_margins", "sigmoid_gradient", "survey_rows", "tile_rows"]
+__all__ = ["row_margins", "sigmoid_gradient", "sum_rows", "survey_rows", "tile_rows"]
 
 
 def tile_rows(columns: int, by_columns: bool) -> int:
@@ -22,12 +26,66 @@ def tile_rows(columns: int, by_columns: bool) -> int:
     return 2048 if by_columns else max(32, 32_000 // columns)
 
 
-# Reassociation lets sums run in vector lanes. Comparisons keep their meaning for NaN (no "nnan"): a
-# missing value falls on the lower bound instead of spreading.
+# Reassociation lets sums over rows run in vector lanes. For those alone: see above.
 _FAST = {"reassoc", "contract"}
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@numba.njit(nogil=True, cache=True)
+def _new_tile(columns: int, by_columns: bool, tile: int) -> Array:
+    return np.empty((columns, tile)) if by_columns else np.empty((tile, columns))
+
+
+@numba.njit(nogil=True, cache=True)
+def _centre_tile(
+    raw: Raw,
+    start: int,
+    rows: int,
+    low: Array,
+    high: Array,
+    shift: Array,
+    by_columns: bool,
+    out: Array,
+) -> None:
+    """Write ``clip(x_ij) - shift_j`` of rows from `start` on into a tile; a missing value falls on the lower bound."""
+    if by_columns:
+        for j in range(low.size):
+            below, above, middle = low[j], high[j], shift[j]
+            column, target = raw[j][start : start + rows], out[j]
+            for i in range(rows):
+                value = np.float64(column[i])
+                value = value if value > below else below
+                value = value if value < above else above
+                target[i] = value - middle
+    else:
+        for i in range(rows):
+            source, target = raw[start + i], out[i]
+            for j in range(low.size):
+                value = np.float64(source[j])
+                value = value if value > low[j] else low[j]
+                value = value if value < high[j] else high[j]
+                target[j] = value - shift[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def _all_inside(
+    raw: Raw, start: int, rows: int, low: Array, high: Array, by_columns: bool
+) -> bool:
+    """Return whether no number of rows from `start` on is beyond its bounds, or missing."""
+    inside = 0
+    if by_columns:
+        for j in range(low.size):
+            below, above, column = low[j], high[j], raw[j][start : start + rows]
+            for i in range(rows):
+                inside += (column[i] >= below) & (column[i] <= above)
+    else:
+        for i in range(rows):
+            source = raw[start + i]
+            for j in range(low.size):
+                inside += (source[j] >= low[j]) & (source[j] <= high[j])
+    return inside == rows * low.size
+
+
+@numba.njit(nogil=True, cache=True)
 def survey_rows(
     raw: Raw,
     start: int,
@@ -45,185 +103,137 @@ def survey_rows(
 ) -> None:
     """Note which tiles need neither clipping nor a shift, and squared lengths of mapped rows.
 
-    ``squares[i] = sum_j ((x_ij - centre_j) * stretch_j)^2``; empty `centre` and `stretch` stand for zeros and ones,
-    which leave the squared norm, and empty `squares` for lengths that nobody asks for.
+    ``squares[i] = sum_j ((x_ij - centre_j) * stretch_j)^2`` of mapped rows x; empty `squares` stand for lengths that
+    nobody asks for.
     """
     columns = low.size
-    placed, measured = centre.size > 0, squares.size > 0
-    buffer = np.empty(tile)
-    centred = True
-    for j in range(columns):
-        centred = centred and shift[j] == 0.0
+    buffer = _new_tile(columns, by_columns, tile)
+    centred = not shift.any()
     for first in range(start, stop, tile):
         rows = min(tile, stop - first)
-        outside = 0
+        plain[first // tile] = centred and _all_inside(raw, first, rows, low, high, by_columns)
+        if squares.size == 0:
+            continue
+        _centre_tile(raw, first, rows, low, high, shift, by_columns, buffer)
+        found = squares[first : first + rows]
         if by_columns:
-            found = squares[first : first + rows] if measured else buffer[:rows]
             found[:] = 0.0
             for j in range(columns):
-                below, above, middle, unit = low[j], high[j], shift[j], scale[j]
-                away, factor = (centre[j], stretch[j]) if placed else (0.0, 1.0)
-                column = raw[j][first : first + rows]
+                column, unit, away, factor = buffer[j], scale[j], centre[j], stretch[j]
                 for i in range(rows):
-                    value = np.float64(column[i])
-                    inside = value if value > below else below
-                    inside = inside if inside < above else above
-                    outside += inside != value
-                    inside = ((inside - middle) * unit - away) * factor
-                    found[i] += inside * inside
+                    value = (column[i] * unit - away) * factor
+                    found[i] += value * value
         else:
             for i in range(rows):
-                source = raw[first + i]
-                square = 0.0
-                if placed:
-                    for j in range(columns):
-                        value = np.float64(source[j])
-                        inside = value if value > low[j] else low[j]
-                        inside = inside if inside < high[j] else high[j]
-                        outside += inside != value
-                        inside = ((inside - shift[j]) * scale[j] - centre[j]) * stretch[j]
-                        square += inside * inside
-                else:
-                    for j in range(columns):
-                        value = np.float64(source[j])
-                        inside = value if value > low[j] else low[j]
-                        inside = inside if inside < high[j] else high[j]
-                        outside += inside != value
-                        inside = (inside - shift[j]) * scale[j]
-                        square += inside * inside
-                if measured:
-                    squares[first + i] = square
-        plain[first // tile] = centred and outside == 0
+                row = buffer[i]
+                for j in range(columns):
+                    row[j] = (row[j] * scale[j] - centre[j]) * stretch[j]
+            row_squares(buffer[:rows], 0, found)
+
+
+@numba.njit(nogil=True, cache=True)
+def _margins(
+    table: Raw, start: int, scaled: Array, by_columns: bool, sums: Array, margins: Array
+) -> None:
+    """``margins[i] = sum_j table_ij * scaled_j`` for rows from `start` on; `sums` is a place for four numbers each."""
+    if by_columns:
+        column_products(table, start, scaled, sums, margins)
+    else:
+        row_products(table[start : start + margins.size], scaled, margins)
 
 
 @numba.njit(nogil=True, cache=True, fastmath=_FAST)
+def _sums(table: Raw, start: int, by_columns: bool, multiples: Array, out: Array) -> None:
+    """Add ``sum_i multiples_i table_ij`` over rows from `start` on to ``out_j``."""
+    rows, columns = multiples.size, out.size
+    if by_columns:
+        for j in range(columns):
+            column = table[j][start : start + rows]
+            total = 0.0
+            for i in range(rows):
+                total += column[i] * multiples[i]
+            out[j] += total
+        return
+    # Eight rows at a time: the sums are loaded and stored once for all of them.
+    done = rows - rows % 8
+    for i in range(0, done, 8):
+        k = start + i
+        row0, row1, row2, row3 = table[k], table[k + 1], table[k + 2], table[k + 3]
+        row4, row5, row6, row7 = table[k + 4], table[k + 5], table[k + 6], table[k + 7]
+        m0, m1, m2, m3 = multiples[i], multiples[i + 1], multiples[i + 2], multiples[i + 3]
+        m4, m5, m6, m7 = multiples[i + 4], multiples[i + 5], multiples[i + 6], multiples[i + 7]
+        for j in range(columns):
+            one = row0[j] * m0 + row1[j] * m1
+            two = row2[j] * m2 + row3[j] * m3
+            three = row4[j] * m4 + row5[j] * m5
+            four = row6[j] * m6 + row7[j] * m7
+            out[j] += (one + two) + (three + four)
+    for i in range(done, rows):
+        row, multiple = table[start + i], multiples[i]
+        for j in range(columns):
+            out[j] += row[j] * multiple
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_plain(plain: npt.NDArray[np.bool_], start: int, rows: int, tile: int) -> bool:
+    """Return whether rows that may lie in two tiles need neither clipping nor a shift."""
+    return plain.size > 0 and plain[start // tile] and plain[(start + rows - 1) // tile]
+
+
+@numba.njit(nogil=True, cache=True)
 def row_margins(
     raw: Raw,
-    start: int,
+    starts: Places,
+    edges: Places,
     low: Array,
     high: Array,
     shift: Array,
-    scaled: Array,
-    plain: bool,
+    plain: npt.NDArray[np.bool_],
     by_columns: bool,
+    tile: int,
+    scaled: Array,
     margins: Array,
 ) -> None:
-    """``margins[i] = sum_j (clip(raw_ij) - shift_j) * scaled_j`` for rows from `start` on.
-
-    With `plain` nothing is beyond its bounds and all shifts are 0.
-    """
-    rows, columns = margins.size, low.size
-    if by_columns:
-        margins[:] = 0.0
-        for j in range(columns):
-            below, above, centre, factor = low[j], high[j], shift[j], scaled[j]
-            column = raw[j][start : start + rows]
-            if plain:
-                for i in range(rows):
-                    margins[i] += np.float64(column[i]) * factor
+    """``margins[i] = sum_j (clip(raw_ij) - shift_j) * scaled_j`` for stretches of rows, as in `sigmoid_gradient`."""
+    buffer, sums = _new_tile(low.size, by_columns, tile), np.empty((4, tile))
+    for block in range(edges.size - 1):
+        for start in range(edges[block], edges[block + 1], tile):
+            rows = min(tile, edges[block + 1] - start)
+            place = starts[block] + start - edges[block]
+            found = margins[start - edges[0] : start - edges[0] + rows]
+            if _is_plain(plain, start, rows, tile):
+                _margins(raw, place, scaled, by_columns, sums, found)
             else:
-                for i in range(rows):
-                    value = np.float64(column[i])
-                    value = value if value > below else below
-                    value = value if value < above else above
-                    margins[i] += (value - centre) * factor
-        return
-    # One row after the other: the rows come from memory here, and one stream is read fastest.
-    if plain:
-        for i in range(rows):
-            source = raw[start + i]
-            total = 0.0
-            for j in range(columns):
-                total += np.float64(source[j]) * scaled[j]
-            margins[i] = total
-        return
-    for i in range(rows):
-        source = raw[start + i]
-        total = 0.0
-        for j in range(columns):
-            value = np.float64(source[j])
-            value = value if value > low[j] else low[j]
-            value = value if value < high[j] else high[j]
-            total += (value - shift[j]) * scaled[j]
-        margins[i] = total
+                _centre_tile(raw, place, rows, low, high, shift, by_columns, buffer)
+                _margins(buffer, 0, scaled, by_columns, sums, found)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
-def combine_rows(
+@numba.njit(nogil=True, cache=True)
+def sum_rows(
     raw: Raw,
-    start: int,
+    starts: Places,
+    edges: Places,
     low: Array,
     high: Array,
     shift: Array,
-    plain: bool,
+    plain: npt.NDArray[np.bool_],
     by_columns: bool,
+    tile: int,
     multiples: Array,
     out: Array,
 ) -> None:
-    """Add ``sum_i multiples_i (clip(raw_ij) - shift_j)`` over rows from `start` on to ``out_j``."""
-    rows, columns = multiples.size, low.size
-    if by_columns:
-        for j in range(columns):
-            below, above, centre = low[j], high[j], shift[j]
-            column = raw[j][start : start + rows]
-            total = 0.0
-            if plain:
-                for i in range(rows):
-                    total += np.float64(column[i]) * multiples[i]
+    """Add ``sum_i multiples_i (clip(raw_ij) - shift_j)`` over the rows of `row_margins` to ``out_j``."""
+    buffer = _new_tile(low.size, by_columns, tile)
+    for block in range(edges.size - 1):
+        for start in range(edges[block], edges[block + 1], tile):
+            rows = min(tile, edges[block + 1] - start)
+            place = starts[block] + start - edges[block]
+            times = multiples[start - edges[0] : start - edges[0] + rows]
+            if _is_plain(plain, start, rows, tile):
+                _sums(raw, place, by_columns, times, out)
             else:
-                for i in range(rows):
-                    value = np.float64(column[i])
-                    value = value if value > below else below
-                    value = value if value < above else above
-                    total += (value - centre) * multiples[i]
-            out[j] += total
-        return
-    done = 0
-    if plain:
-        # Eight rows at a time: the sums are loaded and stored once for all of them.
-        done = rows - rows % 8
-        for i in range(0, done, 8):
-            k = start + i
-            row0, row1, row2, row3 = raw[k], raw[k + 1], raw[k + 2], raw[k + 3]
-            row4, row5, row6, row7 = raw[k + 4], raw[k + 5], raw[k + 6], raw[k + 7]
-            m0, m1, m2, m3 = multiples[i], multiples[i + 1], multiples[i + 2], multiples[i + 3]
-            m4, m5, m6, m7 = multiples[i + 4], multiples[i + 5], multiples[i + 6], multiples[i + 7]
-            for j in range(columns):
-                one = np.float64(row0[j]) * m0 + np.float64(row1[j]) * m1
-                two = np.float64(row2[j]) * m2 + np.float64(row3[j]) * m3
-                three = np.float64(row4[j]) * m4 + np.float64(row5[j]) * m5
-                four = np.float64(row6[j]) * m6 + np.float64(row7[j]) * m7
-                out[j] += (one + two) + (three + four)
-    full = done + (rows - done) // 4 * 4
-    for i in range(done, full, 4):
-        row0, row1 = raw[start + i], raw[start + i + 1]
-        row2, row3 = raw[start + i + 2], raw[start + i + 3]
-        m0, m1, m2, m3 = multiples[i], multiples[i + 1], multiples[i + 2], multiples[i + 3]
-        for j in range(columns):
-            below, above, centre = low[j], high[j], shift[j]
-            value = np.float64(row0[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total = (value - centre) * m0
-            value = np.float64(row1[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total += (value - centre) * m1
-            value = np.float64(row2[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            total += (value - centre) * m2
-            value = np.float64(row3[j])
-            value = value if value > below else below
-            value = value if value < above else above
-            out[j] += total + (value - centre) * m3
-    for i in range(full, rows):
-        source = raw[start + i]
-        for j in range(columns):
-            value = np.float64(source[j])
-            value = value if value > low[j] else low[j]
-            value = value if value < high[j] else high[j]
-            out[j] += (value - shift[j]) * multiples[i]
+                _centre_tile(raw, place, rows, low, high, shift, by_columns, buffer)
+                _sums(buffer, 0, by_columns, times, out)
 
 
 # No reassociation: the two-part logarithm of 2 would collapse into one.
@@ -263,13 +273,13 @@ def _add_sigmoids(
         out[i] += jump / (1.0 + out[i + u.size] * scales[i])
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@numba.njit(nogil=True, cache=True)
 def _scale(values: Array, factors: Array) -> None:
     for i in range(values.size):
         values[i] *= factors[i]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@numba.njit(nogil=True, cache=True)
 def _limit(values: Array, caps: Array, largest: float) -> None:
     for i in range(values.size):
         cap = largest * caps[i]
@@ -286,7 +296,7 @@ def _negate_and_sum(values: Array, sign: float) -> float:
     return total
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@numba.njit(nogil=True, cache=True)
 def _arguments(margins: Array, y: Array, constant: float, limit: float, residual: bool) -> None:
     """Turn margins without the constant into residuals of clamped targets, or into ``y z``."""
     if residual:
@@ -299,7 +309,7 @@ def _arguments(margins: Array, y: Array, constant: float, limit: float, residual
             margins[i] = y[i] * (margins[i] + constant)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@numba.njit(nogil=True, cache=True)
 def sigmoid_gradient(
     raw: Raw,
     targets: Array,
@@ -341,6 +351,7 @@ def sigmoid_gradient(
     slopes = np.empty(2 * tile)
     powers = np.empty(tile, dtype=np.int64)
     scales = powers.view(np.float64)
+    buffer, sums = _new_tile(columns, by_columns, tile), np.empty((4, tile))
     partial = np.empty(columns)
     lead = 0.0
     for block in range(edges.size - 1):
@@ -349,9 +360,12 @@ def sigmoid_gradient(
         for start in range(edges[block], edges[block + 1], tile):
             rows = min(tile, edges[block + 1] - start)
             u, multiples = arguments[:rows], slopes[:rows]
-            simple = plain.size > 0 and plain[start // tile] and plain[(start + rows - 1) // tile]
-            place = starts[block] + start - edges[block]
-            row_margins(raw, place, low, high, shift, scaled, simple, by_columns, u)
+            place, simple = starts[block] + start - edges[block], _is_plain(plain, start, rows, tile)
+            if simple:
+                _margins(raw, place, scaled, by_columns, sums, u)
+            else:
+                _centre_tile(raw, place, rows, low, high, shift, by_columns, buffer)
+                _margins(buffer, 0, scaled, by_columns, sums, u)
             if factors.size:
                 _scale(u, factors[start : start + rows])
             y = targets[start : start + rows]
@@ -373,7 +387,10 @@ def sigmoid_gradient(
             block_lead += _negate_and_sum(multiples, sign)
             if factors.size:
                 _scale(multiples, factors[start : start + rows])
-            combine_rows(raw, place, low, high, shift, simple, by_columns, multiples, partial)
+            if simple:
+                _sums(raw, place, by_columns, multiples, partial)
+            else:
+                _sums(buffer, 0, by_columns, multiples, partial)
         lead += block_lead
         for j in range(columns):
             total[j] += partial[j] * scale[j]

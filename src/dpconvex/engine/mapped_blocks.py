@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,21 +23,22 @@ def map_blocks(
     rows: MemoryRows, first: int, last: int, buffer: Array | None = None
 ) -> Iterator[Block]:
     """Yield blocks of mapped rows, one after the other in this buffer, or each in an array of its own."""
-    from dpconvex.engine.mapping import APART, map_stretches
+    from dpconvex.engine.mapping import map_stretches
 
     row_map, numbers = rows.row_map, rows.numbers
     starts, _, per_block = rows.layout()
-    lead = int(row_map.fit_intercept)
+    lead, shorten = int(row_map.fit_intercept), row_map.influence == "shorten"
+    row_norm = row_map.row_norm if shorten or numbers.weights is None else math.inf
     for index in range(first, last):
         start = index * rows.block_rows
         block = slice(start, min(start + rows.block_rows, rows.n_rows))
         count, size = block.stop - start, (block.stop - start) * rows.dim
-        place_for = (np.empty(APART + size + count) if buffer is None else buffer)[APART:]
+        place_for = np.empty(size + count) if buffer is None else buffer
         part, influence = place_for[:size].reshape(count, rows.dim), place_for[size : size + count]
         map_stretches(
             rows.source, starts[index * per_block : (index + 1) * per_block],
-            rows.block_rows // per_block, *rows.columns, lead, row_map.row_norm,
-            row_map.influence == "shorten", rows.by_columns, part, influence,
+            rows.block_rows // per_block, *rows.columns, lead, row_norm, shorten, rows.by_columns,
+            part, influence,
         )  # fmt: skip
         if numbers.void is not None:
             void = numbers.void[block]

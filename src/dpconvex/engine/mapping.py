@@ -13,7 +13,7 @@ import numpy as np
 from dpconvex.engine.rows import Array, Places, Raw
 
 __all__ = [
-    "APART",
+    "column_products",
     "combine_with_error",
     "count_octaves",
     "count_places",
@@ -21,17 +21,17 @@ __all__ = [
     "margins_with_error",
     "place_rows",
     "row_products",
+    "row_squares",
     "stretched_squares",
 ]
 
 _PANEL = 32  # rows, an even number
-#: Numbers before `out` in which nothing may lie that `map_block` reads.
-APART = 64
 
 
-# Reassociation lets the squared norm be summed in vector lanes. Comparisons keep their meaning
-# for NaN (no "nnan"): a missing value falls on the lower bound instead of spreading.
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+# No fastmath in here: every row is computed by the operations that are written down, in their order, whatever a compiler
+# makes of the loops around them, whichever rows stand beside it and however arrays lie in memory. Bounds on what one
+# record changes rest on it. Comparisons keep their meaning for NaN: a missing value falls on the lower bound.
+@numba.njit(nogil=True, cache=True)
 def map_block(
     raw: Raw,
     start: int,
@@ -48,11 +48,9 @@ def map_block(
 ) -> None:
     """Map rows ``start, start + 1, ...`` of `raw`, transposed if `by_columns`, into `out` and `weights`.
 
-    Nothing that is read may lie in the `APART` numbers before `out`: compiled code would leave its vector lanes there,
-    add squares in another order, and a row would not have the same bits wherever arrays lie in memory.
     ``out[i, lead:] = (clip(raw[start + i], low, high) - shift) * scale``; with ``lead = 1`` the
     first column is the constant 1. ``weights[i] = min(1, row_norm / ||x_i||)`` with the norm
-    rounded up, so that the bound holds in exact arithmetic as well.
+    rounded up, so that the bound holds in exact arithmetic as well; an infinite `row_norm` asks for no norms.
     """
     rows = out.shape[0]
     columns = low.size
@@ -60,37 +58,32 @@ def map_block(
     # influence bound on the safe side.
     round_up = 1.0 + (columns + 4) * 2.3e-16
     if by_columns:
-        for i in range(rows):
-            weights[i] = 0.0
         for j in range(columns):
             column = raw[j][start : start + rows]
             for i in range(rows):
                 value = np.float64(column[i])
                 value = value if value > low[j] else low[j]
                 value = value if value < high[j] else high[j]
-                value = (value - shift[j]) * scale[j]
-                out[i, j + lead] = value
-                weights[i] += value * value
+                out[i, j + lead] = (value - shift[j]) * scale[j]
     else:
         for i in range(rows):
             # Views of the row: indices known to be in range let the loop run in vector lanes.
             source = raw[start + i]
             target = out[i][lead:]
-            square = 0.0
             for j in range(columns):
                 value = np.float64(source[j])
                 value = value if value > low[j] else low[j]
                 value = value if value < high[j] else high[j]
-                value = (value - shift[j]) * scale[j]
-                target[j] = value
-                square += value * value
-            weights[i] = square
+                target[j] = (value - shift[j]) * scale[j]
+    out[:, :lead] = 1.0
+    if row_norm == math.inf:
+        weights[:] = 1.0
+        return
+    row_squares(out, lead, weights)
     limit = (row_norm / round_up) ** 2 * (1.0 - 1e-15)
     for i in range(rows):
         square = weights[i]
         weights[i] = 1.0
-        if lead == 1:
-            out[i, 0] = 1.0
         if square <= limit:  # most rows: no square root
             continue
         norm = math.sqrt(square) * round_up
@@ -103,7 +96,6 @@ def map_block(
                 weights[i] = factor
 
 
-# No fastmath here: the error terms below vanish if the compiler may reorder sums.
 @numba.njit(nogil=True, cache=True)
 def map_stretches(
     raw: Raw,
@@ -129,22 +121,86 @@ def map_stretches(
         )  # fmt: skip
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@numba.njit(nogil=True, cache=True)
 def row_products(block: Array, theta: Array, out: Array) -> None:
-    """``out[i] = block[i] . theta``, each row added up in the same order wherever it stands.
+    """``out[i] = block[i] . theta``: four sums of every fourth product, so that none waits for another, and the rest.
 
     Libraries for matrices take rows in groups, and those at the end of a block in another order: what they compute of
     a row may depend, in its last digit, on how many rows there are. Counts of rows must not.
     """
-    for i in range(block.shape[0]):
+    rows, whole = block.shape[0], theta.size - theta.size % 4
+    for i in range(0, rows, 2):  # two rows share what is read of theta; the last one may be its own partner
+        k = min(i + 1, rows - 1)
+        row, other = block[i], block[k]
+        a = b = c = d = rest = 0.0
+        e = f = g = h = left = 0.0
+        for j in range(0, whole, 4):
+            t0, t1, t2, t3 = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
+            a += row[j] * t0
+            b += row[j + 1] * t1
+            c += row[j + 2] * t2
+            d += row[j + 3] * t3
+            e += other[j] * t0
+            f += other[j + 1] * t1
+            g += other[j + 2] * t2
+            h += other[j + 3] * t3
+        for j in range(whole, theta.size):
+            rest += row[j] * theta[j]
+            left += other[j] * theta[j]
+        out[i] = ((a + b) + (c + d)) + rest
+        out[k] = ((e + f) + (g + h)) + left
+
+
+@numba.njit(nogil=True, cache=True)
+def column_products(table: Raw, start: int, theta: Array, sums: Array, out: Array) -> None:
+    """Compute what `row_products` does, by the same operations, for rows from `start` on of a transposed table.
+
+    `sums` is a place for four numbers per row.
+    """
+    rows, whole = out.size, theta.size - theta.size % 4
+    a, b, c, d = sums[0, :rows], sums[1, :rows], sums[2, :rows], sums[3, :rows]
+    sums[:, :rows] = 0.0
+    out[:] = 0.0
+    for j in range(0, whole, 4):
+        t0, t1, t2, t3 = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
+        column0, column1 = table[j][start : start + rows], table[j + 1][start : start + rows]
+        column2, column3 = table[j + 2][start : start + rows], table[j + 3][start : start + rows]
+        for i in range(rows):
+            a[i] += column0[i] * t0
+            b[i] += column1[i] * t1
+            c[i] += column2[i] * t2
+            d[i] += column3[i] * t3
+    for j in range(whole, theta.size):
+        factor, column = theta[j], table[j][start : start + rows]
+        for i in range(rows):
+            out[i] += column[i] * factor
+    for i in range(rows):
+        out[i] = ((a[i] + b[i]) + (c[i] + d[i])) + out[i]
+
+
+@numba.njit(nogil=True, cache=True)
+def row_squares(block: Array, lead: int, out: Array) -> None:
+    """``out[i] = sum of block[i, j]^2 over j from lead on``, in the order of the columns; as `row_products`."""
+    rows = block.shape[0]
+    whole = rows - rows % 4
+    for i in range(0, whole, 4):
+        row0, row1, row2, row3 = block[i], block[i + 1], block[i + 2], block[i + 3]
+        a = b = c = d = 0.0
+        for j in range(lead, block.shape[1]):
+            a += row0[j] * row0[j]
+            b += row1[j] * row1[j]
+            c += row2[j] * row2[j]
+            d += row3[j] * row3[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = a, b, c, d
+    for i in range(whole, rows):
         row = block[i]
-        total = 0.0
-        for j in range(theta.size):
-            total += row[j] * theta[j]
-        out[i] = total
+        a = 0.0
+        for j in range(lead, block.shape[1]):
+            a += row[j] * row[j]
+        out[i] = a
 
 
-# No reassociation: every product is added in the order of the columns, by instructions that are the same for all rows.
+# Contraction alone: every product is added in the order of the columns, by one instruction that all rows share.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def place_rows(block: Array, columns: Array, out: Array) -> None:
     """``out[i] = block[i] @ columns``, each row added up in the same order wherever it stands, as in `row_products`.
@@ -241,18 +297,19 @@ def count_places(block: Array, votes: Array, lead: int, fineness: Array, counts:
             counts[j, int(min(max(place, 0.0), places - 1.0))] += votes[i]
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@numba.njit(nogil=True, cache=True)
 def stretched_squares(
     block: Array, lead: int, centre: Array, stretch: Array, squares: Array
 ) -> None:
-    """``squares[i] = sum_j ((block[i, lead + j] - centre_j) * stretch_j)^2``."""
-    for i in range(block.shape[0]):
-        row = block[i][lead:]
-        total = 0.0
-        for j in range(centre.size):
-            value = (row[j] - centre[j]) * stretch[j]
-            total += value * value
-        squares[i] = total
+    """``squares[i] = sum_j ((block[i, lead + j] - centre_j) * stretch_j)^2``, in the order of the columns."""
+    panel = np.empty((_PANEL, centre.size))
+    for first in range(0, block.shape[0], _PANEL):
+        rows = min(_PANEL, block.shape[0] - first)
+        for i in range(rows):
+            row, moved = block[first + i][lead:], panel[i]
+            for j in range(centre.size):
+                moved[j] = (row[j] - centre[j]) * stretch[j]
+        row_squares(panel[:rows], 0, squares[first : first + rows])
 
 
 @numba.njit(nogil=True, cache=True)

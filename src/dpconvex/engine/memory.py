@@ -327,9 +327,7 @@ class MemoryRows(ArrayRows):
         if self._small:
             yield from self._kept_blocks()[first:last]
             return
-        from dpconvex.engine.mapping import APART
-
-        with borrowed(self.block_rows * (self.dim + 1) + APART) as buffer:
+        with borrowed(self.block_rows * (self.dim + 1)) as buffer:
             yield from self._fresh(first, last, buffer)
 
     def _fresh(self, first: int, last: int, buffer: Array | None = None) -> Iterator[Block]:

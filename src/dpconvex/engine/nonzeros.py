@@ -156,7 +156,11 @@ def fill_dense(
                 target[j] *= factors[i]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+# No fastmath from here on: whether any value is clipped must not change the bits of other rows' margins, and error terms
+# vanish if the compiler may reorder sums.
+
+
+@numba.njit(nogil=True, cache=True)
 def margins_of_nonzeros(
     indptr: Places,
     columns: Columns,
@@ -180,9 +184,6 @@ def margins_of_nonzeros(
                 j = columns[k]
                 total += offset(np.float64(values[k]), low[j], high[j], zero[j]) * scaled[j]
         margins[i] = total
-
-
-# No fastmath from here on: error terms vanish if the compiler may reorder sums.
 
 
 @numba.njit(nogil=True, cache=True, inline="always")

@@ -65,7 +65,10 @@ def survey(rows: MemoryRows, several: bool) -> Survey:
         def factor(squares: Array) -> Array:
             return row_norm / np.maximum(np.sqrt(squares) * round_up, row_norm)
 
-        plain, factors = _survey_rows(rows, factor if measure else None)
+        columns = rows.row_map.n_features
+        plain, factors = _survey_rows(
+            rows, factor if measure else None, np.zeros(columns), np.ones(columns)
+        )
     found = factors if measure and bool((factors < 1.0).any()) else None
     return Survey(plain, None if shorten else found, found if shorten else None)
 
@@ -95,8 +98,8 @@ class Cover(Protocol):
 def _survey_rows(
     rows: MemoryRows,
     number: Callable[[Array], Array] | None,
-    centre: Array = _NOTHING,
-    stretch: Array = _NOTHING,
+    centre: Array,
+    stretch: Array,
 ) -> tuple[npt.NDArray[np.bool_], Array]:
     """Return which tiles are plain, and ``number(squares)`` of all rows unless it is None."""
     from dpconvex.engine.fused import survey_rows
@@ -154,21 +157,20 @@ def split_intercept(rows: MemoryRows, theta: Array) -> tuple[float, Array]:
 
 
 def combine(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
-    """Return what `MemoryRows.combine` says, the fastest way for these rows."""
-    sigmoid, own = getattr(function, "sigmoid", None), rows.numbers.weights
-    if rows.small:
-        return _combine_mapped(rows, theta, function)
+    """Return what `MemoryRows.combine` says, by the same kernels for every number of rows: it may be private."""
+    own = rows.numbers.weights
     if rows.scattered:
-        known = own is not None and rows.row_map.influence != "shorten"
-        if sigmoid is None or not known or rows.where.size < _SHORT:
+        # Only where weights are known, and stretches so long that calls are worth it: which is decided by public numbers.
+        if own is None or rows.row_map.influence == "shorten" or rows.where.size < _SHORT:
             return _combine_mapped(rows, theta, function)
-        plain = np.empty(0, dtype=np.bool_) if rows.survey is None else rows.survey.plain
-        return _combine_sigmoids(rows, theta, sigmoid, plain, rows.numbers.without_void(own), None)
-    found = rows.surveyed()
+        found = rows.survey or Survey(np.empty(0, dtype=np.bool_), None, None)
+    else:
+        found = rows.surveyed()
     given = rows.numbers.without_void(found.weights if own is None else own)
+    sigmoid = getattr(function, "sigmoid", None)
     if sigmoid is None:
         return _combine_blocks(rows, theta, function, found, given)
-    return _combine_sigmoids(rows, theta, sigmoid, found.plain, given, found.factors)
+    return _combine_sigmoids(rows, theta, sigmoid, found, given)
 
 
 def _combine_mapped(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
@@ -190,9 +192,8 @@ def _combine_sigmoids(
     rows: MemoryRows,
     theta: Array,
     sigmoid: Sequence[object],
-    plain: npt.NDArray[np.bool_],
+    found: Survey,
     weights: Array | None,
-    factors: Array | None,
 ) -> Sums:
     """Combine with slopes that the compiled kernel computes itself; None stands for ones."""
     from dpconvex.engine.fused import sigmoid_gradient
@@ -209,9 +210,9 @@ def _combine_sigmoids(
             starts[first:last],
             edges[first : last + 1],
             *rows.columns,
-            plain,
+            found.plain,
             _NOTHING if weights is None else weights,
-            _NOTHING if factors is None else factors,
+            _NOTHING if found.factors is None else found.factors,
             _NOTHING if rows.shares is None else rows.shares,
             rows.by_columns,
             tile,
@@ -230,7 +231,7 @@ def _combine_sigmoids(
 
     def run(span: tuple[int, int]) -> Partial:
         last = min(span[1] * per_block, starts.size)
-        firsts = range(span[0] * per_block, last, links)
+        firsts = range(span[0] * per_block, last, links) or [0]  # no rows are one empty chain
         return accumulate(chain(first, min(first + links, last)) for first in firsts)
 
     return rows.sum_runs(run)
@@ -240,21 +241,32 @@ def _combine_blocks(
     rows: MemoryRows, theta: Array, function: RowFunction, found: Survey, given: Array | None
 ) -> Sums:
     """Combine with slopes from a Python function, which is called on large blocks."""
-    from dpconvex.engine.fused import combine_rows
+    from dpconvex.engine.fused import row_margins, sum_rows
 
     lead = int(rows.row_map.fit_intercept)
     low, high, shift, scale = rows.columns
-    ones, source, shares = np.ones(rows.block_rows), rows.source, rows.shares
-    read = _margin_reader(rows, theta, found)
+    constant, slopes = split_intercept(rows, theta)
+    ones, shares, scaled = np.ones(rows.block_rows), rows.shares, slopes * scale
+    starts, edges, per_block = rows.layout()
 
     def parts(span: tuple[int, int]) -> Iterator[Partial]:
         buffer = np.empty(rows.block_rows)
         for index in range(*span):
-            start = index * rows.block_rows
+            start, first = index * rows.block_rows, index * per_block
+            last = min(first + per_block, starts.size)
             y = rows.targets[start : start + rows.block_rows]
             block = slice(start, start + y.size)
             z, w = buffer[: y.size], ones[: y.size] if given is None else given[block]
-            plain = read(start, z)
+            stretches = (
+                rows.source, starts[first:last], edges[first : last + 1], low, high, shift,
+                found.plain, rows.by_columns, _tile(rows),
+            )  # fmt: skip
+            row_margins(*stretches, scaled, z)
+            if found.factors is not None:
+                z *= found.factors[block]
+            if rows.numbers.void is not None:  # whose features are all 0
+                z[rows.numbers.void[block]] = 0.0
+            z += constant
             if shares is not None and not rows.own_weights:
                 w = w * shares[block]
             multiples, *extra = function(y, z, w)
@@ -266,30 +278,8 @@ def _combine_blocks(
             if found.factors is not None:
                 multiples = multiples * found.factors[block]
             multiples = np.ascontiguousarray(multiples, dtype=np.float64)
-            combine_rows(
-                source, start, low, high, shift, plain, rows.by_columns, multiples, partial[lead:]
-            )
+            sum_rows(*stretches, multiples, partial[lead:])
             partial[lead:] *= scale
             yield [partial, *extra]
 
     return rows.sum_runs(lambda span: accumulate(parts(span)))
-
-
-def _margin_reader(rows: MemoryRows, theta: Array, found: Survey) -> Callable[[int, Array], bool]:
-    """Return a function that fills in the margins of rows from a start on, and says whether these are plain."""
-    from dpconvex.engine.fused import row_margins
-
-    low, high, shift, scale = rows.columns
-    constant, slopes = split_intercept(rows, theta)
-    scaled, tile, source = slopes * scale, _tile(rows), rows.source
-
-    def read(start: int, z: Array) -> bool:
-        tiles = slice(start // tile, (start + z.size - 1) // tile + 1)
-        plain = bool(found.plain.size and found.plain[tiles].all())
-        row_margins(source, start, low, high, shift, scaled, plain, rows.by_columns, z)
-        if found.factors is not None:
-            z *= found.factors[start : start + z.size]
-        z += constant
-        return plain
-
-    return read
