@@ -27,9 +27,10 @@ def made(rows, seed):
     return X, X @ [1.0, 2.0] + rng.standard_t(3, rows) * 0.3
 
 
+@pytest.mark.parametrize("ignored", [0.0, 0.2])
 @pytest.mark.parametrize("budget", [{"mu": 0.25}, {"epsilon": 1.0, "delta": 0.0}, {"epsilon": 3.0}])
-def test_coverage_is_kept_over_rows_and_noise(budget):
-    """Mean coverage of 150 calibrations with 2,500 rows.
+def test_coverage_is_kept_over_rows_and_noise(budget, ignored):
+    """Mean coverage of 150 calibrations with 2,500 rows, of which some may be ignored: they counted as not covered.
 
     The coverage of one is spread by 0.01 at most, so the mean by 0.0009: below 0.895 or above 0.93 it would have gone
     five such spreads, which has a probability below 1e-6.
@@ -39,6 +40,7 @@ def test_coverage_is_kept_over_rows_and_noise(budget):
     rng, covered = np.random.default_rng(0), []
     for seed in range(150):
         scores = np.abs(rng.standard_t(3, 2500))
+        scores[: round(ignored * 2500)] = np.nan
         reached = conformal._threshold(scores, calibration, NoiseSource(seed))
         covered.append(np.mean(np.abs(rng.standard_t(3, 2000)) <= reached))
     assert 0.895 <= np.mean(covered) <= 0.93
@@ -74,7 +76,8 @@ def test_quantiles_on_both_sides_are_moved_together():
 
     scores = DPConformal._scores(Pair(), np.zeros((3, 1)), np.array([0.0, 3.0, -1.5]))
     assert scores == pytest.approx([-1.0, 2.0, 0.5])
-    assert DPConformal._scores(Pair(), np.array([[np.nan]]), np.zeros(1))[0] == np.inf
+    for row, target in ((np.nan, 0.0), (0.0, np.nan)):  # ignored
+        assert np.isnan(DPConformal._scores(Pair(), np.array([[row]]), np.array([target]))[0])
     grid = thresholds(10.0)
     assert len(grid) == 1023
     assert np.all(np.diff(grid) > 0)
@@ -174,3 +177,39 @@ def test_people_are_held_out_with_all_their_rows(monkeypatch):
         conformal.fit(X, y, groups=missing)
     ignoring = DPConformal(model(epsilon=1.0, invalid_rows="ignore"), 0.8, random_state=0)
     assert ignoring.fit(X, y, groups=missing).certificate_.unit == "one person"
+
+
+def test_ignored_rows_make_intervals_no_wider():
+    """A fifth of the targets is missing: of so many rows no threshold was enough, and intervals held everything."""
+    X, y = made(12_000, 0)
+    missing = np.where(np.random.default_rng(1).random(12_000) < 0.2, np.nan, y)
+    ignoring = model(epsilon=1.0, invalid_rows="ignore")
+    intervals = DPConformal(ignoring, random_state=0).fit(X, missing)
+    other = DPConformal(model(epsilon=1.0), random_state=0).fit(X, y)
+    assert intervals.threshold_ == pytest.approx(other.threshold_, rel=0.15)
+
+
+def test_a_count_moves_by_at_most_one_when_a_row_becomes_ignored():
+    """Every score of a few is replaced by every other, ignored ones included."""
+    conformal = DPConformal(model(), 0.7, mu=100.0)
+    calibration, largest = conformal.certify(24, 2).calibration, 0.0
+
+    class Seen(NoiseSource):
+        def add_gaussian(self, value, std):
+            self.asked = [*getattr(self, "asked", []), float(value[0])]
+            return np.array([0.9 - len(self.asked) % 2])
+
+    def asked(scores):
+        noise = Seen(0)
+        conformal._threshold(np.array(scores), calibration, noise)
+        return np.array(noise.asked)
+
+    kinds = [-1.0, 0.0, 1e-4, 3.0, np.nan]
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        scores = rng.choice(kinds, 6)
+        first = asked(scores)
+        for kind in kinds:
+            scores[0] = kind
+            largest = max(largest, float(np.abs(asked(scores) - first).max()))
+    assert largest == 1.0

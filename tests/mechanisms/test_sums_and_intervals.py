@@ -85,11 +85,12 @@ def mechanism_for(loss):
 
 
 def certificate_of(
-    rows, columns, neighbors="replace_one", mu=1.0, inference=False, loss=SQUARED, raw=False
-):
+    rows, columns, neighbors="replace_one", mu=1.0, inference=False, loss=SQUARED, raw=False,
+    ignored=False,
+):  # fmt: skip
     rows_of = map_of(columns, raw)
     norms = rows_of.row_norm, rows_of.max_norm
-    bounds = LinearBounds(rows, columns, loss, *norms, neighbors=neighbors)
+    bounds = LinearBounds(rows, columns, loss, *norms, neighbors=neighbors, void_rows=ignored)
     parameters = {"coef_bound": None, **({"inference": True} if inference else {})}
     if raw:
         parameters["target_bounds"] = None
@@ -127,14 +128,15 @@ def extreme_rows(rng, count, columns, raw=False):
     st.integers(0, 2**31),
     st.booleans(),
     st.sampled_from([*LOSSES, *RAW]),
+    st.booleans(),
 )
-def test_no_neighbour_moves_a_release_further(count, columns, seed, removed, loss):
+def test_no_neighbour_moves_a_release_further(count, columns, seed, removed, loss, ignored):
     rng = np.random.default_rng(seed)
     raw, loss = loss in RAW, {**LOSSES, **RAW}[loss]
     X, y = extreme_rows(rng, count, columns, raw)
     relation = "add_or_remove_one" if removed else "replace_one"
     mu, inference = float(rng.choice([0.1, 1.0, 30.0])), bool(rng.integers(2))
-    certificate = certificate_of(count, columns, relation, mu, inference, loss, raw)
+    certificate = certificate_of(count, columns, relation, mu, inference, loss, raw, ignored)
     if removed:
         other = X[1:], y[1:]
     else:
@@ -142,6 +144,10 @@ def test_no_neighbour_moves_a_release_further(count, columns, seed, removed, los
         other[0][:1], other[1][:1] = extreme_rows(rng, 1, columns, raw)
     if loss is LOGISTIC:
         y, other = np.where(y > 0, 1.0, -1.0), (other[0], np.where(other[1] > 0, 1.0, -1.0))
+    if ignored:  # a valid row may become an ignored one, and others are ignored on both sides
+        y[rng.random(count) < 0.3] = np.nan
+        kept = rng.choice([np.nan, other[1][0]]) if not removed else y[1]
+        other = other[0], np.concatenate([[kept], y[2:] if removed else y[1:]])
     largest, spent = moved((X, y), other, certificate)
     assert largest <= 1 + 1e-9
     assert spent <= certificate.guarantee.mu * (1 + 1e-9)
