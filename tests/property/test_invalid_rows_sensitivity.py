@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from test_auc_sensitivity import _ORDER, LOSSES, PLACES, SLOPES, Replay, Silence, distance
 
 from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
+from dpconvex.engine.dask.table import DaskTable
+from dpconvex.engine.votes import Votes
 from dpconvex.losses import Logistic, PairLogistic, Pinball
 from dpconvex.mechanisms import (
     Moments,
@@ -23,10 +26,15 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseObjectivePerturbation,
 )
+from dpconvex.mechanisms.column_ranges import column_units
+from dpconvex.mechanisms.label_counts import noisy_label_share
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
+from dpconvex.mechanisms.quantile_location import target_bracket
+from dpconvex.mechanisms.residual_tails import residual_tails
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
+from dpconvex.privacy.certificates.terms import NoiseTerm
 
 PROFILE = settings(max_examples=60, derandomize=True, deadline=None)
 
@@ -49,6 +57,86 @@ def test_coupled_descent_spends_at_most_the_budget(problem, void):
     )
     assert max(ratios.values()) <= 1 + 1e-9
     assert spent <= mu * (1 + 1e-9)
+
+
+def in_memory(y, votes):
+    rows = MemoryRows(np.zeros((len(y), 1)), y, RowMap(1, 1.0), threads=1)
+    return rows if votes is None else rows.with_votes(votes)
+
+
+def in_partitions(y, votes):
+    da = pytest.importorskip("dask.array")
+    table = DaskTable(
+        da.zeros((len(y), 1), chunks=(2, 1)), da.from_array(np.array(y), chunks=2), "test",
+        clean=Clean(numbers_or_missing),
+    )  # fmt: skip
+    return table.rows(RowMap(1, 1.0), votes=votes)
+
+
+@pytest.mark.parametrize("engine", [in_memory, in_partitions])
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.9, 1 / 3])
+@pytest.mark.parametrize("people", [False, True])
+def test_centred_counts_of_all_neighbours(level, people, engine):
+    """Four records below, at and above a point, or ignored: every replacement, and every one that leaves."""
+    kinds, records = (0.0, 1.0, 2.0, np.nan), 3 if engine is in_partitions else 4
+
+    def count(y):
+        votes = None
+        if people:  # of two rows each, the second of which is always valid
+            y = np.ravel(np.column_stack([y, np.ones(len(y))]))
+            tags = np.repeat(np.arange(len(y) // 2, dtype=np.uint64), 2)
+            votes = Votes(np.full(len(y), 0.5), len(y) // 2, tags)
+        return engine(y, votes).counter(lambda y, w: y, level)(1.0)
+
+    found = {y: count(np.array(y)) for y in itertools.product(kinds, repeat=records)}
+    fewer = {y: count(np.array(y)) for y in itertools.product(kinds, repeat=records - 1)}
+    most_replaced = most_removed = 0.0
+    for y, here in found.items():
+        assert here == pytest.approx(_centred(y, level, people), abs=1e-12)
+        for kind in kinds:
+            most_replaced = max(most_replaced, abs(here - found[(kind, *y[1:])]))
+        most_removed = max(most_removed, abs(here - fewer[y[1:]]))
+    whole = 0.5 if people else 1.0  # of a person one row is the same on both sides
+    allowed = replace(LinearBounds(4, 1, Logistic(), 1.0, 1.0), void_rows=True).count_sensitivity()
+    assert whole * 0.999 < most_replaced <= whole * allowed
+    assert most_removed <= max(level, 1 - level) * allowed
+
+
+def _centred(y, level, people):
+    """The definition, record by record."""
+    total = 0.0
+    for value in y:
+        rows = [value, 1.0] if people else [value]
+        total += sum((row < 1.0) - level for row in rows if not math.isnan(row)) / len(rows)
+    return total
+
+
+@pytest.mark.parametrize("sort", ["octaves", "targets", "tails", "labels"])
+def test_histograms_leave_ignored_rows_out(sort):
+    """An ignored row is in no bin, so that it moves one of them where a valid row takes its place."""
+    term, seen = NoiseTerm("gaussian", 1.0, 1.0, 1, "sum"), []
+
+    class Seen(Silence):
+        def add_gaussian(self, value, std):
+            seen.append(np.array(value, dtype=float))
+            return np.array(value, dtype=float)
+
+        def add(self, value, term):
+            return self.add_gaussian(value, 1.0)
+
+    for y in ([0.3, 0.6, np.nan], [0.3, 0.6, 0.9], [0.3, 0.6]):
+        rows = MemoryRows(np.full((len(y), 1), 0.5), y, RowMap(1, 1.0), threads=1)
+        if sort == "octaves":
+            column_units(rows, 3.0, 1, 0, {"scales": term}, Seen())
+        elif sort == "targets":
+            target_bracket(rows, 1.0, 3.0, Seen())
+        elif sort == "tails":
+            residual_tails(rows.predicted(np.zeros(2)), 0.1, 3.0, term, Seen())
+        else:
+            noisy_label_share(rows, 3.0, term, Seen(), True)
+    ignored, valid, without = seen
+    assert np.array_equal(ignored, without)
+    assert np.abs(valid - ignored).sum() == (0.5 if sort == "labels" else 1.0)
 
 
 @pytest.mark.parametrize("length", [0.05, 0.3, 1.0, 3.0])
@@ -199,7 +287,7 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed, monkeypatch):
     X = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-2, 0, size=(n, 1))
     X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     y = rng.choice(KINDS, n)
-    bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3)
+    bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3, void_rows=True)
     mechanism = Moments()
     certificate = mechanism.certify(bounds, GaussianDP(3.0))
     replay = Replay()
@@ -209,7 +297,7 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed, monkeypatch):
     replay.restart()
     for other in of_three_kinds(X, y):
         mechanism.release(pairs(*other, bounds), certificate, Silence())
-        for name, first, now in zip(_ORDER, replay.first, replay.now, strict=True):
+        for name, first, now in zip(["mass", *_ORDER], replay.first, replay.now, strict=True):
             moved = distance(name, first[0], now[0])
             assert moved <= certificate.noise[name]["sensitivity"] * (1 + 1e-9)
         replay.restart()
@@ -218,7 +306,7 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed, monkeypatch):
 def test_counts_of_row_lengths_change_by_at_most_one(monkeypatch):
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(9, 2)) / 5, rng.choice(KINDS, 9)
-    bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
+    bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3, void_rows=True)
     mechanism = PairwiseObjectivePerturbation()
     certificate = mechanism.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay, summing = Replay(), PairwiseObjective.sum
