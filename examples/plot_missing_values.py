@@ -3,7 +3,7 @@ Missing values: three public rules
 ==================================
 
 Income explains who repays a loan, and people with small incomes leave it out more often. Against the share of missing
-incomes: the rule "row" (a row without income is a fixed record, and cannot be predicted; a guess of the larger class
+incomes: the rule "row" (a row without income counts nowhere, and cannot be predicted; a guess of the larger class
 stands for it), "value" (a public constant), and "indicator" (a column that says that it is missing, which here is worth
 something in itself). No rule looks at other rows: medians of the column, which imputers use, would have to be paid for.
 """

@@ -46,10 +46,10 @@ def handle(rows, terms, seed=0, loss=None, neighbors="replace_one", noise=None):
 class CountedNumbers:
     """Answers noisy counts of plain numbers, as a handle does of a statistic."""
 
-    def __init__(self, values, std, seed=0):
+    def __init__(self, values, std, seed=0, ignored=False):
         self.values, self.noise = np.asarray(values), NoiseSource(seed)
         self.terms = {"counts": SimpleNamespace(scale=std)}
-        self.bounds = SimpleNamespace(void_rows=False)
+        self.bounds = SimpleNamespace(void_rows=ignored)
 
     def count(self, name, statistic, point, level=0.0):
         exact = np.count_nonzero(self.values < point) - level * self.values.size

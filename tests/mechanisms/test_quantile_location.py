@@ -9,6 +9,7 @@ from scipy import stats
 
 from dpconvex.core.release import Statistic
 from dpconvex.mechanisms.quantile_location import Belief, private_location
+from dpconvex.mechanisms.quantile_search import Walk, private_quantile
 
 TARGET = Statistic("target")
 
@@ -74,3 +75,21 @@ def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
     point, scale = private_location(rows, "counts", TARGET, wanted, belief, 20, 4000)
     assert abs(np.mean(sign * values < sign * point) - level) < 0.02
     assert 100 < scale < 2000
+
+
+@pytest.mark.parametrize("wrong", [0.8, 1.25])
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
+def test_a_wrong_number_of_records_moves_no_centred_search(level, wrong):
+    """Ignored rows leave a number that is known with noise only: a plain search for 0.9 finds 0.72, or the end."""
+    law = LAWS["normal"]
+    values = law.ppf((np.arange(4000) + 0.5) / 4000)
+    belief = Belief(-1000.0, 1000.0, 2000 * 2.0**-18, 500.0)
+    walk = Walk(level, 3.0, 0.1, 1.0, 40, 0.9)
+    found = {}
+    for ignored in (True, False):
+        rows = CountedNumbers(values, 1.0, ignored=ignored)
+        located = private_location(rows, "counts", TARGET, level, belief, 20, 4000 * wrong)[0]
+        walked = private_quantile(rows, "counts", TARGET, walk, 4000 * wrong)
+        found[ignored] = law.cdf([located, walked])
+    assert found[True] == pytest.approx(level, abs=0.03)
+    assert (np.abs(found[False] - level) > 0.015).all()

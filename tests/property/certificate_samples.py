@@ -134,7 +134,7 @@ def linear(draw: Draw, losses: list[Any], alphas: list[float], **fixed: Any) -> 
     relation = fixed.get("neighbors") or draw(RELATIONS)
     return LinearBounds(
         *numbers(draw), draw(st.sampled_from(losses)), *lengths(draw), draw(st.booleans()),
-        draw(st.sampled_from(alphas)), relation,
+        draw(st.sampled_from(alphas)), relation, draw(st.booleans()),
     )  # fmt: skip
 
 
@@ -194,6 +194,7 @@ def pairs(draw: Draw, losses: list[Any], alpha: float, **fixed: Any) -> Pairwise
         "row_norm": draw(st.sampled_from([0.5, 2.0])),
         "diameter": draw(st.sampled_from([None, 0.7, 100.0])),
         "label_private": draw(st.booleans()),
+        "void_rows": draw(st.booleans()),
         **fixed,
     }
     few = max(1, n // 10)

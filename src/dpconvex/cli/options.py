@@ -83,7 +83,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "invalid_rows": (
         str,
         "error (default), which is visible, or ignore: rows with missing or infinite values or unknown labels "
-        "count as a fixed record.",
+        "count nowhere.",
         BUDGET,
     ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),

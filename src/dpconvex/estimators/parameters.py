@@ -82,8 +82,9 @@ mechanism : str or Mechanism, default="auto"
     "invalid_rows": """
 invalid_rows : {"error", "ignore"}
     What becomes of a record with NaN, infinity or a label that is not in ``classes``. "error" refuses the data, which
-    is visible and not covered by the guarantee; "ignore", for which classifiers need ``classes``, counts it as a fixed
-    public record of loss 0.""",
+    is visible and not covered by the guarantee; "ignore", for which classifiers need ``classes``, counts it nowhere.
+    Descents and least squares then pay for the number of valid records, ``released_["mass"]``; perturbed minimisers,
+    phases and SGD divide by the public number n of all records: ``alpha`` weighs ``n / n_valid`` times as much.""",
     "sampler": """
 sampler : {"auto", "exact"}
     Where noise is drawn: by dpconvex, exactly on a public grid, or "exact" by opendp, on the same grid and about

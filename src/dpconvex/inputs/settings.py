@@ -82,12 +82,12 @@ def resolve_samples(neighbors: str, nominal_samples: object, n_samples: int, own
 # What a certificate says about rows with NaN, infinity or a label that is not in the label set.
 INVALID_ROWS = {
     "error": "error: whether every row was valid is visible, and not covered",
-    "ignore": "ignore: an invalid row counts as a fixed public record of weight 0",
+    "ignore": "ignore: an invalid row counts nowhere but in the public number of rows",
 }
 
 
 def ignores_invalid(model: Model) -> bool:
-    """Return whether invalid rows count as a fixed record; classifiers must declare their labels then."""
+    """Return whether invalid rows count nowhere; classifiers must declare their labels then."""
     owner, value = type(model).__name__, model.invalid_rows
     if not (isinstance(value, str) and value in INVALID_ROWS):
         raise ValueError(

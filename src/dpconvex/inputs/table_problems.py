@@ -27,7 +27,7 @@ _ENCODE = "Encode text with public categories, for instance OneHotEncoder(catego
 _DAYS = "Turn dates into numbers, for instance days since a fixed date."
 _TARGET = "A target is one number per row: use a classifier for labels."
 _FILL = (
-    "Use invalid_rows='ignore', which counts such a row as a fixed record of loss 0, or fill features with public "
+    "Use invalid_rows='ignore', which counts such a row nowhere, or fill features with public "
     "values, for instance SimpleImputer(strategy='constant', fill_value=0). Drop such rows only with "
     "neighbors='add_or_remove_one', where the number of rows is private."
 )
