@@ -20,13 +20,14 @@ _PRODUCTS, _COUNTER = mapping.row_products, ArrayRows.counter
 
 
 class Deaf:
-    """Answers that do not depend on what is asked, but for its size."""
+    """Answers that do not depend on what is asked, but for its size: noise, or so much of it that it looks like more."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng([seed, 13])
+        self.size = float(self.rng.choice([1.0, 10.0, 100.0]))
 
     def __call__(self, value: np.ndarray, scale: float) -> np.ndarray:
-        return scale * self.rng.standard_normal(value.shape)
+        return self.size * scale * self.rng.standard_normal(value.shape)
 
 
 @contextmanager

@@ -56,6 +56,8 @@ class Fit:
         Numbers of records; those of `neighbours` by default.
     in_place : bool
         Whether records are drawn by their places: batches, phases.
+    rows_each : int
+        Rows that a person may have where nobody names people.
     pairs : int
         Pairs of each variant and relation in a run of all tests.
     """
@@ -70,6 +72,7 @@ class Fit:
     columns: int = 8
     sizes: tuple[int, ...] = ()
     in_place: bool = False
+    rows_each: int = 1
     pairs: int = 6
 
     def model(self, relation: str, records: int, ignored: bool, seed: int, **settled: Any) -> Any:
@@ -96,6 +99,7 @@ LINEAR = {
     "row_norm": (None, None, 0.4),
     "fit_intercept": (True, True, False),
 }
+RIDGED = {**LINEAR, "alpha": (None, 0.1), "coef_bound": (None, None, 0.5)}
 PAIRS = {name: LINEAR[name] for name in ("feature_bounds", "row_norm")}
 SGD = (NoisySGD(steps=12), NoisySGD(steps=6, batch_size=3, average=0.0))
 POISSON = (NoisySGD(steps=6, batch_size=3, sampling="poisson"),)
@@ -117,15 +121,16 @@ def fits_of(
 def one(budgets: tuple[dict[str, float], ...], choices=LINEAR, **more: Any) -> Fit:
     """Return a fit whose estimator is still to be named; what is no field of a fit is a public setting."""
     own = {name: more.pop(name) for name in list(more) if name in Fit.__dataclass_fields__}
-    return Fit(dict, "", budgets, public=more, choices={**choices, **own.pop("more", {})}, **own)
+    return Fit(dict, "", budgets, public=more, choices=choices, **own)
 
 
 PHASES = {"in_place": True, "sizes": (9, 16, 33)}
 BY_GRADIENT = {
     "gradient": one(GAUSSIAN, mechanism="gradient", pairs=3),
-    "given": one(GAUSSIAN, mechanism=NoisyGradientDescent(geometry="given", steps=5)),
+    "given": one(GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(geometry="given", steps=5)),
     "plain": one(
         GAUSSIAN,
+        RIDGED,
         mechanism=NoisyGradientDescent(steps=4, step_size=0.3),
         variants=("rows", "sparse", "ignored"),
     ),
@@ -133,7 +138,7 @@ BY_GRADIENT = {
 BY_RECORD = {
     "sgd": one(
         APPROXIMATE,
-        {**LINEAR, "mechanism": SGD},
+        {**RIDGED, "mechanism": SGD},
         in_place=True,
         sizes=FEW,
         relations=(REPLACE,),
@@ -141,14 +146,17 @@ BY_RECORD = {
     ),
     "poisson": one(
         APPROXIMATE,
-        {**LINEAR, "mechanism": POISSON},
+        {**RIDGED, "mechanism": POISSON},
         in_place=True,
         sizes=FEW,
         variants=without("dask"),
     ),
-    "phased-erm": one(BOTH, mechanism=PhasedERM(phases=3), variants=without("dask"), **PHASES),
+    "phased-erm": one(
+        BOTH, RIDGED, mechanism=PhasedERM(phases=3), variants=without("dask"), **PHASES
+    ),
     "phased-sgd": one(
         BOTH,
+        RIDGED,
         mechanism=PhasedSGD(phases=3),
         relations=(REPLACE,),
         variants=without("dask"),
@@ -165,6 +173,16 @@ INFERENCE = {
     "intervals": one(({"mu": 300.0},), inference=True, columns=3, sizes=(16, 17, 33), pairs=3,
                      variants=without("people", "weights")),
 }  # fmt: skip
+# A person with several rows of its own: named, of whom some rows count, or a promise that nobody has more.
+SEVERAL = {
+    "named": {"rows_per_person": 3, "person_weight": "rows", "variants": ("people",)},
+    "promised": {"rows_per_person": 3, "rows_each": 3, "variants": ("rows",)},
+}
+PERSONS = {
+    f"{mechanism}-{how}": one(APPROXIMATE, mechanism=mechanism, sizes=(40, 33, 17), **facts)
+    for mechanism in ("objective", "output", "gradient")
+    for how, facts in SEVERAL.items()
+}
 OUTPUT = {"l2": one(BOTH), "linf": one(GAUSSIAN, norm="linf")}
 TILTED = {
     "output": one(BOTH, tilt=1.0, relations=(REPLACE,), variants=without("weights"), pairs=3),
@@ -178,17 +196,14 @@ MATRIX = {
     ),
     "gradient": one(GAUSSIAN, {}, mechanism=StructuredGradientDescent(steps=5), variants=MATRICES),
     "sgd": one(
-        APPROXIMATE,
-        {"mechanism": SGD},
-        in_place=True,
-        sizes=FEW,
-        variants=MATRICES,
+        APPROXIMATE, {}, mechanism=NoisySGD(steps=6, batch_size=4), in_place=True, sizes=(5,), variants=MATRICES,
         relations=(REPLACE,),
     ),
     "poisson": one(
-        APPROXIMATE, {"mechanism": POISSON}, in_place=True, sizes=FEW, variants=MATRICES
+        APPROXIMATE, {}, mechanism=NoisySGD(steps=6, batch_size=4, sampling="poisson"), in_place=True, sizes=(5,),
+        variants=MATRICES,
     ),
-}
+}  # fmt: skip
 ONLY_ROWS = without("people", "weights")
 AUC = {
     "moments": one(GAUSSIAN, PAIRS, mechanism="moments", variants=ONLY_ROWS, relations=(REPLACE,)),
@@ -196,8 +211,6 @@ AUC = {
     "pure": one(PURE, PAIRS, mechanism="objective", alpha=50.0, variants=ONLY_ROWS),
     "output": one(BOTH, PAIRS, mechanism="output", loss="hinge", variants=ONLY_ROWS),
     "squared": one(GAUSSIAN, PAIRS, mechanism="output", loss="squared", variants=ONLY_ROWS),
-    "public-labels": one(GAUSSIAN, PAIRS, mechanism="output", label_private=False, variants=ONLY_ROWS,
-                         relations=(REPLACE,)),
     "gradient": one(GAUSSIAN, PAIRS, mechanism="gradient", pairs=3),
 }  # fmt: skip
 NUMBERS = {"target_bounds": (-2.0, 2.0)}
@@ -290,7 +303,7 @@ def _others() -> dict[str, Fit]:
         "DPQuantileBounds": Fit(DPQuantileBounds, "number", PURE, {"search_bounds": (-1, 1)}, **replaced),
         "DPMoments": Fit(DPMoments, "number", GAUSSIAN, {"bounds": (-1, 1)}, **replaced),
         "DPConformal": Fit(_conformal, "number", ({"mu": 40.0},), sizes=(16, 33), in_place=True,
-                           **{**replaced, "variants": ("rows", "people")}),
+                           **{**replaced, "variants": ("rows", "people")}, pairs=3),
         "DPSelect-exponential": Fit(_selected, "label", PURE, {"strategy": "exponential"}, sizes=(16, 33),
                                     in_place=True, **replaced),
         "DPSelect-repeat": Fit(_selected, "label", APPROXIMATE, {"strategy": "repeat"}, sizes=(16, 33),
@@ -339,7 +352,15 @@ ESTIMATORS: dict[str, Fit] = {
         **OUTPUT, "l1": one(GAUSSIAN, norm="l1"),
         "cost": one(GAUSSIAN, cost=300.0, alpha=0.05, relations=(REPLACE,))}),
     **fits_of(dp.DPAUCClassifier, "label", TWO, AUC),
+    **fits_of(dp.DPAUCClassifier, "kept label", TWO, {
+        "public-labels": one(GAUSSIAN, PAIRS, mechanism="output", label_private=False, variants=ONLY_ROWS,
+                             relations=(REPLACE,))}),
     **{name: fit for kind in (dp.DPMedian, dp.DPPiecewiseLinear, dp.DPBowl, dp.DPL1Link)
        for name, fit in fits_of(kind, "matrix", {}, MATRIX).items()},
 }  # fmt: skip
-FITS: dict[str, Fit] = {**ESTIMATORS, **_others()}
+FITS: dict[str, Fit] = {
+    **ESTIMATORS,
+    **fits_of(dp.DPQuantileRegressor, "number", {"quantile": 0.7, **NUMBERS}, PERSONS),
+    **fits_of(dp.DPLogisticRegression, "label", TWO, PERSONS),
+    **_others(),
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -10,7 +12,7 @@ import scipy.sparse
 from dpconvex.engine.votes import person_tags
 
 # Around multiples of 4 and 8, where kernels for several rows at a time leave some over.
-SIZES = [3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 25, 31, 32, 33, 40]
+SIZES = (3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 25, 31, 32, 33, 40)
 VARIANTS = ["rows", "people", "weights", "sparse", "dask", "ignored"]
 VALUES = ["ordinary", "zero", "tiny", "huge", "mirrored", "flipped", "bounds"]
 LOW, HIGH = -1.0, 1.0
@@ -41,43 +43,56 @@ class Record:
     name: int
 
 
+_PARTS = ("X", "y", "weights", "order")
+
+
 class Family:
     """A table and its neighbours, drawn by a seed.
 
     Parameters
     ----------
-    target : {"number", "label", "three labels", "sign", "matrix"}
-        What is predicted.
+    fit : fits.Fit
+        Says what is predicted ("number", "label", "kept label", "three labels", "sign" or "matrix"), what is offered,
+        how many rows a person may have that nobody names, and whether records are drawn by their places: one then
+        keeps its place and name, and one more comes last.
     variant : str
-        One of `VARIANTS`.
+        How the data are held, one of `VARIANTS`.
     relation : {"replace_one", "add_or_remove_one"}
         Which tables are neighbours.
-    in_place : bool
-        Whether a record keeps its place and name, and one more comes last: what is drawn by place is then the same.
+    seed : int
+        Of everything.
+    columns : pair of int
+        Fewest and most.
+    sizes : tuple of int
+        Numbers of records, one of which is taken.
     """
 
     def __init__(
-        self, target, variant, relation, seed, columns=(1, 8), in_place=False, sizes=SIZES, *, weights=True,
-        people=True, ignored=True,
-    ):  # fmt: skip
+        self,
+        fit: Any,
+        variant: str,
+        relation: str,
+        seed: int,
+        columns: tuple[int, int],
+        sizes: tuple[int, ...] = SIZES,
+    ) -> None:
         self.rng = np.random.default_rng([seed, VARIANTS.index(variant), relation == "replace_one"])
-        self.target, self.variant, self.relation, self.in_place = (
-            target,
-            variant,
-            relation,
-            in_place,
-        )
+        self.fit, self.variant, self.adds = fit, variant, relation == "add_or_remove_one"
         self.columns = int(self.rng.integers(columns[0], columns[1] + 1))
         self.size = int(self.rng.choice(sizes))
         also = self.rng.random(3) < 0.3  # in people and partitions, of what is offered
         mixed = variant in ("people", "dask")
-        self.people = variant == "people" or (variant == "dask" and people and also[0])
-        self.weighted = variant == "weights" or (mixed and weights and also[1])
-        self.invalid = variant == "ignored" or (mixed and ignored and also[2])
+        self.people = variant == "people" or bool(
+            variant == "dask" and "people" in fit.variants and also[0]
+        )
+        self.weighted = variant == "weights" or bool(
+            mixed and "weights" in fit.variants and also[1]
+        )
+        self.invalid = variant == "ignored" or bool(mixed and "ignored" in fit.variants and also[2])
+        self.several = (1, 1, 2, 3, 6) if self.people else range(1, fit.rows_each + 1)
         self.layout = str(self.rng.choice(["C", "F"])), str(self.rng.choice(["f8", "f8", "f4"]))
         self.names = _spread_names(self.rng)
-        values = [*VALUES, "invalid"] if self.invalid else VALUES
-        self.values = values
+        self.values = [*VALUES, "invalid"] if self.invalid else VALUES
         self.records = [self._record(self._value(), name) for name in self.names[: self.size]]
 
     def _value(self) -> str:
@@ -85,7 +100,9 @@ class Family:
 
     def _record(self, value: str, name: int, like: Record | None = None) -> Record:
         rng = self.rng
-        rows = int(rng.choice([1, 1, 2, 3, 6])) if self.people else 1
+        rows = int(rng.choice(self.several))
+        if like is not None and not self.people and not self.adds:
+            rows = len(like.y)  # how many rows there are is public
         X = rng.uniform(LOW, HIGH, (rows, *self._shape))
         y = self._targets(rows)
         if like is not None and value in ("mirrored", "flipped"):
@@ -94,40 +111,43 @@ class Family:
         fixed = {"zero": 0.0, "tiny": 5e-324, "huge": 1e300, "bounds": HIGH}.get(value)
         if fixed is not None:
             X = fixed * rng.choice([-1.0, 1.0], X.shape)
-            if self.target in ("number", "matrix") and rng.random() < 0.7:
+            if self.fit.target in ("number", "matrix") and rng.random() < 0.7:
                 y = fixed * rng.choice([-1.0, 1.0], y.shape)
         if value == "invalid":
             odd = rng.choice([np.nan, np.inf, -np.inf])
-            if rng.random() < 0.5 or y.dtype.kind != "f":
+            if rng.random() < 0.5:
                 X.reshape(rows, -1)[:, int(rng.integers(X[0].size))] = odd
-            else:
-                y[...] = odd
+            else:  # another label is none
+                y[...] = odd if self.fit.target in ("number", "matrix") else rng.choice([odd, 7.0])
         if self.variant == "sparse":
             X = np.where(rng.random(X.shape) < 0.4, 0.0, X)
-        weights = rng.choice([1.0, 0.5, 0.1, 1.0] + [0.0, 5e-324] * (not self.in_place), rows)
+        weights = rng.choice([1.0, 0.5, 0.1, 1.0] + [0.0, 5e-324] * (not self.fit.in_place), rows)
         return Record(X, y, weights, rng.random(rows), name)
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        return (2, self.columns) if self.target == "matrix" else (self.columns,)
+        return (2, self.columns) if self.fit.target == "matrix" else (self.columns,)
+
+    @property
+    def _labels(self) -> int:
+        return 3 if self.fit.target == "three labels" else 2
 
     def _targets(self, rows: int) -> np.ndarray:
-        rng = self.rng
-        if self.target == "number":
-            return rng.uniform(-2, 2, rows)
-        if self.target == "matrix":
-            return rng.uniform(-2, 2, (rows, 2))
-        labels = rng.integers(0, 3 if self.target == "three labels" else 2, rows).astype(float)
-        return 2 * labels - 1 if self.target == "sign" else labels
+        if self.fit.target in ("number", "matrix"):
+            return self.rng.uniform(-2, 2, (rows, *self._shape[:-1]))
+        labels = self.rng.integers(0, self._labels, rows).astype(float)
+        return 2 * labels - 1 if self.fit.target == "sign" else labels
 
     def _flipped(self, y: np.ndarray) -> np.ndarray:
-        if self.target in ("number", "matrix", "sign"):
+        if self.fit.target in ("number", "matrix", "sign"):
             return -y
-        return (y + 1) % (3 if self.target == "three labels" else 2)
+        with np.errstate(invalid="ignore"):
+            return (y + 1) % self._labels
 
-    def put_targets(self, targets) -> None:
-        """Give every record the targets that a function of its rows says."""
+    def put_targets(self, targets: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Give every record a long row, and the targets that a function of its rows says."""
         for record in self.records:
+            record.X = np.copysign(1 - np.abs(record.X).clip(0, 1) / 8, record.X)
             record.y = targets(record.X)
 
     def table(self) -> Table:
@@ -136,37 +156,41 @@ class Family:
 
     def neighbour(self) -> Table:
         """Return a neighbour of D: one record is another one, or one more or less."""
-        rng, records = self.rng, list(self.records)
-        value = str(rng.choice(self.values))
-        adds = self.relation == "add_or_remove_one"
+        rng, records, in_place = self.rng, list(self.records), self.fit.in_place
         place = int(rng.integers(len(records)))
-        name = (
-            self.names[-1]
-            if adds or not (self.in_place or rng.random() < 0.5)
-            else records[place].name
-        )
-        new = self._record(value, name, like=records[place])
-        if adds and not self.in_place and rng.random() < 0.4:
+        old = records[place]
+        named = old.name if not self.adds and (in_place or rng.random() < 0.5) else self.names[-1]
+        new = self._record(str(rng.choice(self.values)), named, like=old)
+        if self.adds and in_place:
+            new.order[:] = 1.0
+            records.append(new)
+        elif self.adds and rng.random() < 0.4:
             del records[place]
-        elif adds:
-            if self.in_place:
-                new.order[:] = 1.0
-            records.insert(len(records) if self.in_place else place, new)
+        elif self.adds:
+            records.insert(place, new)
         else:
             if not self.people:
-                new.order = records[place].order
+                new.order = old.order
+            if self.fit.target == "kept label":
+                new.y = np.where(np.isnan(new.y), new.y, old.y)
             records[place] = new
         return self._held(records)
 
     def _held(self, records: list[Record]) -> Table:
-        order = np.argsort(np.concatenate([record.order for record in records]), kind="stable")
-        if not self.people:
-            order = np.arange(order.size)
-        X, y, weights = (
-            np.concatenate([getattr(record, part) for record in records])[order]
-            for part in ("X", "y", "weights")
+        none = replace(
+            self.records[0], **{part: getattr(self.records[0], part)[:0] for part in _PARTS}
         )
-        names = np.repeat([record.name for record in records], [len(r.y) for r in records])[order]
+        X, y, weights, order = (
+            np.concatenate([getattr(record, part) for record in [none, *records]])
+            for part in _PARTS
+        )
+        names = np.repeat(
+            [none.name, *(r.name for r in records)], [0, *(len(r.y) for r in records)]
+        )
+        if self.people or self.fit.rows_each > 1:
+            X, y, weights, names = (
+                part[np.argsort(order, kind="stable")] for part in (X, y, weights, names)
+            )
         layout, dtype = self.layout
         if dtype == "f4":
             X = np.clip(X, -3e38, 3e38)
@@ -180,7 +204,7 @@ class Family:
 
 def _spread_names(rng: np.random.Generator) -> list[int]:
     """Return identifiers of people, the last of which is last in the order of their tags."""
-    names = rng.permutation(10_000)[:60]
+    names = rng.permutation(10_000)[:200]
     tags = person_tags(names)
     last = int(np.argmax(tags))
     return [*np.delete(names, last).tolist(), int(names[last])]

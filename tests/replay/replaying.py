@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from edges import Deaf, on_edge, watched_edges
-from fits import FITS, Fit
+from fits import ADD, FITS, Fit
 from neighbours import SIZES, Family, Table
 from transcript import Run, plain, run, spent
 
@@ -38,20 +38,16 @@ class Replay:
     """A table, its neighbours and how they are fitted, drawn by a seed; every tenth transcript is adversarial."""
 
     def __init__(
-        self, name: str, relation: str, variant: str, seed: int, on_edge: bool = False
-    ) -> None:
+        self, name: str, relation: str, variant: str, seed: int, on_edge: bool = False, sizes: tuple[int, ...] = ()
+    ) -> None:  # fmt: skip
         self.fit, self.relation, self.seed, self.on_edge = FITS[name], relation, seed, on_edge
-        sizes, columns = (
-            self.fit.sizes or (_SMALL if variant == "dask" else SIZES),
-            (1, self.fit.columns),
-        )
+        sizes = sizes or self.fit.sizes or (_SMALL if variant == "dask" else SIZES)
+        if relation == ADD and sizes is SIZES:
+            sizes = (1, *SIZES)  # one record, and none
+        columns = (1, self.fit.columns)
         if on_edge:  # where products of matrices are known to round rows by how many there are
             sizes, columns = (3, 5, 7, 11), (7, 8)
-        self.family = Family(
-            self.fit.target, variant, relation, seed, columns, self.fit.in_place, sizes,
-            weights="weights" in self.fit.variants, people="people" in self.fit.variants,
-            ignored="ignored" in self.fit.variants,
-        )  # fmt: skip
+        self.family = Family(self.fit, variant, relation, seed, columns, sizes)
         self.adversarial = not on_edge and np.random.default_rng([seed, 3]).random() < 0.1
         self.settled: dict[str, Any] = {}
         self._plans: dict[object, Any] = {}

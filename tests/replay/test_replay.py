@@ -1,18 +1,22 @@
 """Every estimator, mechanism, relation and kind of data: no neighbour is told apart by more than was paid for.
 
 What one record adds to anything that is released depends on that record alone, bit by bit. Each test runs a fit on a
-small table and fits of neighbours with its answers frozen, as `transcript` says. What cannot be offered is refused before
-anything is asked, so that the matrix has no third kind of cell.
+small table and fits of neighbours with its answers frozen, as `transcript` says. What cannot be offered is refused
+before anything is asked, so that the matrix has no third kind of cell.
 """
 
+from dataclasses import replace
 from itertools import islice
 
 import dask
 import pytest
-from fits import ADD, ESTIMATORS, FITS, RELATIONS, VARIANTS
+from fits import ADD, ESTIMATORS, FITS, RELATIONS, REPLACE, VARIANTS
 from neighbours import Family
 from replaying import Replay, cells, pairs_of, seeds_of
 from transcript import ROUNDING, Transcript, listening
+
+from dpconvex.engine import memory, summation_order
+from dpconvex.mechanisms import gradient_geometry, gradient_plan
 
 CELLS = list(cells())
 EACH = 3  # neighbours of one table
@@ -24,9 +28,9 @@ def one_thread():
         yield
 
 
-def replay(name, relation, variant, tables, each):
+def replay(name, relation, variant, tables, each=EACH, **options):
     for seed in islice(seeds_of(name, relation, variant), tables):
-        pairs = Replay(name, relation, variant, seed)
+        pairs = Replay(name, relation, variant, seed, **options)
         leader = pairs.leader()
         for _ in range(each):
             assert pairs.share(leader) <= ROUNDING, f"seed {seed}"
@@ -46,11 +50,35 @@ KINKED += ["DPNewsvendor-auto", "DPLinearRegression-sums"]
 @pytest.mark.parametrize("name", KINKED)
 def test_residuals_on_edges_are_told_by_their_own_records(name):
     """Answers that lead to known points, and targets on the edges there: a bit of another row's margin would show."""
-    for seed in range(3):
-        pairs = Replay(name, ADD, "rows", seed, on_edge=True)
-        leader = pairs.leader()
-        for _ in range(2):
-            assert pairs.share(leader) <= ROUNDING, f"seed {seed}"
+    replay(name, ADD, "rows", tables=3, each=2, on_edge=True)
+
+
+DESCENTS = [
+    "DPQuantileRegressor-gradient",
+    "DPLogisticRegression-gradient",
+    "DPLinearRegression-sums",
+]
+
+
+@pytest.mark.parametrize("variant", ["rows", "people", "sparse"])
+@pytest.mark.parametrize("name", [*DESCENTS, "DPQuantileRegressor-given", "DPLinearSVC-output"])
+def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
+    """Blocks of 64 rows that are not kept, by compiled kernels: what tables of millions of rows go through."""
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
+    monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1)
+    for relation in RELATIONS:
+        replay(name, relation, variant, tables=1, each=2, sizes=(65, 100, 130))
+
+
+@pytest.mark.parametrize("variant", ["rows", "people"])
+@pytest.mark.parametrize("name", DESCENTS)
+def test_parts_of_the_rows_keep_to_it(name, variant, monkeypatch):
+    """Geometry and early steps on some rows, or people: the record that differs is among them, or not."""
+    for constant in ("_LOOK_LEAST", "_LOOK_MOST", "_STEPPED_LEAST"):
+        monkeypatch.setattr(gradient_plan, constant, 6)
+    monkeypatch.setattr(gradient_plan, "_STEPPED", 0.0)
+    monkeypatch.setattr(gradient_geometry, "_LONGER", 5.0)  # a bound stands for lengths
+    replay(name, REPLACE, variant, tables=2, each=4, sizes=(12, 13, 24))
 
 
 @pytest.mark.slow
@@ -69,18 +97,8 @@ def test_there_are_as_many_pairs_as_are_wanted():
 
 def refused(fit, relation, variant):
     """Whether a fit is refused, and nothing asked before."""
-    columns, sizes = fit.columns, fit.sizes or (9,)
     family = Family(
-        fit.target,
-        variant,
-        relation,
-        0,
-        (1, columns),
-        fit.in_place,
-        sizes,
-        weights=False,
-        people=False,
-        ignored=False,
+        replace(fit, variants=(variant,)), variant, relation, 0, (1, fit.columns), fit.sizes or (9,)
     )
     with listening(Transcript()) as transcript:
         try:

@@ -74,7 +74,7 @@ def test_one_product_as_of_blas_is_caught(name, monkeypatch):
         honest(np.ascontiguousarray(block[whole:, ::-1]), theta[::-1].copy(), out[whole:])
 
     monkeypatch.setattr(mapping, "row_products", in_groups)
-    assert is_caught(name, ADD, on_edge=True)
+    assert is_caught(name, ADD, tables=40, on_edge=True)
 
 
 def forget_a_release(monkeypatch):

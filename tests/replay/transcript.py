@@ -1,9 +1,9 @@
 """Record and replay: everything that a fit lets out, and what a neighbour's fit would have let out in its place.
 
 A fit asks questions about its rows. Each answer passes the gate, :class:`~dpconvex.privacy.noise.NoiseSource`, and
-what follows may depend on answers alone. So a fit on D is run and its answers are kept; then a fit on a neighbour is run
-with the answers frozen. Both must ask the same questions and show the same attributes to the last bit, and their exact
-values may lie apart by no more than the certificate pays for.
+what follows may depend on answers alone. So a fit on D is run and its answers are kept; then a fit on a neighbour is
+run with the answers frozen. Both must ask the same questions and show the same attributes to the last bit, and their
+exact values may lie apart by no more than the certificate pays for.
 
 What is no sum with noise passes hooks of its own here:
 
@@ -18,7 +18,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -51,14 +51,12 @@ class Question:
     the certificate's term is known.
     """
 
-    asked: tuple[object, ...]
+    asked: tuple[Any, ...]
     value: np.ndarray
     answer: np.ndarray
     limit: float = math.inf
-    curvature: tuple[float, float] = (
-        0.0,
-        math.inf,
-    )  # log-determinant of the Hessian, and how far it may move
+    # The logarithm of the Hessian's determinant, and how far it may move.
+    curvature: tuple[float, float] = (0.0, math.inf)
     ends: np.ndarray | None = None  # outcomes that share a score end here
 
     @property
@@ -99,15 +97,13 @@ class Transcript:
         asked = [] if self.leader is None else self.leader.questions
         return asked[len(self.questions)] if len(self.questions) < len(asked) else None
 
-    def _ask(self, asked, value, draw, limit=math.inf, scale=1.0):
+    def _answer(self, honest, value, scale, most=math.inf):
+        """Return the leader's answer, a lie of at most a size, or the honest one."""
         frozen = self._frozen()
-        if frozen is not None and frozen.answer.shape == value.shape:
-            answer = frozen.answer
-        else:
-            lie = None if self.liar is None else self.liar(value, scale)
-            answer = draw if lie is None else lie
-        self.questions.append(Question(asked, value, answer, limit))
-        return answer.copy()
+        if frozen is not None and frozen.answer.shape == honest.shape:
+            return frozen.answer
+        lie = None if self.liar is None else self.liar(value, scale)
+        return honest if lie is None else np.clip(lie, -most, most)
 
     def add(self, noise, law, value, scale):
         """The gate: the value on the public grid, plus noise; noise is drawn in any case, to stay in step."""
@@ -115,36 +111,31 @@ class Transcript:
         cells = on_grid(value, grid)
         law_of = noise.gaussian if law == "gaussian" else noise.l2_laplace
         drawn = on_grid(law_of(scale, cells.size), grid).reshape(cells.shape)
-        asked = (GATE, law, scale, cells.shape)
+        value = cells * grid
+        answer = self._answer((cells + drawn) * grid, value, scale)
         stated = getattr(self.certificate, "noise", {}).values()
-        limits = [
-            term.rounded_sensitivity
-            for term in stated
-            if (term.scale, term.dimension) == (scale, cells.size)
-        ]
-        return self._ask(
-            asked, cells * grid, (cells + drawn) * grid, max(limits, default=math.inf), scale
-        )
+        terms = [term for term in stated if (term.scale, term.dimension) == (scale, cells.size)]
+        limit = max((term.rounded_sensitivity for term in terms), default=math.inf)
+        self.questions.append(Question((GATE, law, scale, cells.shape), value, answer, limit))
+        return answer.copy()
 
     def choose(self, words, scores, rate, weights=None):
         """A draw from scores: the frozen outcome, wherever it stands among the neighbour's scores."""
-        value = -np.asarray(scores, dtype=np.float64)
-        ends = None if weights is None else np.cumsum(np.asarray(weights, dtype=object))
-        index, frozen = _CHOOSE(words, scores, rate, weights), self._frozen()
-        shape = value.shape if ends is None else int(ends[-1])
-        if ends is not None:
-            ends = ends.astype(np.float64)
-        if frozen is not None and frozen.kind == PICK:
-            outcome = int(frozen.answer[()])
-            index = outcome
-            if ends is not None:
-                index = int(np.searchsorted(ends, outcome, side="right"))
-                self._rest = outcome - (int(ends[index - 1]) if index else 0)
-        elif ends is not None:
-            self._rest = -1  # to be drawn
-        self.questions.append(Question((PICK, rate, shape), value, np.array(index), ends=ends))
+        value, frozen = -np.asarray(scores, dtype=np.float64), self._frozen()
+        index = _CHOOSE(words, scores, rate, weights)
+        if weights is None:
+            answer = self._answer(np.array(index), np.array(index), 1.0, 0)
+            self.questions.append(Question((PICK, rate, value.shape), value, answer))
+            return int(answer)
+        # Outcomes share scores. Of which score the frozen one has, and its place there, the neighbour says.
+        ends = np.cumsum(np.asarray(weights, dtype=np.float64))
+        self._rest = -1  # to be drawn next
+        answer = np.array(index)
         if frozen is not None:
-            self.questions[-1].answer = frozen.answer
+            answer = frozen.answer
+            index = int(np.searchsorted(ends, answer, side="right"))
+            self._rest = int(answer) - (int(ends[index - 1]) if index else 0)
+        self.questions.append(Question((PICK, rate, ends[-1]), value, answer, ends=ends))
         return index
 
     def below(self, words, bound):
@@ -161,46 +152,43 @@ class Transcript:
         return drawn
 
     def solve(self, solver, objective, start, tolerance):
-        """A minimiser. Of a tilted objective it is the answer: the neighbour's tilt leads to the same point."""
+        """A minimiser. Of a tilted objective it is the answer: a neighbour's tilt is the one that leads there."""
         point = _SOLVE(solver, objective, start, tolerance)
+        assert np.linalg.norm(objective.gradient(point)) <= tolerance, "the gap is too wide"
         if not self.certificate.mechanism.endswith("objective"):
             return point
         bounds, term = self.certificate.bounds, self.certificate.noise["objective"]
-        frozen, divisor = self._frozen(), bounds.tilted[1]
-        theta = point if frozen is None else frozen.answer
+        theta = self._answer(point, point, 1.0, 2 * np.abs(point).max())
         gradient = objective.gradient(theta)
         asked = (TILT, term.distribution, term.scale, theta.shape, tolerance)
-        question = Question(asked, divisor * gradient, theta, term.sensitivity)
-        question.curvature = (
-            float(np.linalg.slogdet(objective.hessian(theta))[1]),
-            _determinant(bounds),
-        )
+        question = Question(asked, bounds.tilted[1] * gradient, theta, term.sensitivity)
+        _, bend = np.linalg.slogdet(objective.hessian(theta))
+        question.curvature = (float(bend), max(_determinant(bounds), 1e-9))
         self.questions.append(question)
-        assert np.linalg.norm(objective.gradient(point)) <= tolerance, (
-            "the gap exceeds what is stated"
-        )
-        if frozen is None:
+        if theta is point:
             return point
-        tilted = objective.with_linear(frozen.value / divisor - gradient)
-        return _SOLVE(solver, tilted, start, tolerance)
+        return _SOLVE(solver, objective.with_linear(-gradient), start, tolerance)
 
     def take(self, run, steps, total):
         """Steps of stochastic descent, one by one: what a batch sums to is asked, and theta is frozen."""
-        limit, rate = (
-            self.certificate.noise["gradients"].sensitivity,
-            run.settings["step_size"] / run.size,
-        )
+        rate = run.settings["step_size"] / run.size
         for _ in range(steps):
             drawn = np.random.Generator(np.random.SFC64([self.seed, len(self.questions)]))
             run.generator, std, run.std = drawn, run.std, 0.0
             before = run.theta.copy()
             _TAKE(run, 1, np.zeros_like(total))
             run.std = std
-            value = (before - run.theta) / rate
-            honest = value + std * drawn.standard_normal(value.shape)
-            answer = self._ask((BATCH, std, value.shape), value, honest, limit, std)
-            run.theta[:] = before - rate * answer
+            run.theta[:] = before - rate * self._batch((before - run.theta) / rate, drawn)
             total += run.theta
+
+    def _batch(self, value, generator):
+        """Return the answer to what a batch sums to."""
+        term = self.certificate.noise["gradients"]
+        honest = value + term.scale * generator.standard_normal(value.shape)
+        answer = self._answer(honest, value, term.scale, 1e6 * term.scale)
+        asked = (BATCH, term.scale, value.shape)
+        self.questions.append(Question(asked, value, answer, term.sensitivity))
+        return answer
 
     def draw_batches(self, generator, sampling, n_rows, size, rate, steps):
         """Sizes and swaps of batches; where the neighbour has a record more, it is in every batch."""
@@ -224,16 +212,12 @@ class Transcript:
 
     def structured(self, objective, certificate, generator):
         """One step of stochastic descent on matrices, from 0: what its batch sums to is asked."""
-        from dataclasses import replace
-
         term, settings = certificate.noise["gradients"], certificate.parameters["sgd"]
         rate = settings["step_size"] / settings["batch_size"]
         generator = np.random.Generator(np.random.SFC64([self.seed]))
         silent = replace(certificate, noise={"gradients": replace(term, scale=1e-300, releases=1)})
         value = -_STRUCTURED(objective, silent, generator) / rate
-        honest = value + term.scale * generator.standard_normal(value.shape)
-        asked = (BATCH, term.scale, value.shape)
-        return -rate * self._ask(asked, value, honest, term.sensitivity, term.scale)
+        return -rate * self._batch(value, generator)
 
     def release(self, mechanism, objective, certificate, *rest):
         self.certificate = certificate
@@ -279,33 +263,32 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
 
 @dataclass
 class Run:
-    """One fit: what passed the gate, and all that it shows."""
+    """One fit: what passed the gate, all that it shows, and what it may spend, None where no sum of moves tells."""
 
     transcript: Transcript
-    guarantee: Any
     shown: object
+    guarantee: Any
 
 
 def run(fit: Callable[[], Any], **options: Any) -> Run:
     """Fit and keep everything that can be seen: questions, attributes, warnings, and an error if there is one."""
-    with (
-        listening(Transcript(**options)) as transcript,
-        warnings.catch_warnings(record=True) as said,
-    ):
+    with ExitStack() as stack:
+        transcript = stack.enter_context(listening(Transcript(**options)))
+        said = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         try:
             found: Any = fit()
-        except Exception as error:  # of adversarial answers: part of what is seen
-            if transcript.liar is None and (
-                transcript.leader is None or transcript.leader.liar is None
-            ):
+        except Exception as error:
+            leader = transcript.leader or transcript
+            if leader.liar is None:
                 raise
-            return Run(transcript, None, (type(error), str(error)))
-    return Run(
-        transcript,
-        found.certificate_.guarantee,
-        (plain(vars(found)), [str(w.message) for w in said]),
-    )
+            # Answers that no noise gives may overflow: for everybody, and at the same point.
+            return Run(transcript, (type(error), str(error)), transcript.certificate.guarantee)
+    certificate = found.certificate_
+    # Of several tries one is shown: what each of them may spend is more than its part of the whole.
+    repeated = getattr(certificate, "strategy", "") == "repeat"
+    shown = plain(vars(found)), [str(warning.message) for warning in said]
+    return Run(transcript, shown, None if repeated else certificate.guarantee)
 
 
 def plain(value: Any) -> Any:
@@ -330,32 +313,27 @@ def plain(value: Any) -> Any:
 
 def spent(first: Run, second: Run) -> float:
     """Return the share of the budget that tells two fits apart, after a check that nothing else does."""
-    assert first.transcript.questions, "nothing was asked"
     asked, again = first.transcript.questions, second.transcript.questions
-    assert len(asked) == len(again), f"{len(asked)} questions and {len(again)}"
-    questions = list(zip(asked, again, strict=True))
-    for mine, theirs in questions:
-        assert mine.asked == theirs.asked, f"other questions: {mine.asked}, {theirs.asked}"
+    assert asked, "nothing was asked"
+    assert [question.asked for question in asked] == [question.asked for question in again]
     assert first.shown == second.shown, "what is shown depends on something that was not released"
-    shares, square, pure = [0.0], 0.0, 0.0
-    for mine, theirs in questions:
-        moved = mine.move(theirs)
-        if mine.limit < math.inf:
-            shares.append(moved / mine.limit)
-        if mine.kind == TILT:
-            shares.append(
-                abs(mine.curvature[0] - theirs.curvature[0]) / max(mine.curvature[1], 1e-9)
-            )
-        elif mine.kind == PICK:
-            pure += moved * float(mine.asked[1])
-        elif mine.kind == GATE and mine.asked[1] == "gaussian":
-            square += (moved / float(mine.asked[2])) ** 2
+    shares, square, pure, moved = [0.0], 0.0, 0.0, 0
+    for mine, theirs in zip(asked, again, strict=True):
+        move = mine.move(theirs)
+        moved += move > 0
+        shares.append(move / mine.limit)
+        shares.append(abs(mine.curvature[0] - theirs.curvature[0]) / mine.curvature[1])
+        if mine.kind == PICK:
+            pure += move * mine.asked[1]
+        elif mine.asked[:2] == (GATE, "gaussian"):
+            square += (move / mine.asked[2]) ** 2
         elif mine.kind == GATE:
-            pure += moved / float(mine.asked[2])
-    if first.guarantee is not None and not any(mine.kind in (TILT, BATCH) for mine, _ in questions):
-        guarantee = first.guarantee
-        shares.append(pure / epsilon_of(guarantee) if pure else 0.0)
-        shares.append(math.sqrt(square) / mu_of(guarantee) if square else 0.0)
+            pure += move / mine.asked[2]
+    if getattr(first.transcript.certificate, "mechanism", "").startswith("phased"):
+        assert moved <= first.transcript.certificate.problems, "a record is in several phases"
+    if first.guarantee is not None and not {TILT, BATCH} & {question.kind for question in asked}:
+        shares.append(pure / epsilon_of(first.guarantee) if pure else 0.0)
+        shares.append(math.sqrt(square) / mu_of(first.guarantee) if square else 0.0)
     return max(shares)
 
 
