@@ -20,7 +20,7 @@ _PRODUCTS, _COUNTER = mapping.row_products, ArrayRows.counter
 
 
 class Deaf:
-    """Answers that do not depend on what is asked, but for its size: noise, or so much of it that it looks like more."""
+    """Answers that do not depend on what is asked, but for its size: noise, or so much that it looks like more."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng([seed, 13])
@@ -39,8 +39,8 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
         found.append((np.array(theta), 0.0))
         return _PRODUCTS(block, theta, out)
 
-    def counter(rows, function):
-        below, last = _COUNTER(rows, function), found[-1][0] if found else None
+    def counter(rows, function, level=0.0):
+        below, last = _COUNTER(rows, function, level), found[-1][0] if found else None
 
         def count(point):
             if last is not None:

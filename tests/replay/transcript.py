@@ -24,21 +24,20 @@ from unittest import mock
 
 import numpy as np
 
-from dpconvex import solvers
+from dpconvex.core import choices, perturbed_minimiser
 from dpconvex.estimators import release as release_path
 from dpconvex.mechanisms import stochastic, stochastic_loop
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.privacy import exponential_mechanism
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import gaussian_mu, grid_of
-from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, PureDP
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, covered_epsilon
 from dpconvex.privacy.noise import NoiseSource, Words, on_grid
 
 ROUNDING = 1 + 1e-9  # of the judge's own sums, and of a calibration's profile
 GATE, PICK, TILT, BATCH = "gate", "choice", "tilt", "batch"
 
-_CHOOSE, _BELOW = exponential_mechanism.choose_index, Words.below
-_SOLVE, _RELEASE = solvers.certified_point, PrivateMechanism.release
+_CHOOSE, _BELOW = choices.choose_index, Words.below
+_SOLVE, _RELEASE = perturbed_minimiser.certified_point, PrivateMechanism.release
 _TAKE, _STRUCTURED = stochastic._Run._take, stochastic.descend_on_batches
 _DRAW, _MEMBERS = stochastic_loop.draw_batches, stochastic_loop.batch_members
 
@@ -105,7 +104,7 @@ class Transcript:
         lie = None if self.liar is None else self.liar(value, scale)
         return honest if lie is None else np.clip(lie, -most, most)
 
-    def add(self, noise, law, value, scale):
+    def add(self, noise, law, value, scale, limit=math.inf):
         """The gate: the value on the public grid, plus noise; noise is drawn in any case, to stay in step."""
         grid = grid_of(scale)
         cells = on_grid(value, grid)
@@ -113,9 +112,6 @@ class Transcript:
         drawn = on_grid(law_of(scale, cells.size), grid).reshape(cells.shape)
         value = cells * grid
         answer = self._answer((cells + drawn) * grid, value, scale)
-        stated = getattr(self.certificate, "noise", {}).values()
-        terms = [term for term in stated if (term.scale, term.dimension) == (scale, cells.size)]
-        limit = max((term.rounded_sensitivity for term in terms), default=math.inf)
         self.questions.append(Question((GATE, law, scale, cells.shape), value, answer, limit))
         return answer.copy()
 
@@ -241,12 +237,13 @@ def listening(transcript: Transcript) -> Iterator[Transcript]:
     """Let all that is released pass through a transcript: the one place where the harness touches the library."""
     heard = transcript
     hooks = [
-        (NoiseSource, "add", lambda noise, value, term: heard.add(noise, term.distribution, value, term.scale)),
+        (NoiseSource, "add", lambda noise, value, term: heard.add(
+            noise, term.distribution, value, term.scale, term.rounded_sensitivity)),
         (NoiseSource, "add_gaussian", lambda noise, value, std: heard.add(noise, "gaussian", value, std)),
         (NoiseSource, "add_l2_laplace", lambda noise, value, scale: heard.add(noise, "l2-laplace", value, scale)),
-        (exponential_mechanism, "choose_index", heard.choose),
+        (choices, "choose_index", heard.choose),
         (Words, "below", lambda words, bound: heard.below(words, bound)),
-        (solvers, "certified_point", heard.solve),
+        (perturbed_minimiser, "certified_point", heard.solve),
         (PrivateMechanism, "release", lambda mechanism, *rest: heard.release(mechanism, *rest)),
         # What warns of privacy's cost sees the certificate alone, which is compared, and takes a third of the time.
         (release_path, "warn_of_cost", lambda certificate: None),
@@ -332,7 +329,7 @@ def spent(first: Run, second: Run) -> float:
     if getattr(first.transcript.certificate, "mechanism", "").startswith("phased"):
         assert moved <= first.transcript.certificate.problems, "a record is in several phases"
     if first.guarantee is not None and not {TILT, BATCH} & {question.kind for question in asked}:
-        shares.append(pure / epsilon_of(first.guarantee) if pure else 0.0)
+        shares.append(pure / covered_epsilon(first.guarantee) if pure else 0.0)
         shares.append(math.sqrt(square) / mu_of(first.guarantee) if square else 0.0)
     return max(shares)
 
@@ -343,9 +340,3 @@ def mu_of(guarantee: Any) -> float:
         return guarantee.mu
     assert isinstance(guarantee, ApproxDP), "Gaussian noise proves no pure epsilon-DP"
     return gaussian_mu(guarantee.epsilon_bound, guarantee.delta_bound)
-
-
-def epsilon_of(guarantee: Any) -> float:
-    """Return the epsilon that l2-Laplace noise and choices may spend together."""
-    assert isinstance(guarantee, (PureDP, ApproxDP, GaussianDP))
-    return exponential_mechanism.covered_epsilon(guarantee)
