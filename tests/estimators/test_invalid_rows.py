@@ -1,6 +1,7 @@
 """With invalid_rows="ignore" nothing but the paid release depends on values; without rows a private number fits."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,18 +81,14 @@ def test_invalid_rows_act_as_the_fixed_record(name, monkeypatch):
         return
 
     def fixed(X, target, plan, owner, *more):
-        """Features and target in the middle of their bounds, and weight 0, as documented."""
+        """Features and target in the middle of their bounds, weight and vote 0, as documented."""
         X, target = X.copy(), target.copy()
         X[invalid], target[invalid] = plan.row_map.shift, plan.target_shift
         rows = MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
-        weights = rows.weights
-        weights[invalid] = 0.0
-        return MemoryRows(
-            X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights
-        )
+        rows.numbers = replace(rows.numbers, void=np.isin(np.arange(len(X)), invalid))
+        return rows
 
     monkeypatch.setattr(private_linear, "map_rows", fixed)
-    monkeypatch.setattr(MemoryRows, "own_weights", False)  # a release would refuse them
     same(first, fitted(name, X, y))
 
 
