@@ -11,17 +11,20 @@ import numpy as np
 import pytest
 
 from dpconvex.audit import audit
+from dpconvex.core.release import PrivateRows
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Squared
 from dpconvex.mechanisms import LeastSquares
-from dpconvex.mechanisms.column_ranges import _centred
-from dpconvex.mechanisms.gradient_geometry import Coordinates
+from dpconvex.mechanisms.column_ranges import PLACES
+from dpconvex.mechanisms.gradient_geometry import Frame
 from dpconvex.mechanisms.least_squares import _Run
 from dpconvex.mechanisms.residual_tails import Tails, residual_tails
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
 ROWS, COLUMNS, MU = 40, 2, 12.0
 ROW_MAP = LeastSquares().mapped(RowMap.from_bounds(COLUMNS, None))
+NO_MODEL = np.zeros(COLUMNS + 1)
+FRAME = Frame(np.eye(COLUMNS + 1), 1, typical=1.0, moments=np.ones(COLUMNS + 1))
 
 
 class Asked(NoiseSource):
@@ -33,23 +36,20 @@ class Asked(NoiseSource):
 
 
 def tails(run):
-    residual_tails(run.rows.predicted(np.zeros(COLUMNS + 1)), 1.0, ROWS, run.terms["tails"], run.noise)  # fmt: skip
+    residual_tails(run.rows, "tails", NO_MODEL, 1.0, ROWS)
 
 
 def mean(run):
-    frame = Coordinates(np.eye(COLUMNS + 1), 1, 1.0, np.ones(COLUMNS + 1))
-    nothing = Tails(np.zeros(24), np.zeros(24), 1.0, 1.0)
-    run._mean(run.rows.with_weights(np.ones(run.rows.n_rows)), frame, np.zeros(COLUMNS + 1), nothing)  # fmt: skip
+    run._mean(FRAME, NO_MODEL, Tails(np.zeros(24), np.zeros(24), 1.0, 1.0))
 
 
 def gain(run):
     # The first record's residual grows by the model's, the other's shrinks.
-    frame = Coordinates(np.eye(COLUMNS + 1), 1, 1.0, np.ones(COLUMNS + 1))
-    run._gains(frame, np.array([-1e5, 0.0, 0.0]), 0.0, 1.0)
+    run._gains(FRAME, np.array([-1e5, 0.0, 0.0]), 0.0, 1.0)
 
 
 def places(run):
-    _centred(run.rows, ROWS, 1, np.full(COLUMNS, 2048.0), run.terms["places"].scale, run.noise)
+    run.rows.column_places("places", np.full(COLUMNS, 2048.0), PLACES)
 
 
 def certificate_of(neighbors):
@@ -72,9 +72,10 @@ def test_half_the_noise_of_a_phase_is_refuted(phase, neighbors):
 
     def asked(table, factor=1.0):
         noise = {**certificate.noise, name: replace(term, scale=factor * term.scale)}
-        run = _Run(MemoryRows(*table, ROW_MAP, threads=1), replace(certificate, noise=noise), Asked())  # fmt: skip
-        phase(run)
-        return run.noise.last
+        stated, source = replace(certificate, noise=noise), Asked()
+        rows = PrivateRows([MemoryRows(*table, ROW_MAP, threads=1)], stated, source)
+        phase(_Run(rows, stated))
+        return source.last
 
     def sampler(table, factor):
         exact, std = asked(table, factor)

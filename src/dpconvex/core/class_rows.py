@@ -51,19 +51,17 @@ class PrivateClasses:
     @property
     def _half(self) -> float:
         """Half of the records, by which counts are centred where some may be ignored; exact."""
-        count = len(self._rows.positives) + len(self._rows.negatives)
-        return count / 2 if self.bounds.void_rows else 0.0
+        return sum(self._rows.counts) / 2 if self.bounds.void_rows else 0.0
 
     def count_all(self, name: str) -> float:
         """Return how many records are not ignored, plus noise."""
         term = self._answers.claim(name, ("count",))
-        count = float(len(self._rows.positives) + len(self._rows.negatives))
-        return float(self._answers.release(term, [count])[0])
+        return float(self._answers.release(term, [sum(self._rows.counts)])[0])
 
     def count_positive(self, name: str) -> float:
         """Return how many records are positive, less half of them where some may be ignored, plus noise."""
         term = self._answers.claim(name, ("count",))
-        return float(self._answers.release(term, [len(self._rows.positives) - self._half])[0])
+        return float(self._answers.release(term, [self._rows.counts[0] - self._half])[0])
 
     def count_shorter(self, name: str, centre: ArrayLike, matrix: ArrayLike, point: float) -> float:
         """Return how many records have ``||matrix (x - centre)||`` below a point, plus noise.
@@ -74,9 +72,11 @@ class PrivateClasses:
         centre, matrix = self._frame(centre, matrix)
         key = centre.tobytes() + matrix.tobytes()
         if self._lengths is None or self._lengths[0] != key:
-            rows = (self._rows.positives, self._rows.negatives)
-            parts = [row_lengths(placed_rows(each - centre, matrix)) for each in rows]
-            self._lengths = key, np.concatenate(parts)
+
+            def length(block: Array) -> Array:
+                return row_lengths(placed_rows(block - centre, matrix))
+
+            self._lengths = key, self._rows.each_row(length)
         below = float(np.count_nonzero(self._lengths[1] < float(point)))
         return float(self._answers.release(term, [below - self._half])[0])
 

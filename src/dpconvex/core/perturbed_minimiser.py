@@ -117,8 +117,7 @@ class PerturbedMinimiser:
         """
         term = self._answers.claim(name, ("count",), dimension=1)
         if self._lengths is None:
-            rows = (self._objective.positives, self._objective.negatives)
-            self._lengths = np.concatenate([row_lengths(each) for each in rows])
+            self._lengths = self._objective.each_row(row_lengths)
         bounds = self._certificate.bounds
         half = (self._lengths.size if bounds.void_rows else bounds.n_samples) / 2
         below = float(np.count_nonzero(self._lengths < float(length)))

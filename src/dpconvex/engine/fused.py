@@ -67,9 +67,7 @@ def _centre_tile(
 
 
 @numba.njit(nogil=True, cache=True)
-def _all_inside(
-    raw: Raw, start: int, rows: int, low: Array, high: Array, by_columns: bool
-) -> bool:
+def _all_inside(raw: Raw, start: int, rows: int, low: Array, high: Array, by_columns: bool) -> bool:
     """Return whether no number of rows from `start` on is beyond its bounds, or missing."""
     inside = 0
     if by_columns:
@@ -360,7 +358,10 @@ def sigmoid_gradient(
         for start in range(edges[block], edges[block + 1], tile):
             rows = min(tile, edges[block + 1] - start)
             u, multiples = arguments[:rows], slopes[:rows]
-            place, simple = starts[block] + start - edges[block], _is_plain(plain, start, rows, tile)
+            place, simple = (
+                starts[block] + start - edges[block],
+                _is_plain(plain, start, rows, tile),
+            )
             if simple:
                 _margins(raw, place, scaled, by_columns, sums, u)
             else:

@@ -129,7 +129,9 @@ def row_products(block: Array, theta: Array, out: Array) -> None:
     a row may depend, in its last digit, on how many rows there are. Counts of rows must not.
     """
     rows, whole = block.shape[0], theta.size - theta.size % 4
-    for i in range(0, rows, 2):  # two rows share what is read of theta; the last one may be its own partner
+    for i in range(
+        0, rows, 2
+    ):  # two rows share what is read of theta; the last one may be its own partner
         k = min(i + 1, rows - 1)
         row, other = block[i], block[k]
         a = b = c = d = rest = 0.0

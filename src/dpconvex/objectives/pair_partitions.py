@@ -102,6 +102,11 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
         return tuple(self.rows.sum(part))
 
+    def each_row(self, function: RowChange) -> Array:
+        """Return ``function(block)``, one number per row, of all rows of both classes: private."""
+        parts = self.rows.each(_Numbers(_Changed((*self._changes, function))))
+        return np.concatenate([side for part in parts for side in part])
+
     def _change_rows(self, function: RowChange) -> None:
         self._changes = (*self._changes, function)
         self._last = None
@@ -181,7 +186,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
 
     def _gather(self, w: Array) -> tuple[Array, Array]:
         """Return the scores of both classes, partition after partition."""
-        parts = list(self.rows.each(_Scores(_Changed(self._changes), w)))
+        parts = list(self.rows.each(_Numbers(_Changed((*self._changes, _Scores(w))))))
         if len(parts) == 1:
             return parts[0][0], parts[0][1]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
@@ -278,14 +283,23 @@ class _Combine:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores of both classes."""
+    """Scores of rows."""
 
-    changed: _Changed
     w: Array
 
+    def __call__(self, block: Array) -> Array:
+        return np.asarray(block @ self.w)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """One number per row, of both classes."""
+
+    number: _Changed
+
     def __call__(self, rows: MemoryRows) -> tuple[Array, Array]:
-        scores = rows.reweighted(lambda block, w: self.changed(block) @ self.w).weights
-        return scores[rows.targets > 0], scores[rows.targets < 0]
+        numbers = rows.reweighted(lambda block, w: self.number(block)).weights
+        return numbers[rows.targets > 0], numbers[rows.targets < 0]
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,17 @@ class PairwiseObjective(WithLinear):
 
         return tuple(accumulate(parts()))
 
+    def each_row(self, function: RowChange) -> Array:
+        """Return ``function(block)``, one number per row, of all rows of both classes: private."""
+        step = block_rows(self.dim)
+        return np.concatenate(
+            [
+                function(rows[start : start + step])
+                for rows in (self.positives, self.negatives)
+                for start in range(0, max(1, len(rows)), step)
+            ]
+        )
+
     def subsample(self, rows: int) -> PairwiseObjective:
         """Return the objective of about `rows` records, half of them from each class where it has so many.
 
