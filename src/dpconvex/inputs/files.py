@@ -110,9 +110,16 @@ def encode_table(
         raise InputError(
             f"The column {name!r} must hold {what.get(type(column), 'a value in every row')} only. It has missing "
             'values or others: give it a rule in the schema, like missing = "indicator", or use '
-            f"--invalid-rows ignore. {COUNTED}"
+            f"--invalid-rows ignore.{_comma_hint(schema.file, isinstance(column, Number))} {COUNTED}"
         )
     return rows
+
+
+def _comma_hint(file: FileFormat, numbers: bool) -> str:
+    """Return how numbers with a decimal comma are read, where the schema does not say so."""
+    return (
+        ' Decimal commas need decimal = "," in [file].' if numbers and file.decimal != "," else ""
+    )
 
 
 def _check_types(table: pl.DataFrame, schema: Schema) -> None:
@@ -184,7 +191,8 @@ def _target_numbers(
     if not ignored and np.isnan(numbers).any():
         raise InputError(
             f"The column {name!r} must hold finite numbers only. It has missing values, text or "
-            f"infinite numbers: use a task that fits labels, or --invalid-rows ignore. {COUNTED}"
+            "infinite numbers: use a task that fits labels, or --invalid-rows ignore."
+            f"{_comma_hint(file, True)} {COUNTED}"
         )
     return pl.Series(name, numbers)
 
