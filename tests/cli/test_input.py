@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dpconvex.cli import errors
@@ -250,6 +252,19 @@ def test_those_who_hold_the_rows_are_told_which_lines_cannot_be_read(folder, con
         assert UNREADABLE[content] in " ".join(result.output.split())
 
 
+def test_decimal_commas_are_named_where_the_schema_has_points(folder):
+    schema = "[features]\nprice = [0, 9]\n[target]\ndemand = [0, 9]\n"
+    for row in ("1,5;2", "1;2,5"):
+        (folder / "sales.csv").write_text(f"price;demand\n{row}\n")
+        (folder / "bounds.toml").write_text(schema)
+        result = folder.fit()
+        assert result.exit_code == 2
+        assert 'Decimal commas need decimal = "," in [file].' in result.stderr
+        (folder / "bounds.toml").write_text(schema + '[file]\ndecimal = ","\n')
+        (folder / "sales.csv").write_text("price;demand\n1,5;x\n")
+        assert "Decimal commas" not in folder.fit().stderr
+
+
 def test_other_line_ends_and_open_quotes_of_a_header_are_named(folder):
     for content, part in (
         (b"price,demand\r1,2\r3,4\r", "end with LF or CRLF"),
@@ -284,3 +299,22 @@ def test_a_decimal_comma_is_shown_and_refused(folder, arguments):
 def test_fits_always_recommend_a_check(folder):
     said = " ".join(folder.fit().stdout.split())
     assert "`dpconvex bounds check` counts them, for your eyes only." in said
+
+
+def test_numbers_of_columns_that_no_table_has_are_refused(folder):
+    for command in (("certify", "--n-samples"), ("plan", "--rows")):
+        result = folder.run(*command, 100, "--n-features", 99_999_999)
+        assert result.exit_code == 2
+        assert "from 1 to 1,048,576. Got 99999999 instead" in " ".join(result.stderr.split())
+
+
+def test_a_model_with_a_long_format_of_dates_is_refused_unread(fitted, monkeypatch):
+    """One of 20,000 signs stalled the command for 15 seconds."""
+    read = []
+    monkeypatch.setattr("dpconvex.inputs.schema_parsing._reads_back", read.append)
+    content = json.loads((fitted / "model.json").read_text())
+    content["columns"]["dates"] = {"d": {"parts": ["month"], "format": "%d %m %Y" + " x" * 8000}}
+    (fitted / "model.json").write_text(json.dumps(content))
+    result = fitted.run("verify", "model.json")
+    assert result.exit_code == 4
+    assert not read

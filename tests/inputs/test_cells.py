@@ -200,3 +200,22 @@ def test_whose_a_row_is_is_read_with_the_row(cell, place, tmp_path):
         for a, target, person in zip(X["a"], y, people, strict=True):
             numbers = {a, target, float(person[1:]) if person in PEOPLE else math.nan}
             assert len({number for number in numbers if number == number}) <= 1
+
+
+@pytest.mark.parametrize("classes", [["0", "1"], ["0", "1", "x"]])
+@pytest.mark.parametrize(
+    "column",
+    [[False, True], [0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "01"], [Decimal("0"), Decimal("1.00")]],
+)
+def test_labels_mean_the_same_whether_invalid_rows_are_refused_or_ignored(
+    classes, column, tmp_path
+):
+    """Truth values were no classes where invalid rows are ignored: a fit was charged and learned nothing."""
+    schema = parse_schema({"features": {"a": [0, 1]}, "target": {"y": {"classes": classes}}})
+    kind = "whole" if len(classes) == 2 else "text"
+    pl.DataFrame({"a": [0.5, 0.5], "y": column}).write_parquet(tmp_path / "t.parquet")
+    found = [
+        read_training_file(tmp_path / "t.parquet", schema, True, kind, ignored)[1].to_list()
+        for ignored in (False, True)
+    ]
+    assert found[0] == found[1] == ([0, 1] if kind == "whole" else ["0", "1"])

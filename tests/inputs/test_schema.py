@@ -12,7 +12,8 @@ from dpconvex.engine import RowMap
 from dpconvex.inputs.cells import cells_of
 from dpconvex.inputs.encoding import encode, to_array
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.schema_parsing import parse_schema, schema_to_dict
+from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.inputs.schema_writing import schema_to_dict
 
 
 def encoded(tables, **columns):

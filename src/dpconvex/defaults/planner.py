@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.checks import check_count, check_number
+from dpconvex.checks import MOST_FEATURES, check_count, check_number
 from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
 from dpconvex.defaults.forecast_descent import (
     constant_excess,
@@ -252,8 +252,8 @@ def plan(
         raise ValueError(
             f"The 'task' parameter of {owner} must be one of {list(TASKS)}. Got {task!r} instead."
         )
-    for name, count in (("n_samples", n_samples), ("n_features", n_features)):
-        check_count(name, owner, count)
+    check_count("n_samples", owner, n_samples)
+    check_count("n_features", owner, n_features, most=MOST_FEATURES)
     check_count("n_classes", owner, n_classes, 2)
     check_neighbors(neighbors, owner)
     levels = tuple(quantile) if isinstance(quantile, Sequence) else ()

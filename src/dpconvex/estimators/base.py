@@ -11,13 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.checks import check_count
+from dpconvex.checks import MOST_FEATURES, check_count
 from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.release import release, unchanged_on_failure, without_warnings
 from dpconvex.inputs.people import Ballot, Records, read_ballot, with_people
 from dpconvex.inputs.settings import (
     INVALID_ROWS,
-    MOST_FEATURES,
     ignores_invalid,
     optional_positive,
     resolve_guarantee,

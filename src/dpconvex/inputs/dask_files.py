@@ -80,7 +80,8 @@ def plan_pieces(files: list[Path], schema: Schema, memory_limit: int, threads: i
                 f"The file {path.name!r} must not be packed: --engine dask reads pieces of it. Unpack it first."
             )
         opened = open_table(path, schema.file)
-        absent = [name for name in wanted if name not in opened.names]
+        known = set(opened.names)
+        absent = [name for name in wanted if name not in known]
         if absent:
             raise InputError(f"A data file has no column {absent[0]!r}.")
         if opened.layout is not None:

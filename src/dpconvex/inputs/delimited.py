@@ -146,11 +146,15 @@ class Layout:
         order = np.argsort(np.concatenate([here, there]))
         return TableRows(pl.concat([together, one_by_one])[order], problems)
 
+    def _places(self, wanted: list[str]) -> dict[str, int]:
+        known = {name: place for place, name in enumerate(self.names)}
+        return {name: known[name] for name in wanted}
+
     def _split(self, lines: pl.Series, wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
         """Return the fields of lines without quotes, and which lines have too many."""
         import polars as pl
 
-        places = {name: self.names.index(name) for name in wanted}
+        places = self._places(wanted)
         long = lines.str.count_matches(self.delimiter, literal=True) >= len(self.names)
         if long.any():
             lines = lines.set(long, None)
@@ -174,8 +178,7 @@ class Layout:
                 found = []
             rows.append(found)
         cells = {}
-        for name in wanted:
-            place = self.names.index(name)
+        for name, place in self._places(wanted).items():
             column = [row[place] if place < len(row) else None for row in rows]
             cells[name] = pl.Series(column, dtype=pl.String)
         return pl.DataFrame(cells), faults

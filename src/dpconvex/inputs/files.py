@@ -110,9 +110,16 @@ def encode_table(
         raise InputError(
             f"The column {name!r} must hold {what.get(type(column), 'a value in every row')} only. It has missing "
             'values or others: give it a rule in the schema, like missing = "indicator", or use '
-            f"--invalid-rows ignore. {COUNTED}"
+            f"--invalid-rows ignore.{_comma_hint(schema.file, isinstance(column, Number))} {COUNTED}"
         )
     return rows
+
+
+def _comma_hint(file: FileFormat, numbers: bool) -> str:
+    """Return how numbers with a decimal comma are read, where the schema does not say so."""
+    return (
+        ' Decimal commas need decimal = "," in [file].' if numbers and file.decimal != "," else ""
+    )
 
 
 def _check_types(table: pl.DataFrame, schema: Schema) -> None:
@@ -184,7 +191,8 @@ def _target_numbers(
     if not ignored and np.isnan(numbers).any():
         raise InputError(
             f"The column {name!r} must hold finite numbers only. It has missing values, text or "
-            f"infinite numbers: use a task that fits labels, or --invalid-rows ignore. {COUNTED}"
+            "infinite numbers: use a task that fits labels, or --invalid-rows ignore."
+            f"{_comma_hint(file, True)} {COUNTED}"
         )
     return pl.Series(name, numbers)
 
@@ -220,8 +228,11 @@ def label_column(
         raise InputError(f"The column {name!r} must hold labels: whole numbers or text.")
     with without_values(None):
         text = column.cast(pl.String).str.strip_chars()
+        classes = None if schema is None or schema.target is None else schema.target.classes
+        decimal = "." if schema is None else schema.file.decimal
         if ignored:
-            return text if kind == "text" else _whole_or_missing(text)
+            known = text if classes is None else _meant(text, classes, decimal)
+            return known if kind == "text" else _whole_or_missing(known)
         missing = text.null_count() > 0 or bool((text == "").any())
         whole = text.cast(pl.Int64, strict=False)
         numbers = text.cast(pl.Float64, strict=False)
@@ -232,8 +243,8 @@ def label_column(
             whole = whole if measured else numbers.cast(pl.Int64)
     if missing:
         raise InputError(f"The column {name!r} must hold a label in every row.")
-    if kind is not None and schema is not None and schema.target and schema.target.classes:
-        text = _declared_labels(text, schema.target.classes, schema.file.decimal)
+    if kind is not None and classes is not None:
+        text = _declared_labels(text, classes, decimal)
         return text if kind == "text" else text.cast(pl.Int64)
     if kind == "text":
         return text
@@ -251,18 +262,24 @@ def label_column(
 
 def _declared_labels(text: pl.Series, classes: tuple[str, ...], decimal: str) -> pl.Series:
     """Return the class of the schema that each label means, or raise an error that names the classes only."""
+    found = _meant(text, classes, decimal)
+    if found.null_count():
+        shown = ", ".join(map(shown_name, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise InputError(
+            f"The column {text.name!r} must hold the classes of the schema's [target] only: {shown}. It has other "
+            f"labels: write the classes as the file does, or use --invalid-rows ignore if few rows differ. {COUNTED}"
+        )
+    return found
+
+
+def _meant(text: pl.Series, classes: tuple[str, ...], decimal: str) -> pl.Series:
+    """Return the class of the schema that each label means, null where it means none."""
     import polars as pl
 
     from dpconvex.inputs.cells import cells_of
     from dpconvex.inputs.encoding import labels_of
 
     found = labels_of(cells_of(text), classes, decimal).tolist()
-    if None in found:
-        shown = ", ".join(map(shown_name, classes[:10])) + (", ..." if len(classes) > 10 else "")
-        raise InputError(
-            f"The column {text.name!r} must hold the classes of the schema's [target] only: {shown}. It has other "
-            f"labels: write the classes as the file does, or use --invalid-rows ignore if few rows differ. {COUNTED}"
-        )
     return pl.Series(text.name, found, dtype=pl.String)
 
 

@@ -41,7 +41,8 @@ def open_columns(table: Any, wanted: list[str], schema: Schema, owner: str) -> A
             f"The table given to {owner} must have named columns: a pandas, polars or pyarrow table, a dictionary of "
             f"arrays, or the path of a CSV or Parquet file. Got {type(table).__name__} instead."
         )
-    absent = [name for name in wanted if name not in names]
+    known = set(names)
+    absent = [name for name in wanted if name not in known]
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         raise InputError(f"The table given to {owner} has no column {absent[0]!r}{more}.")

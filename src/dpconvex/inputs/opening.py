@@ -24,7 +24,7 @@ from dpconvex.inputs.delimited import (
     unreadable,
 )
 from dpconvex.inputs.errors import InputError
-from dpconvex.inputs.schema import FileFormat
+from dpconvex.inputs.schema import MOST_COLUMNS, FileFormat
 from dpconvex.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class OpenTable:
         import numpy as np
         import polars as pl
 
-        absent = [name for name in wanted if name not in self.names]
+        known = set(self.names)
+        absent = [name for name in wanted if name not in known]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             alike = absent[0].strip().lower() in {name.strip().lower() for name in self.names}
@@ -129,9 +130,13 @@ def open_table(path: Path, file: FileFormat | None = None) -> OpenTable:
     path = path.resolve()
     with without_values(path):
         if kind == "parquet":
-            return OpenTable(path, pl.scan_parquet(path, glob=False).collect_schema().names())
-        layout = read_layout(path, file or FileFormat())
-    return OpenTable(path, [name for name in layout.names if name.strip()], layout)
+            layout, names = None, pl.scan_parquet(path, glob=False).collect_schema().names()
+        else:
+            layout = read_layout(path, file or FileFormat())
+            names = [name for name in layout.names if name.strip()]
+    if len(names) > MOST_COLUMNS:
+        raise InputError(f"The file {path.name!r} must have at most {MOST_COLUMNS:,} columns.")
+    return OpenTable(path, names, layout)
 
 
 def write_table(table: pl.DataFrame, path: Path, file: FileFormat | None = None) -> None:

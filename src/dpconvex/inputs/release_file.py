@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.toml_text import parse_toml
 
 __all__ = ["FIELDS", "ReleaseFacts", "parse_release", "read_release"]
 
@@ -66,8 +66,8 @@ def read_release(path: Path) -> ReleaseFacts:
     if os.path.getsize(path) > _LARGEST_FILE:
         raise InputError(f"The release file is larger than {_LARGEST_FILE // 2**10} KiB.")
     try:
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, RecursionError, ValueError):
+        data = parse_toml(path.read_bytes().decode("utf-8"))
+    except ValueError:
         # No detail: should somebody pass the data here, no part of it is shown.
         raise InputError('The release file must be TOML in UTF-8, such as name = "...".') from None
     return parse_release(data)

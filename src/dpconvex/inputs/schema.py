@@ -32,6 +32,12 @@ __all__ = [
 
 Range = tuple[float, float]
 
+TABLES = (
+    "features", "target", "categories", "flags", "dates", "interactions", "person", "ignore", "file",
+)  # fmt: skip
+
+MOST_COLUMNS = 100_000  # of a table, and of what its columns become
+
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 HOURS = tuple(str(hour) for hour in range(24))

@@ -12,7 +12,6 @@ import itertools
 import math
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +20,9 @@ from typing import Any
 from dpconvex.inputs.delimited import is_stateless
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import (
+    MOST_COLUMNS,
     PARTS,
+    TABLES,
     TRANSFORMS,
     Category,
     Column,
@@ -36,14 +37,12 @@ from dpconvex.inputs.schema import (
     Target,
     shown_name,
 )
+from dpconvex.inputs.toml_text import parse_toml
 
-__all__ = ["parse_schema", "read_schema", "schema_to_dict"]
+__all__ = ["check_delimiter", "check_encoding", "parse_schema", "read_schema"]
 
 LARGEST_FILE = 4 * 2**20
-MOST_COLUMNS = 100_000  # of X
-_TABLES = (
-    "features", "target", "categories", "flags", "dates", "interactions", "person", "ignore", "file",
-)  # fmt: skip
+LONGEST_FORMAT = 100  # of dates: the work of reading one grows with it
 _LARGEST, _NARROWEST = 1e100, 1e-100  # beyond these the estimators refuse bounds
 
 
@@ -57,11 +56,11 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     text = ""
     try:
         text = path.read_bytes().decode("utf-8-sig")
-        data = tomllib.loads(text)
+        data = parse_toml(text)
+    except InputError:
+        raise
     except UnicodeDecodeError:
         raise InputError("The schema must be text in UTF-8.") from None
-    except RecursionError:
-        raise InputError("The schema is nested too deeply.") from None
     except ValueError as error:
         # Only the place: should somebody pass the data here, no part of it is shown.
         place = re.search(r"\(at (line \d+, column \d+|end of document)\)$", str(error))
@@ -76,13 +75,13 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     """Check the tables of a schema."""
     if not isinstance(data, Mapping):
         raise InputError("A schema must be a table of tables.")
-    unknown = [name for name in data if name not in _TABLES]
+    unknown = [name for name in data if name not in TABLES]
     if unknown:
         raise InputError(
-            f"The schema may have the tables {list(_TABLES)} only. Check {shown_name(str(unknown[0]))}."
+            f"The schema may have the tables {list(TABLES)} only. Check {shown_name(str(unknown[0]))}."
         )
     tables: dict[str, Mapping[str, Any]] = {}
-    for name in _TABLES:
+    for name in TABLES:
         table = data.get(name, {})
         if not isinstance(table, Mapping) or not all(isinstance(key, str) for key in table):
             raise InputError(f"The schema's '{name}' must be a table: write [{name}].")
@@ -93,6 +92,8 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         "categories": _category,
         "dates": _date,
     }
+    if sum(len(tables[name]) for name in readers) > MOST_COLUMNS:
+        raise InputError(f"The schema must name at most {MOST_COLUMNS:,} columns.")
     columns: list[Column] = []
     where: dict[str, str] = {}
     for table_name, read in readers.items():
@@ -312,6 +313,8 @@ def _date(name: str, value: Any) -> Date:
     if since is not None and until is not None and not since < until:
         raise _problem(table, name, "have since before until")
     pattern = value.get("format", "")
+    if isinstance(pattern, str) and len(pattern) > LONGEST_FORMAT:
+        raise _problem(table, name, f"have a format of at most {LONGEST_FORMAT} characters")
     if not isinstance(pattern, str) or not _reads_back(pattern):
         raise _problem(table, name, 'have a format like "%d.%m.%Y %H:%M", with day, month and year')
     missing = _missing(table, name, value.get("missing", "row"), ("row", "indicator"), _day)
@@ -432,77 +435,3 @@ def check_encoding(value: object) -> str:
             "itself: not UTF-7, HZ or ISO 2022. Write the file in UTF-8."
         )
     return value
-
-
-def schema_to_dict(schema: Schema) -> dict[str, Any]:
-    """Return the tables of a schema as plain data; :func:`parse_schema` reads them again."""
-    tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
-    for column in schema.columns:
-        if isinstance(column, Number):
-            tables["features"][column.name] = _number_to_dict(column)
-        elif isinstance(column, Category):
-            tables["categories"][column.name] = {
-                "values": list(column.values),
-                "other": column.other,
-                "missing": _missing_to_dict(column.missing),
-            }
-        elif isinstance(column, Flag):
-            tables["flags"][column.name] = {
-                "true": list(column.true),
-                "false": list(column.false),
-                "missing": _missing_to_dict(column.missing),
-            }
-        else:
-            ends = {"since": column.since, "until": column.until}
-            tables["dates"][column.name] = {
-                "parts": list(column.parts),
-                "format": column.format,
-                **{key: day.isoformat() for key, day in ends.items() if day is not None},
-                "missing": _missing_to_dict(column.missing),
-            }
-    for item in schema.interactions:
-        tables["interactions"][item.name] = [item.left, item.right]
-    if schema.target is not None:
-        target = schema.target
-        ends_or_classes: dict[str, Any] = {}
-        if target.bounds is not None:
-            ends_or_classes["bounds"] = list(target.bounds)
-        if target.classes is not None:
-            ends_or_classes["classes"] = list(target.classes)
-        tables["target"][target.name] = ends_or_classes
-    if schema.person is not None:
-        tables["person"]["column"] = schema.person
-    if schema.ignored:
-        tables["ignore"]["columns"] = list(schema.ignored)
-    if schema.file != FileFormat():
-        tables["file"] = {
-            "decimal": schema.file.decimal,
-            "missing": list(schema.file.missing),
-            **{
-                key: value
-                for key in ("delimiter", "encoding")
-                if (value := getattr(schema.file, key)) is not None
-            },
-            **({"line_breaks": True} if schema.file.line_breaks else {}),
-        }
-    return {name: table for name, table in tables.items() if table}
-
-
-def _number_to_dict(column: Number) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "bounds": [column.low, column.high],
-        "transform": column.transform,
-        "missing": _missing_to_dict(column.missing),
-    }
-    if column.knots:
-        found["knots"] = list(column.knots)
-    if column.unit:
-        found["unit"] = column.unit
-    return found
-
-
-def _missing_to_dict(missing: Missing) -> object:
-    if missing.rule != "value":
-        return missing.rule
-    value = missing.value
-    return {"value": value.isoformat() if isinstance(value, datetime.date) else value}

@@ -22,7 +22,6 @@ DEFAULT_DELTA = 1e-6
 SMALLEST, LARGEST = 1e-15, 1e15
 SMALLEST_BUDGET = 1e-10
 MOST_LEVELS = 200  # quantiles, or products, of one fit
-MOST_FEATURES = 2**20  # columns: what a text's hashed words have, and a few seconds of planning
 RAREST = 1e-9  # of quantile levels
 LARGEST_BOUND, SMALLEST_WIDTH = 1e100, 1e-100  # bounds have units; what they map to has none
 

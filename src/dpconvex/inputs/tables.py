@@ -211,8 +211,9 @@ def in_order_of_bounds(estimator: object, X: Any) -> Any:
             f"The X given to {owner} must be a table with named columns, because its 'feature_bounds' parameter is a "
             f"dictionary. Got {type(X).__name__} instead. Pass a dataframe, or feature_bounds=(lows, highs)."
         )
+    known = set(names)
     for missing, what in (
-        ([name for name in wanted if name not in names], "X has no such column"),
+        ([name for name in wanted if name not in known], "X has no such column"),
         ([name for name in names if name not in bounds], "X has this column without bounds"),
     ):
         if missing:

@@ -18,7 +18,7 @@ import numpy as np
 from dpconvex.inputs.estimator_protocols import Fitted
 from dpconvex.inputs.public_table import PublicTable
 from dpconvex.inputs.schema import Schema
-from dpconvex.inputs.schema_parsing import schema_to_dict
+from dpconvex.inputs.schema_writing import schema_to_dict
 from dpconvex.models.parsing import (
     FORMAT,
     INTERVALS,

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
+from dpconvex.checks import MOST_FEATURES
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
 from dpconvex.inputs.people import Records, check_class_weight
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import parse_schema
-from dpconvex.inputs.settings import MOST_FEATURES
 from dpconvex.mechanisms.gradient import stated_farthest
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError

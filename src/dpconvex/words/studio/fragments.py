@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from dpconvex.defaults.planner import RiskPlan
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.inputs.settings import resolve_guarantee
+from dpconvex.inputs.toml_text import parse_toml
 from dpconvex.models.file import ModelFileError, json_object, parse_model
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, for_group
@@ -223,8 +223,10 @@ def schema(text: str) -> str:
     """Return what a schema says, or what is wrong with it."""
     try:
         try:
-            data = tomllib.loads(text)
-        except (ValueError, RecursionError):
+            data = parse_toml(text)
+        except InputError:
+            raise
+        except ValueError:
             raise InputError("This is not valid TOML yet.") from None
         found = parse_schema(data)
     except InputError as error:

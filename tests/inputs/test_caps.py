@@ -1,0 +1,87 @@
+"""Files of strangers that would take long to read are refused before the work begins."""
+
+import datetime
+import tomllib
+
+import polars as pl
+import pytest
+
+from dpconvex.inputs import schema_parsing
+from dpconvex.inputs.errors import InputError
+from dpconvex.inputs.opening import open_table
+from dpconvex.inputs.release_file import read_release
+from dpconvex.inputs.schema import MOST_COLUMNS
+from dpconvex.inputs.schema_parsing import parse_schema, read_schema
+from dpconvex.inputs.toml_text import parse_toml
+from dpconvex.words.studio.fragments import schema as shown_schema
+
+LONG_KEYS = [
+    "a." * 16_000 + "a = 1",
+    "[" + "a." * 16_000 + "a]",
+    "x = {" + "a . " * 8 + "a = 1}",
+    '"a".' * 9 + "a = 1",
+    "'a=b,'. " * 9 + "a = 1",
+    'x = {b = """a"""", ' + "a." * 9 + "a = 1}",
+    "x = {b = '''a'''', " + "a." * 9 + "a = 1}",
+    "# '\n" + "a." * 9 + "a = 1",
+    "x = [1, # it's\n{" + "a." * 9 + "a = 1}]",
+    'x = "\\"" # "\n' + "é-1." * 9 + "a = 1",
+    "x = '''\n'''\n" + "a\t.\t" * 9 + "a = 1",
+]
+
+
+def never(*_, **__):
+    raise AssertionError("work that should not have begun")
+
+
+@pytest.mark.parametrize("text", LONG_KEYS)
+def test_dotted_keys_are_short(text, tmp_path, monkeypatch):
+    """A key of 16,000 parts took 25 seconds: the parser's work grows with the square of their number."""
+    monkeypatch.setattr(tomllib, "loads", never)
+    (tmp_path / "t.toml").write_text(text)
+    with pytest.raises(InputError, match="at most 8 parts"):
+        read_schema(tmp_path / "t.toml")
+    with pytest.raises(InputError, match="must be TOML"):
+        read_release(tmp_path / "t.toml")
+    assert "at most 8 parts" in shown_schema(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.b.c.d.e.f.g.h = 1",
+        'x = "' + "a." * 100 + '"',
+        "x = '" + "a." * 100 + "'",
+        "x = '''\n" + "a." * 100 + "'''",
+        'x = """\\"""' + "a." * 100 + '"""""',
+        "# " + "a." * 100,
+        "x = [" + "0.1, " * 100 + "]",
+    ],
+)
+def test_other_points_are_no_keys(text):
+    assert parse_toml(text) == tomllib.loads(text)
+
+
+def test_formats_of_dates_are_short(monkeypatch):
+    """One of 20,000 signs in a model file stalled ``verify`` for 15 seconds."""
+    long = {"dates": {"d": {"parts": ["month"], "format": "%d %m %Y" + " x" * 50}}}
+
+    class Clock(datetime.datetime):
+        strptime = strftime = never
+
+    monkeypatch.setattr(schema_parsing.datetime, "datetime", Clock)
+    with pytest.raises(InputError, match="format of at most 100 characters"):
+        parse_schema(long)
+
+
+def test_tables_have_a_number_of_columns_that_can_be_read(tmp_path, monkeypatch):
+    """Checks of 100,004 names against each other took minutes."""
+    names = [f"c{number}" for number in range(MOST_COLUMNS + 1)]
+    monkeypatch.setattr(schema_parsing, "_number", never)
+    with pytest.raises(InputError, match="at most 100,000 columns"):
+        parse_schema({"features": {name: [0, 1] for name in names}})
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n")
+    pl.DataFrame({name: [0] for name in names}).write_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        with pytest.raises(InputError, match="at most 100,000 columns"):
+            open_table(tmp_path / name)
