@@ -1,6 +1,7 @@
 """Identifiers of people in files: the same people whatever type the file gives their column."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -59,6 +60,12 @@ def test_words_that_stand_for_nothing_name_nobody(tmp_path):
         "file": {"missing": ["unknown"]},
     })  # fmt: skip
     assert (tagged(path, words) == NOBODY).tolist() == [False, True, False]
+    numbers = replace(SCHEMA, file=replace(SCHEMA.file, missing=("-999",)))
+    for kind, column in (("csv", ["7", "-999", " -999.0 "]), ("parquet", [7, -999, -999])):
+        rows = pl.DataFrame({"id": column, "x": [0.5] * 3, "y": [0.5] * 3})
+        path = tmp_path / f"numbers.{kind}"
+        rows.write_csv(path) if kind == "csv" else rows.write_parquet(path)
+        assert (tagged(path, numbers) == NOBODY).tolist() == [False, True, True]
 
 
 def test_a_type_that_names_nobody_is_refused_whatever_it_holds(tmp_path):

@@ -122,7 +122,7 @@ NAMES = [
     LARGE,
     LONG,
     ["True", True, "TRUE", np.bool_(True), b"true"],
-    ["a", " a ", b"a", np.str_("a")],
+    ["a", " a ", b"a", np.str_("a"), "a\0", b"a \0\0"],
 ]
 NOBODIES = [
     *(None, math.nan, "", "  ", "nan", " NaN", "inf", "-Infinity", b"", b"nan", 0.5, "0.5", Decimal("0.5"), 7 + 0j),

@@ -335,7 +335,7 @@ def _content(value: Any) -> int | str | None:
     elif isinstance(value, (bool, np.bool_, UUID)):
         value = str(value)
     if isinstance(value, str):
-        value = str.__str__(value).strip()
+        value = str.__str__(value).rstrip("\0").strip()  # arrays of text end with zeros
         if (digits := _WHOLE.fullmatch(value)) is not None:
             return int("".join(digits.groups())) if len(digits[2]) <= _MOST_DIGITS else None
         if not _NUMBER.fullmatch(value):

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.engine.votes import exact_values
+from dpconvex.engine.votes import canonical_identifier, exact_values
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
 
@@ -198,17 +198,22 @@ def cell_of(value: object) -> Cell:
     return Cell()
 
 
-def identifiers_of(column: Any, missing: Container[str]) -> NDArray[Any]:
-    """Return the identifiers of a column as they are, None for words that stand for nothing.
+def identifiers_of(column: Any, missing: Sequence[str]) -> NDArray[Any]:
+    """Return the identifiers of a column as they are, None for words that stand for nothing, or for their numbers.
 
     Not as cells, whose numbers are floats: whole numbers beyond 2^53 name different people.
     """
     values = exact_values(column)
-    if values.dtype.kind not in "OSU":
+    numbers = {word for word in map(canonical_identifier, missing) if isinstance(word, int)}
+    if values.dtype.kind not in "OSU" and not numbers:
         return values
-    words = values.astype(object)
-    words[[_word(value) in missing for value in words]] = None
-    return words
+    cells = values.astype(object)
+    nothing = [
+        _word(cell) in missing or (bool(numbers) and canonical_identifier(cell) in numbers)
+        for cell in cells
+    ]
+    cells[nothing] = None
+    return cells
 
 
 def _word(value: object) -> str | None:
