@@ -28,7 +28,7 @@ __all__ = [
 _PANEL = 32  # rows, an even number
 
 
-# No fastmath in here: every row is computed by the operations that are written down, in their order, whatever a compiler
+# No fastmath in here: every row is computed by the operations as written, in their order, whatever a compiler
 # makes of the loops around them, whichever rows stand beside it and however arrays lie in memory. Bounds on what one
 # record changes rest on it. Comparisons keep their meaning for NaN: a missing value falls on the lower bound.
 @numba.njit(nogil=True, cache=True)

@@ -156,7 +156,7 @@ def fill_dense(
                 target[j] *= factors[i]
 
 
-# No fastmath from here on: whether any value is clipped must not change the bits of other rows' margins, and error terms
+# No fastmath from here on: whether any value is clipped must not change bits of other rows' margins, and error terms
 # vanish if the compiler may reorder sums.
 
 

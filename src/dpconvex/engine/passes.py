@@ -160,7 +160,7 @@ def combine(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
     """Return what `MemoryRows.combine` says, by the same kernels for every number of rows: it may be private."""
     own = rows.numbers.weights
     if rows.scattered:
-        # Only where weights are known, and stretches so long that calls are worth it: which is decided by public numbers.
+        # Only where weights are known, and stretches so long that calls are worth it: public numbers decide.
         if own is None or rows.row_map.influence == "shorten" or rows.where.size < _SHORT:
             return _combine_mapped(rows, theta, function)
         found = rows.survey or Survey(np.empty(0, dtype=np.bool_), None, None)
