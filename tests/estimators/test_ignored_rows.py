@@ -163,7 +163,9 @@ def test_rankings_of_valid_rows(mechanism):
 
 
 @pytest.mark.parametrize("how", ["features", "target", "both"])
-@pytest.mark.parametrize("name", [*PRIVATE_NUMBER, *sorted(set(AUCS) - {"DPAUCClassifier moments"})])
+@pytest.mark.parametrize(
+    "name", [*PRIVATE_NUMBER, *sorted(set(AUCS) - {"DPAUCClassifier moments"})]
+)
 def test_a_fit_without_the_ignored_rows_is_the_same(name, how):
     """Where the number of rows is private, they might as well not be there: but for the order of additions."""
     rows, y = spoiled(name, *training_data(name), how)

@@ -16,6 +16,7 @@ from dpconvex.engine.blocks import placed_rows
 from dpconvex.engine.rows import Sums
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.noise import NoiseSource
 
 __all__ = ["PrivateClasses", "shortened"]
@@ -108,6 +109,8 @@ class PrivateClasses:
         """Return ``sum_i u_i u_i^T`` plus noise, u rows less the centre in units of the radius, no longer than 1."""
         size = self.bounds.n_features
         term = self._answers.claim(name, ("second moments",), size * (size + 1) // 2)
+        if term.bound != 1:
+            raise CertificateError(f"The certificate's {name!r} is not for vectors of length 1.")
         place, radius = finite_numbers(centre, size), positive_number(radius)
 
         def part(block: Array, y: Array, w: Array) -> Sums:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.core.length_cover import LengthCover, length_cover
+from dpconvex.core.length_cover import UNDERFLOW, LengthCover, length_cover
 from dpconvex.engine.blocks import placed_rows, row_squares
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch
@@ -93,7 +93,7 @@ class Coordinates:
         slopes = stretches[self.lead :]
         stretched_squares(block, self.lead, np.zeros(slopes.size), slopes, squares)
         constant = self.constant if self.lead else self.added_length
-        return np.asarray(np.sqrt(constant**2 + squares) * _round_up(block.shape[1]))
+        return np.asarray(np.sqrt(constant**2 + squares + UNDERFLOW) * _round_up(block.shape[1]))
 
     def to_rows(self, phi: Array) -> Array:
         """Return the coefficients of mapped rows that give the margins ``(h, u) . phi``, or of each column of phi."""
@@ -128,7 +128,8 @@ class RowLengths:
 
 def row_lengths(placed: Array, constant: float = 0.0) -> Array:
     """Return ``sqrt(constant^2 + ||u||^2)`` of placed rows, rounded up."""
-    return np.asarray(np.sqrt(constant**2 + row_squares(placed)) * _round_up(placed.shape[1]))
+    squares = constant**2 + row_squares(placed) + UNDERFLOW
+    return np.asarray(np.sqrt(squares) * _round_up(placed.shape[1]))
 
 
 def _round_up(dimension: int) -> float:

@@ -26,6 +26,7 @@ __all__ = ["LengthCover", "length_cover"]
 
 Array = NDArray[np.float64]
 
+UNDERFLOW = 1e-290  # added to squared lengths: none is 0 where squares are too small for a number
 _MOST_OUTSIDE = 0.25  # share of the directions outside the bulk up to which products are saved
 _ROUNDING = 1e-6  # relative: what lengths are raised by, of which rounding may use a tenth
 _MOST_CONTRAST = 1e4  # of eigenvalues: differences must keep their digits
@@ -70,7 +71,7 @@ class LengthCover:
             moved -= self.directions @ (self.stretch * self.centre)
             # A difference of rounded numbers: what it may lose is within what lengths are raised by.
             squares = np.maximum(squares + row_margins(moved**2, self.factors), 0.0)
-        return np.asarray(np.sqrt(self.height**2 + squares) * self.raised)
+        return np.asarray(np.sqrt(self.height**2 + squares + UNDERFLOW) * self.raised)
 
 
 def length_cover(matrix: Array, lead: int, excess: float) -> LengthCover | None:
@@ -97,7 +98,7 @@ def length_cover(matrix: Array, lead: int, excess: float) -> LengthCover | None:
     height = float(matrix[0, 0]) if lead else 1.0
     inner = matrix[lead:, lead:]
     norms = np.sqrt(np.einsum("ij,ij->j", inner, inner))
-    if size < 2 or not (norms.min() > 0 and height > 0):
+    if size < 2 or not (norms.min() > 0 and height > 0) or (lead and matrix[0, 1:].any()):
         return None
     normal = inner / norms
     values, vectors = np.linalg.eigh(normal.T @ normal)

@@ -138,7 +138,8 @@ class Query:
             size = most_summed_rows(records.n_samples, records.neighbors)
             error = summation_error(size, records.dimension, self.bound**2, votes=records.people)
             return many * math.sqrt(changed) * self.bound**2 + 2 * error
-        return many * changed * self.bound * (1 + rounding_share(records))
+        size = records.dimension if self.kind == "vector" else 1
+        return many * changed * self.bound * (1 + rounding_share(records, size))
 
     def term(self, records: Bounds, mu: float, uses: int = 1) -> NoiseTerm:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
@@ -154,12 +155,13 @@ def query_of(term: NoiseTerm) -> Query:
     return Query(term.kind, term.bound, term.dimension)
 
 
-def rounding_share(records: Bounds) -> float:
+def rounding_share(records: Bounds, size: int | None = None) -> float:
     r"""Return what rounding of a mapped sum of vectors may add to its sensitivity, relative to it.
 
-    A thousandth, or what cannot be avoided: see :func:`largest_cancellation`.
+    A thousandth, or what cannot be avoided: see :func:`largest_cancellation`. The length of blocks depends on the size
+    of what is added: that of a row, or of one number.
     """
-    return max(_ROUNDING_SHARE, 1 / _digits(records))
+    return max(_ROUNDING_SHARE, 1 / _digits(records, size))
 
 
 def largest_cancellation(records: Bounds) -> float:
@@ -173,13 +175,13 @@ def largest_cancellation(records: Bounds) -> float:
     return rounding_share(records) * _digits(records)
 
 
-def _digits(records: Bounds) -> float:
+def _digits(records: Bounds, size: int | None = None) -> float:
     """Return ``c / (2 n e)``, for every number of rows that rounding is paid for."""
     number = most_summed_rows(records.n_samples, records.neighbors)
     rows, additions = MANY_ROWS if records.people else number, None
     if isinstance(records, StructuredBounds):
         additions = StructuredRecords.most_additions(rows, records.loss.outputs)
-    error = relative_sum_error(rows, records.dimension, additions)
+    error = relative_sum_error(rows, records.dimension if size is None else size, additions)
     return records.changed_records / (2 * number * error)
 
 

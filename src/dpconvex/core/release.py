@@ -17,12 +17,13 @@ Why an answer has the sensitivity of its query:
 
 from __future__ import annotations
 
-import math
+import functools
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +33,7 @@ from dpconvex.core.queries import (
     Query,
     largest_cancellation,
     pack_symmetric,
+    prove_sums,
     unpack_symmetric,
 )
 from dpconvex.core.slopes import Factor, Slope, registered_factor, registered_slope
@@ -155,6 +157,21 @@ class Answers:
         return self.noise.add(value, term)
 
 
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+def _question(method: Method) -> Method:
+    """Answer one question at a time, whatever floating-point numbers do on the way: a signal would tell of rows."""
+
+    @functools.wraps(method)
+    def answer(self: PrivateRows, *asked: object, **more: object) -> object:
+        with self._kept.lock, np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return method(self, *asked, **more)
+
+    return cast(Method, answer)
+
+
 class PrivateRows:
     """A handle on the rows of a linear model.
 
@@ -183,6 +200,8 @@ class PrivateRows:
     def __init__(
         self, targets: Sequence[Rows], certificate: Certificate, noise: NoiseSource
     ) -> None:
+        if isinstance(certificate, Certificate):
+            prove_sums(certificate)
         self.bounds: LinearBounds = certificate.bounds
         self.terms: Mapping[str, NoiseTerm] = MappingProxyType(dict(certificate.noise))
         self._answers = Answers(self.terms, noise)
@@ -209,6 +228,7 @@ class PrivateRows:
         other._rows, other._size = rows, size
         return other
 
+    @_question
     def count(self, name: str, statistic: Statistic, point: float, level: float = 0.0) -> float:
         """Return how many records have a statistic below a point, plus noise.
 
@@ -218,7 +238,9 @@ class PrivateRows:
         product.
         """
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
-        exact = self._counter(statistic, min(max(_number(level), 0.0), 1.0))(_number(point))
+        # Only where rows may be ignored is the rounding of a centred count paid for.
+        level = min(max(_number(level), 0.0), 1.0) if self.bounds.void_rows else 0.0
+        exact = self._counter(statistic, level)(_number(point))
         if term.kind == "count":
             return float(self._answers.release(term, [exact])[0])
         unit = self._count_unit(term)
@@ -234,6 +256,7 @@ class PrivateRows:
     def _count_unit(self, term: NoiseTerm) -> float:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
 
+    @_question
     def histogram(
         self, name: str, statistic: Statistic, edges: ArrayLike, by_label: bool = False
     ) -> Array:
@@ -244,6 +267,8 @@ class PrivateRows:
         inner = np.unique(finite_numbers(edges))
         bins = inner.size + 1
         term = self._answers.claim(name, ("histogram",), bins * (2 if by_label else 1))
+        if term.bound < 1:
+            raise CertificateError(f"The certificate's {name!r} is for less than one histogram.")
         rows, value = self._valued(statistic)
 
         def part(y: Array, w: Array, v: Array) -> tuple[Array]:
@@ -256,6 +281,7 @@ class PrivateRows:
         counts = self._answers.release(term, exact)
         return counts.reshape(2, bins) if by_label else counts
 
+    @_question
     def column_octaves(self, name: str, above: int, bins: int) -> Array:
         """Return in which octave below ``2^above`` the values of every column lie, plus noise."""
         above, bins = int(above), int(bins)
@@ -271,6 +297,7 @@ class PrivateRows:
 
         return self._column_histogram(name, bins, part)
 
+    @_question
     def column_places(self, name: str, sizes: ArrayLike, bins: int) -> Array:
         """Return in which of equal parts from minus to plus a size the values of every column lie, plus noise."""
         lead, columns, bins = self._lead, self.bounds.n_features, int(bins)
@@ -294,6 +321,7 @@ class PrivateRows:
         (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
         return self._answers.release(term, exact).reshape(columns, bins)
 
+    @_question
     def slope_sum(
         self,
         name: str,
@@ -312,10 +340,13 @@ class PrivateRows:
         point = finite_numbers(theta, self.bounds.dimension)
         term = self._answers.claim(name, ("vector",), self.bounds.dimension)
         rows = self._weighted(frame, slope.weighting, term.bound * unit / slope.largest)
+        if slope.loss is not None and slope.loss.kind == "margin":
+            rows = rows.with_labels()  # slopes of margins grow with the label
         (total,) = rows.combine(point, slope)
         exact = frame.of_sum(np.asarray(total)) / unit
         return self._answers.release(term, exact) * unit
 
+    @_question
     def second_moments(
         self,
         name: str,
@@ -341,6 +372,7 @@ class PrivateRows:
             exact = _product_sums(rows, frame, finite_numbers(theta, size), radius, factor)
         return unpack_symmetric(self._answers.release(term, pack_symmetric(exact)), size)
 
+    @_question
     def limited_sum(self, name: str, score: Score) -> float:
         """Return the sum of a score over records, plus noise."""
         term = self._answers.claim(name, ("limited sum",), 1)
@@ -382,6 +414,7 @@ class PrivateRows:
             raise ValueError("Coordinates must be a square matrix, or its diagonal.")
         # How bounds of lengths are computed depends on the number of rows, which must be public for that.
         public = self.bounds.neighbors == "replace_one" and not self.bounds.people
+        public = public and self.bounds.rows_per_person == 1
         excess = min(max(float(coordinates.excess), 0.0), 1.0) if public else 0.0
         added = abs(_number(coordinates.added_length))
         own = Coordinates(matrix, self._lead, excess, added)
@@ -472,6 +505,7 @@ class _Kept:
     """What was computed for the last question and may serve the next: coordinates, weights of rows, a counter."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self._frame: tuple[object, Coordinates] | None = None
         self._whole: tuple[object, Rows] | None = None
         self._views: dict[tuple[int, int | None], Rows] = {}
@@ -481,12 +515,12 @@ class _Kept:
 
     def coordinates(self, frame: Coordinates, most: float) -> Coordinates:
         """Return coordinates after a check that sums in them keep their digits."""
-        key = _key(frame)
-        if self._frame is None or self._frame[0] != key:
+        key, kept = _key(frame), self._frame
+        if kept is None or kept[0] != key:
             if not cancellation(frame.matrix) <= most:
                 raise ValueError("In these coordinates sums of rows would lose their digits.")
-            self._frame = key, frame
-        return self._frame[1]
+            kept = self._frame = key, frame
+        return kept[1]
 
     def holds(self, key: object) -> bool:
         """Return whether all rows have the weights of this key."""
@@ -534,10 +568,10 @@ def _number(value: float) -> float:
 
 
 def positive_number(value: float) -> float:
-    """Return a finite number above 0, or raise."""
+    """Return a number between 1e-100 and 1e100, or raise: products with it neither under- nor overflow."""
     number = float(value)
-    if not 0 < number < math.inf:
-        raise ValueError("A unit, radius or limit must be a finite number above 0.")
+    if not 1 / _LARGEST <= number <= _LARGEST:
+        raise ValueError("A unit, radius or limit must be a number between 1e-100 and 1e100.")
     return number
 
 
@@ -586,9 +620,8 @@ def _product_sums(
 
     def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
         factors = np.nan_to_num(factor(y, row_margins(block, theta), w))
-        vectors = frame.place(block) / radius
-        most = 1 / np.maximum(row_lengths(vectors), 1e-300)
-        factors = np.minimum(np.abs(factors), most)
+        vectors = frame.place(block)
+        factors = np.minimum(np.abs(factors) / radius, 1 / row_lengths(vectors))
         vectors *= (factors if v is None else factors * np.sqrt(v))[:, None]
         return (vectors.T @ vectors,)
 

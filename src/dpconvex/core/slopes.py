@@ -25,6 +25,13 @@ from dpconvex.losses import (
 )
 from dpconvex.objectives.slopes import ClippedSlope, Sigmoid, WeightedSlope
 from dpconvex.privacy.description import describe, rebuild
+from dpconvex.smoothing import (
+    EpanechnikovKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    UniformKernel,
+)
 from dpconvex.smoothing.convolution import ConvolvedLoss
 
 __all__ = ["Factor", "Slope", "registered_factor", "registered_slope"]
@@ -32,6 +39,14 @@ __all__ = ["Factor", "Slope", "registered_factor", "registered_slope"]
 Array = NDArray[np.float64]
 
 _REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold)
+_KERNELS = (
+    EpanechnikovKernel,
+    GaussianKernel,
+    LaplacianKernel,
+    LogisticKernel,
+    UniformKernel,
+)
+_SMALLEST, _LARGEST = 1e-100, 1e100  # of slopes: products with lengths neither under- nor overflow
 #: How rows of length l count beyond the length c: ``min(1, c / l)``, its square, or with slopes limited to ``c / l``
 #: times the largest one.
 WEIGHTINGS = ("weight", "square", "clip")
@@ -126,7 +141,7 @@ def registered_slope(slope: Slope, stated: object) -> Slope:
         )
     loss = None if slope.loss is None else _registered_loss(slope.loss, stated)
     own = Slope(loss, float(slope.offset), str(slope.weighting), bool(slope.by_label))
-    if not 0 < own.largest < np.inf:
+    if not _SMALLEST <= own.largest <= _LARGEST:
         raise ValueError("The slope of a released sum must be bounded. Use Huber(width).")
     return own
 
@@ -152,6 +167,11 @@ def _registered_loss(loss: PointwiseLoss, stated: object) -> PointwiseLoss:
     if loss is stated:
         return loss
     inner = loss.loss if type(loss) is ConvolvedLoss else loss
+    if type(loss) is ConvolvedLoss and type(loss.kernel) not in _KERNELS:
+        raise TypeError(
+            "The kernel of a released sum's slope must be one of dpconvex.smoothing. "
+            f"Got {type(loss.kernel).__name__} instead."
+        )
     if type(inner) not in _REGISTERED and inner is not stated:
         raise TypeError(
             "The slope of a released sum must be that of a loss of dpconvex.losses or of the certificate. "

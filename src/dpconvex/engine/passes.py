@@ -80,7 +80,7 @@ def stretched_lengths(rows: MemoryRows, cover: Cover) -> tuple[Array, Survey]:
     """
 
     def length(squares: Array) -> Array:
-        return np.asarray(np.sqrt(cover.height**2 + squares) * cover.raised)
+        return np.asarray(np.sqrt(cover.height**2 + squares + 1e-290) * cover.raised)
 
     plain, lengths = _survey_rows(rows, length, cover.centre, cover.stretch)
     return lengths, Survey(plain, None, None)

@@ -45,6 +45,7 @@ def _worker_pool(threads: int) -> ThreadPoolExecutor:
 
 def _begin_worker() -> None:
     _local.is_worker = True
+    np.seterr(all="ignore")  # a signal would tell of rows
     _keep_blas_out_of_this_thread()
 
 

@@ -1,0 +1,157 @@
+"""Questions that got more out of the handle than their terms allow, each of which is refused or bounded now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dpconvex.core.coordinates import Coordinates, row_lengths
+from dpconvex.core.queries import Query
+from dpconvex.core.release import PrivateRows, Score, Statistic
+from dpconvex.core.slopes import Factor, Slope
+from dpconvex.engine import MemoryRows, RowMap
+from dpconvex.losses import Hinge, Logistic, Pinball
+from dpconvex.privacy import LinearBounds, NoiseSource
+from dpconvex.privacy.certificates.rules import CertificateError
+from dpconvex.smoothing import LogisticKernel, convolve
+from dpconvex.smoothing.convolution import ConvolvedLoss
+
+ROWS, COLUMNS, SIZE = 1000, 3, 4
+BOUNDS = LinearBounds(ROWS, COLUMNS, Logistic(), np.sqrt(3), np.sqrt(3))
+QUERIES = {
+    "vector": Query("vector", 1.0, SIZE),
+    "moments": Query.moments(SIZE),
+    "count": Query("count"),
+    "score": Query("limited sum"),
+}
+
+
+class Silence(NoiseSource):
+    """Only rounds to the grid: what is left is what noise would hide."""
+
+    def __init__(self):
+        super().__init__(0)
+
+    def gaussian(self, std, size):
+        return np.zeros(size)
+
+
+def handle(X, y, queries=QUERIES):
+    terms = {
+        name: replace(query.term(BOUNDS, 1.0), releases=10**6) for name, query in queries.items()
+    }
+    rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
+    return PrivateRows([rows], SimpleNamespace(bounds=BOUNDS, noise=terms), Silence())
+
+
+def tables(row=None, target=None):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (ROWS, COLUMNS)), rng.uniform(-1, 1, ROWS)
+    other_X, other_y = X.copy(), y.copy()
+    other_X[0] = -X[0] if row is None else row
+    other_y[0] = -y[0] if target is None else target
+    return (X, y), (other_X, other_y)
+
+
+def moved(name, ask, **change):
+    """Return how far an answer moves, over the sensitivity of its query."""
+    first, second = (np.ravel(ask(handle(*table))) for table in tables(**change))
+    return float(np.linalg.norm(first - second)) / QUERIES[name].sensitivity(BOUNDS)
+
+
+class Looking(LogisticKernel):
+    """A kernel of the caller's, which would be shown residuals."""
+
+    def cdf(self, t):
+        raise AssertionError("a function of the caller saw rows")
+
+
+def test_kernels_of_the_caller_are_refused():
+    slope = Slope(ConvolvedLoss(Pinball(0.5), Looking(), 0.1))
+    with pytest.raises(TypeError, match="kernel"):
+        handle(*tables()[0]).slope_sum(
+            "vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1)
+        )
+
+
+@pytest.mark.parametrize("loss", [Logistic(), convolve(Hinge(), LogisticKernel(), 0.3), Hinge()])
+@pytest.mark.parametrize("weighting", ["weight", "clip"])
+def test_margin_losses_see_labels_whatever_targets_are(loss, weighting):
+    def ask(rows):
+        slope = Slope(loss, weighting=weighting)
+        return rows.slope_sum("vector", np.full(SIZE, 0.3), slope, Coordinates(np.eye(SIZE), 1))
+
+    assert moved("vector", ask, target=1e6) <= 1
+
+
+@pytest.mark.parametrize("far", [50.0, 290.0])
+def test_bounds_of_lengths_know_the_whole_matrix(far):
+    matrix = np.eye(SIZE)
+    matrix[0, 1] = far
+
+    def ask(rows):
+        return rows.slope_sum("vector", np.zeros(SIZE), Slope(None), Coordinates(matrix, 1, 1.0))
+
+    assert moved("vector", ask, row=np.ones(COLUMNS)) <= 1
+
+
+@pytest.mark.parametrize("size", [1e-90, 1e-150, 1e-180])
+@pytest.mark.parametrize("unit", [1e-95, 1e-100])
+def test_lengths_do_not_underflow(size, unit):
+    diagonal = np.full(SIZE, size)
+
+    def ask(rows):
+        slope = Slope(Pinball(0.5))
+        return (
+            rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
+        )
+
+    assert moved("vector", ask, row=np.ones(COLUMNS), target=-1e3) <= 1
+    assert row_lengths(np.full((1, 3), 1e-200))[0] > 0
+
+
+def test_a_row_of_zeros_turns_no_sum_into_nothing():
+    frame = Coordinates(np.array([0.0, 1.0, 1.0, 1.0]), 1)
+
+    def ask(rows):
+        return rows.slope_sum("vector", np.zeros(SIZE), Slope(None, weighting="clip"), frame)
+
+    assert moved("vector", ask, row=np.zeros(COLUMNS)) <= 1
+
+
+def test_products_do_not_overflow():
+    frame = Coordinates(np.array([1e-100, 1e100, 1e100, 1e100]), 1)
+
+    def ask(rows):
+        inside = Factor("inside", width=1e9)
+        return rows.second_moments("moments", frame, 1e-100, inside, np.zeros(SIZE))
+
+    assert moved("moments", ask, row=np.ones(COLUMNS)) <= 1
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-200, 1e200])
+def test_units_that_lose_digits_are_refused(unit):
+    rows, frame = handle(*tables()[0]), Coordinates(np.eye(SIZE), 1)
+    with pytest.raises(ValueError, match="between"):
+        rows.slope_sum("vector", np.zeros(SIZE), Slope(Pinball(0.5)), frame, unit)
+    with pytest.raises(ValueError, match="bounded"):
+        rows.slope_sum("vector", np.zeros(SIZE), Slope(Logistic(), 1e300), frame)
+
+
+def test_a_part_of_a_histogram_is_refused():
+    rows = handle(*tables()[0], {"bins": Query("histogram", 1e-4, 4)})
+    with pytest.raises(CertificateError, match="less than one"):
+        rows.histogram("bins", Statistic("target"), [-0.5, 0.0, 0.5])
+
+
+def test_floating_point_signals_do_not_tell_of_rows():
+    """A fit that asks numpy to raise: zeros, and targets far away, would be seen."""
+    frame = Coordinates(np.array([0.0, 1.0, 1.0, 1.0]), 1)
+    with np.errstate(all="raise"):
+        for table in tables(row=np.zeros(COLUMNS), target=1e300):
+            rows = handle(*table)
+            rows.count("count", Statistic("length", coordinates=frame), 0.0)
+            rows.limited_sum("score", Score("lost squares", np.full(SIZE, 1e99), 1e-100))
