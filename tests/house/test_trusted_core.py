@@ -30,7 +30,7 @@ TRUSTED = (
     *(f"smoothing/{name}" for name in ("convolution", "kernels", "compiled_slopes", "smoothed")),
 )
 #: Today's number, rounded up; it may fall, and it may not grow unnoticed.
-MOST_LINES = 9_200
+MOST_LINES = 9_300
 
 
 def lines_of(names: tuple[str, ...]) -> int:
