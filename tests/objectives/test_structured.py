@@ -250,7 +250,7 @@ def test_descent_spends_exactly_mu():
         certificate = StructuredGradientDescent(steps=49).certify(bounds, GaussianDP(0.7))
         term = certificate.noise["gradients"]
         spent = np.sqrt(term["releases"]) * records * bounds.lipschitz / term["std"]
-        assert 0.7 * (1 - 1e-4) < spent < 0.7  # the rest pays for rounding
+        assert 0.7 * (1 - 2e-3) < spent < 0.7  # a thousandth pays for rounding
     with pytest.raises(ValueError, match="GaussianDP and ApproxDP"):
         StructuredGradientDescent().certify(bounds, PureDP(1.0))
     with pytest.raises(ValueError, match="'steps'"):

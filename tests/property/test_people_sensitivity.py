@@ -25,7 +25,7 @@ from dpconvex import (
     DPRobustRegressor,
     DPTiltedClassifier,
     DPTiltedRegressor,
-    evaluation,
+    scored_rows,
 )
 from dpconvex.engine import MemoryRows, RowMap, memory
 from dpconvex.engine.votes import Votes, at_most_each, person_tags, round_votes, share_votes
@@ -291,8 +291,8 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
     for ids in (before, after):
         X = np.zeros((ids.size, 1))
         cast.append(people.read_ballot(model, X, None, ids).votes(bounds).shares)
-        rows = evaluation._Rows(None, X, X[:, 0], people.read_people(ids, X, "it"))
-        binned.append(evaluation._binned(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
+        rows = scored_rows.ScoredRows(None, X, X[:, 0], people.read_people(ids, X, "it"))
+        binned.append(scored_rows._binned(rows, np.where(ids < count, 0.0, 1.0), 0.0, 1.0, 2))
     assert np.array_equal(cast[0], cast[1][: before.size])
     assert cast[1].sum() - cast[0].sum() <= 1
     assert binned[0][0] == binned[1][0]

@@ -43,7 +43,7 @@ def test_a_neighbour_costs_no_more_than_is_promised(name, relation, variant):
 
 
 # Fits that count residuals, or take slopes at a kink.
-KINKED = [f"DPQuantileRegressor-{name}" for name in ("plain", "gradient", "levels", "intervals")]
+KINKED = [f"DPQuantileRegressor-{name}" for name in ("gradient", "levels", "intervals")]
 KINKED += ["DPNewsvendor-auto", "DPLinearRegression-sums"]
 
 

@@ -210,13 +210,13 @@ def calibrate_least_squares(
         shares["scales"] += _RAW_SCALES * (1 - 0.7 * few)
     if bounds.weighted_rows and not bounds.void_rows:
         shares["mass"] = MASS
-    if bounds.void_rows:  # everything else shares what is left
-        mass = mass_share(max(bounds.n_samples * mu, 1e-6))
-        shares = {name: share * (1 - mass) for name, share in shares.items()} | {"mass": mass}
     if inference:
         check_whole_rows(bounds)
         shares = {name: share * (1 - sum(_INFERENCE.values())) for name, share in shares.items()}
         shares |= _INFERENCE
+    if bounds.void_rows:  # everything else shares what is left
+        mass = mass_share(max(bounds.n_samples * mu, 1e-6))
+        shares = {name: share * (1 - mass) for name, share in shares.items()} | {"mass": mass}
     shares["products"] = 1 - sum(shares.values())
     terms = {
         name: Phase(query, bounds, shares[name], releases).term(mu)

@@ -31,7 +31,7 @@ def quoted(value: object) -> str:
 
     Examples
     --------
-    >>> print(quoted("caf\u00e9\x7f"))
+    >>> print(quoted("na\u00efve\x7f"))
     "café\u007f"
     """
     plain = json.dumps(value, ensure_ascii=False)
