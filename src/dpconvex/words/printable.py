@@ -32,7 +32,7 @@ def quoted(value: object) -> str:
     Examples
     --------
     >>> print(quoted("na\u00efve\x7f"))
-    "café\u007f"
+    "naïve\u007f"
     """
     plain = json.dumps(value, ensure_ascii=False)
     return "".join(sign if sign.isprintable() else _escaped(sign, r"\u{:04x}") for sign in plain)
