@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.choices import Choices
 from dpconvex.core.release import Answers
+from dpconvex.engine.blocks import placed_rows
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.estimators.release import charge
 from dpconvex.inputs.public_table import PublicTable
@@ -374,7 +375,8 @@ class DPMoments(_PaidTransformer):
         if not self.whiten:
             return np.asarray(rows / np.sqrt(np.diag(self.covariance_)))
         values, vectors = np.linalg.eigh(self.covariance_)
-        return np.asarray(rows @ (vectors / np.sqrt(values)) @ vectors.T)
+        # Row by row: what becomes of a record must not depend on how many others there are.
+        return placed_rows(rows, (vectors / np.sqrt(values)) @ vectors.T)
 
 
 def _stacked(unit: Array) -> Array:

@@ -14,7 +14,9 @@ from html_pages import problems
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
 from dpconvex.words import render_report, write_report
+from dpconvex.words.card import model_card
 from dpconvex.words.content import attacker, outlook, uncertainty
+from dpconvex.words.studio.fragments import ledger_timeline
 
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}
 REGRESSION = {**BOUNDS, "target_bounds": (0.0, 50.0)}
@@ -156,6 +158,25 @@ def test_names_are_escaped(tmp_path):
     path = write_report(model, tmp_path / "report.html")
     assert problems(path) == []
     assert "<script>alert(1)</script>" in words(path.read_text())
+
+
+def test_nothing_on_a_page_turns_the_direction_of_writing_round(tmp_path):
+    """A column's name could make the promise beside it read backwards, or hide what follows."""
+    import pandas as pd
+
+    from dpconvex.inputs.release_file import ReleaseFacts
+
+    X, y = sample(50)
+    odd = "a\u202e\u2066\x1b\x9b\u200eb"
+    table = pd.DataFrame(X, columns=[odd, "\u0628\u200c\u0628"])  # letters that are kept apart
+    ledger = Ledger(tmp_path / "privacy.db", dataset=odd, epsilon=2.0)
+    ledger.charge(GaussianDP(0.1), description=odd, mechanism=odd)
+    model = dpconvex.DPQuantileRegressor(ledger=ledger, **REGRESSION).fit(table, y)
+    page = render_report(model, ledger, ReleaseFacts(name=odd, purpose=f"first\n{odd}"))
+    for text in (page, model_card(model), ledger_timeline(ledger)):
+        assert not set("\u202e\u2066\x1b\x9b\u200e") & set(text)
+        assert r"\u202e" in text
+    assert "\u0628\u200c\u0628" in page
 
 
 def test_no_report_on_a_false_claim():

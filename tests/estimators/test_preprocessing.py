@@ -238,3 +238,12 @@ def test_errors_quote_no_value(transformer):
         transformer.fit(np.array([[np.nan], [0.5]]))
     with pytest.raises(ValueError, match="dates"):
         transformer.fit(np.array([["2026-01-01"]], dtype="datetime64[D]"))
+
+
+def test_a_whitened_row_has_the_same_bits_however_many_others_there_are():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(50, 9))
+    step = DPMoments((-4, 4), mu=5.0, whiten=True, random_state=0).fit(rows)
+    whole = step.transform(rows)
+    for n in (1, 2, 3, 5):
+        np.testing.assert_array_equal(step.transform(rows[:n]), whole[:n])

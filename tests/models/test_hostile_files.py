@@ -16,7 +16,9 @@ import polars as pl
 import pytest
 
 from dpconvex import (
+    DPAUCClassifier,
     DPLogisticRegression,
+    DPMedian,
     DPQuantileRegressor,
     ModelFileError,
     load_model,
@@ -193,6 +195,8 @@ def files(tmp_path_factory):
             X, X.sum(1)
         ),
         "classes": DPLogisticRegression(**settings).fit(X, np.arange(200) % 2),
+        "auc": DPAUCClassifier(**settings).fit(X, np.arange(200) % 2),
+        "median": DPMedian().fit(X.reshape(100, 2, 3) / 50, np.ones((100, 2))),
     }
     contents = {}
     for name, model in models.items():
@@ -299,6 +303,53 @@ def test_weights_of_classes_are_those_that_a_fit_takes(weights, files, tmp_path)
     assert parse_model(content).estimator.class_weight == {0: 0.5}
     with pytest.raises(ModelFileError, match=r"class_weight|parameters"):
         parse_model(put(content, {"parameters.class_weight": weights}))
+
+
+@pytest.mark.parametrize(
+    ("base", "edits"),
+    [
+        ("quantile", {"parameters.alpha": 0}),
+        ("quantile", {"parameters.alpha": False}),
+        ("quantile", {"version": "<b>"}),
+        ("quantile", {"version": "\u202e"}),
+        ("quantile", {"parameters.inference": 0}),
+        ("classes", {"classes": [0, 10**30]}),
+        ("classes", {"classes": [0.5, 1.5]}),
+        ("auc", {"parameters.label_private": "no"}),
+        ("auc", {"parameters.loss": "x"}),
+        ("auc", {"parameters.loss": None}),
+        ("auc", {"parameters.bandwidth": -1}),
+        ("auc", {"parameters.bandwidth": "x"}),
+        ("auc", {"parameters.min_positive": 0}),
+        ("median", {"parameters.kernel": "x"}),
+        ("median", {"parameters.kernel": None}),
+    ],
+)
+def test_settings_that_no_fit_takes_are_refused_where_no_certificate_needs_them(base, edits, files):
+    with pytest.raises(ModelFileError):
+        parse_model(put(files[base], edits))
+
+
+@pytest.mark.parametrize(
+    "released",
+    [
+        {"note": "audited, epsilon is 0.001"},
+        {"<b>": 1.0},
+        {"x" * 50: 1.0},
+        {"coordinates": [[1.0], [1.0, 2.0]]},
+        {"coordinates": [None]},
+        {"mass": True},
+        {"mass": None},
+        {"mass": {"a": 1.0}},
+        {"problems": [{"problems": "words"}]},
+        {"problems": [{}], "note": "words"},
+        {"kept_share": [0.5]},
+    ],
+)
+def test_what_is_said_to_be_released_is_numbers(released, files):
+    """Words of a stranger stood in the report as if they were released, and ragged lists were an internal error."""
+    with pytest.raises(ModelFileError, match="must"):
+        parse_model(put(files["quantile"], {"released": released}))
 
 
 def test_honest_models_are_frugal_too(files):

@@ -272,6 +272,9 @@ def test_wrong_fields(content, path, name, value, match):
         ('{"a": {"b": 1, "b": 1}}', "repeat a key"),
         (f'{{"a": {"9" * 5000}}}', "valid JSON"),
         ('{"a": "\ud800"}', None),
+        (r'{"a": "\ud800"}', "valid JSON"),
+        (r'{"\uDfFf": 1}', "valid JSON"),
+        (r'{"a": "\ud83d\ude00"}', "format"),
         ("{}", "format"),
     ],
 )

@@ -97,6 +97,17 @@ def test_derivatives_belong_to_the_value(loss):
 
 
 @pytest.mark.parametrize("loss", SMOOTHED, ids=label)
+def test_a_row_has_the_same_bits_however_many_others_there_are(loss):
+    u, level = sample(loss, n=23)
+    alone = [
+        loss.gradient(u[i : i + 1], None if level is None else level[i : i + 1]) for i in range(23)
+    ]
+    for n in (1, 2, 3, 4, 5, 23):
+        found = loss.gradient(u[:n], None if level is None else level[:n])
+        np.testing.assert_array_equal(found, np.vstack(alone[:n]))
+
+
+@pytest.mark.parametrize("loss", SMOOTHED, ids=label)
 def test_declared_constants_hold(loss):
     u, level = sample(loss, 3000, seed=1)
     u[: len(u) // 2] *= 0.05  # near the kinks, where the curvature is

@@ -51,7 +51,7 @@ def row_margins(block: Array, theta: Array) -> Array:
     from dpconvex.engine.mapping import row_products
 
     margins = np.empty(len(block))
-    row_products(block, np.ascontiguousarray(theta, dtype=np.float64), margins)
+    row_products(_contiguous(block), _contiguous(theta), margins)
     return margins
 
 
@@ -60,7 +60,7 @@ def row_squares(block: Array) -> Array:
     from dpconvex.engine import mapping
 
     squares = np.empty(len(block))
-    mapping.row_squares(block, 0, squares)
+    mapping.row_squares(_contiguous(block), 0, squares)
     return squares
 
 
@@ -69,8 +69,13 @@ def placed_rows(block: Array, columns: Array, out: Array | None = None) -> Array
     from dpconvex.engine.mapping import place_rows
 
     placed = np.empty((len(block), columns.shape[1])) if out is None else out
-    place_rows(block, np.ascontiguousarray(columns), placed)
+    place_rows(_contiguous(block), _contiguous(columns), placed)
     return placed
+
+
+def _contiguous(array: Array) -> Array:
+    """Return an array of the one type that kernels are compiled for; copied only if it is of another."""
+    return np.ascontiguousarray(array, dtype=np.float64)
 
 
 def weighted_gram(block: Array | _Summed, multiples: Array) -> Array:

@@ -119,6 +119,12 @@ class DPAUCClassifier(PrivateLinearClassifier):
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
         owner, bounds = type(self).__name__, certificate.bounds
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        loss = resolve_pair_loss(self.loss, bandwidth, owner)
+        sizes = {
+            name: self._count(name, facts.n_samples) for name in ("min_positive", "min_negative")
+        }
+        label_private = self._label_private()
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
             return {
@@ -129,13 +135,11 @@ class DPAUCClassifier(PrivateLinearClassifier):
                 "max_norm": (bounds.max_norm, single.max_norm),
                 "ranking": (certificate.parameters["gradient"].get("ranking"), True),
             }
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
-        loss = resolve_pair_loss(self.loss, bandwidth, owner)
         row_map = replace(facts.row_map, influence="shorten")
         found = {"row_norm": bounds.row_norm, "diameter": bounds.distance}
         if LONGEST in certificate.parameters:  # the bounds are in units of a released length then
             found = {name: certificate.parameters[name] for name in (LONGEST, WIDEST)}
-        sizes = min(row_map.row_norm, row_map.max_norm), row_map.diameter
+        lengths = min(row_map.row_norm, row_map.max_norm), row_map.diameter
         # How far the hinge's kink is rounded by default may change.
         free = isinstance(loss, PairHinge) and self.loss == "hinge" and bandwidth is None
         added = certificate.parameters.get(ADDED)
@@ -144,12 +148,11 @@ class DPAUCClassifier(PrivateLinearClassifier):
             **alpha,
             "kind of bounds": (type(bounds), PairwiseBounds),
             "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, loss),
-            "min_positive": (bounds.min_positive, self._count("min_positive", facts.n_samples)),
-            "min_negative": (bounds.min_negative, self._count("min_negative", facts.n_samples)),
-            "label_private": (bounds.label_private, self._label_private()),
+            **{name: (getattr(bounds, name), size) for name, size in sizes.items()},
+            "label_private": (bounds.label_private, label_private),
             **{
-                name: (value, size)
-                for (name, value), size in zip(found.items(), sizes, strict=True)
+                name: (value, length)
+                for (name, value), length in zip(found.items(), lengths, strict=True)
             },
         }
 

@@ -45,6 +45,8 @@ def rebuild_intervals(data: Content, model: Any) -> DPConformal:
         raise ModelFileError(
             f"A file of intervals must have the fields {sorted(_FIELDS)}. Check {wrong}."
         )
+    if data["version"] != data["model"]["version"]:
+        raise ModelFileError("The 'version' of a file of intervals must be that of its model.")
     parameters, plain = data["parameters"], data["calibration"]
     if not isinstance(parameters, dict) or set(parameters) != set(_SAVED):
         raise ModelFileError(f"The file's 'parameters' must be those of intervals: {_SAVED}.")

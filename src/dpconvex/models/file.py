@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +52,7 @@ __all__ = [
 LARGEST_FILE = 64 * 2**20
 # Signs that JSON is made of: a value takes up to a hundred times its length in memory, and few of them are needed.
 _MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**17}
+_HALVES, _HALVES_LEFT = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile("[\ud800-\udfff]")
 
 
 def save_model(
@@ -249,6 +251,9 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise ModelFileError("The file must be valid JSON in UTF-8.") from None
     if not isinstance(data, dict):
         raise ModelFileError("The file must hold a JSON object.")
+    # Half a sign, which JSON can spell: it could be read and never be written.
+    if _HALVES.search(raw) and _HALVES_LEFT.search(json.dumps(data, ensure_ascii=False)):
+        raise ModelFileError("The file must be valid JSON in UTF-8.")
     return data
 
 

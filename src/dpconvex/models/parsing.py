@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 
-from dpconvex.checks import MOST_FEATURES
+from dpconvex.checks import MOST_FEATURES, check_positive
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted, Label
 from dpconvex.inputs.labels import declared_classes
 from dpconvex.inputs.people import Records, check_class_weight
 from dpconvex.inputs.schema import Schema
 from dpconvex.inputs.schema_parsing import parse_schema
+from dpconvex.inputs.settings import resolve_kernel
 from dpconvex.mechanisms.gradient import stated_farthest
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
@@ -164,6 +167,8 @@ def _check_fields(data: Content) -> None:
     for name, kind in _FIELDS.items():
         if not isinstance(data[name], kind) or isinstance(data[name], bool):
             raise ModelFileError(f"The model file's '{name}' has the wrong type.")
+    if re.fullmatch(r"[0-9a-z.+!-]{0,64}", data["version"]) is None:
+        raise ModelFileError("The model file's 'version' must be that of a release, like '0.1.0'.")
     if data["estimator"] not in known_estimators():
         raise ModelFileError(f"The model file's 'estimator' must be one of {known_estimators()}.")
     if not 1 <= data["n_features"] <= MOST_FEATURES:
@@ -208,9 +213,22 @@ def _rebuild_estimator(data: Content) -> Fitted:
         )
     try:
         values = {name: _rebuilt(name, value) for name, value in parameters.items()}
+        _check_settings(values, data["estimator"])
         return kind(**values)
     except REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' are malformed.") from error
+
+
+def _check_settings(values: Mapping[str, object], owner: str) -> None:
+    """Raise where a setting is none that a fit takes, although the certificate may have no use for it."""
+    for name in ("alpha", "bandwidth"):
+        if values.get(name) is not None:
+            check_positive(name, owner, values[name], "")
+    if "kernel" in values:
+        resolve_kernel(values["kernel"], owner)
+    for name in ("fit_intercept", "inference", "label_private"):
+        if not isinstance(values.get(name, True), bool):
+            raise TypeError(f"The '{name}' parameter of {owner} must be True or False.")
 
 
 def _rebuilt(name: str, value: object) -> object:
@@ -371,9 +389,14 @@ def _check_released(
     listed = isinstance(records, list) and all(isinstance(record, dict) for record in records)
     if not listed or ("problems" in released and len(records) != shape[0]):
         raise ModelFileError("The model file's 'released' must have a record of each problem.")
-    for record in records:
-        if "kept_share" in record and _finite_array("kept_share", record["kept_share"]).ndim:
+    shared = {name: value for name, value in released.items() if name != "problems"}
+    for name, value in chain(*(record.items() for record in (shared, *records))):
+        # Numbers only: words of a stranger would stand in a report as if they had been released.
+        if re.fullmatch("[a-z_]{1,40}", name) is None:
+            raise ModelFileError("The model file's 'released' must have names of small letters.")
+        if _finite_array(name, value).ndim and name == "kept_share":
             raise ModelFileError("The model file's 'kept_share' must be a number.")
+    for record in records:
         if "covariance" not in record:
             continue
         if certificate.parameters.get("inference") is not True:
@@ -392,15 +415,21 @@ def _check_released(
 
 def _check_classes(model: Classifier, certificate: Certificate, classes: list[Label]) -> None:
     """Raise unless the classes are a sorted label set, the certificate's and the parameter's."""
-    if len(classes) < 2 or len({type(item) for item in classes}) > 1:
-        raise ModelFileError("The model file's 'classes' must be at least two labels.")
-    if not isinstance(classes[0], (str, int, float)) or len(set(classes)) < len(classes):
-        raise ModelFileError("The model file's 'classes' must be different plain labels.")
+    owner = type(model).__name__
+    if len({type(item) for item in classes}) > 1:
+        raise ModelFileError("The model file's 'classes' must be labels of one kind.")
+    try:
+        found = declared_classes(classes, owner)
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            "The model file's 'classes' must be different plain labels."
+        ) from error
+    if found is None or found.dtype.kind not in "biufU":  # numbers beyond 64 bits
+        raise ModelFileError("The model file's 'classes' must be labels that an array holds.")
     if classes != sorted(classes):
         raise ModelFileError("The model file's 'classes' must be sorted.")
     if len(classes) != certificate.parameters.get("n_classes"):
         raise ModelFileError("The model file's 'classes' are not as many as its certificate says.")
-    owner = type(model).__name__
     try:
         declared = declared_classes(model.classes, owner)
     except (TypeError, ValueError) as error:

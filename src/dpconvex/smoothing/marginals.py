@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gamma, kv
 
+from dpconvex.engine.blocks import row_margins
 from dpconvex.losses.kinks import Array
 from dpconvex.smoothing.kernels import (
     ExponentialKernel,
@@ -99,7 +100,8 @@ def _slope(order: float, t: Array) -> Array:
 
 def _bickley(power: int, t: Array) -> Array:
     """``int_0^inf exp(-t cosh s) / cosh(s)^power ds``."""
-    return np.exp(-np.multiply.outer(t, _COSH)) @ (_WEIGHTS / _COSH**power)
+    heights = np.exp(-np.multiply.outer(np.ravel(t), _COSH))
+    return row_margins(heights, _WEIGHTS / _COSH**power).reshape(np.shape(t))
 
 
 def marginal(kernel: Kernel) -> Kernel:

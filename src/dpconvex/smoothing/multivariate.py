@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dpconvex.engine.blocks import placed_rows, row_margins
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.pointwise import KinkedLoss
 from dpconvex.losses.structured import (
@@ -134,11 +135,12 @@ class SmoothedProfile(Smoothed):
         return self._curve.approximation_gap  # type: ignore[attr-defined]
 
     def _position(self, u: Array) -> Array:
-        return u @ self.loss.profile_axis[0]
+        return row_margins(u, self.loss.profile_axis[0])
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``<a_1, u> + c_h(<d, u>)`` of every row."""
-        return u @ self.loss.profile_axis[1] + self._curve.value_at(self._position(u))
+        shared = row_margins(u, self.loss.profile_axis[1])
+        return np.asarray(shared + self._curve.value_at(self._position(u)))
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``a_1 + c_h' d``."""
@@ -241,7 +243,7 @@ class SmoothedMax(Smoothed):
         from dpconvex.smoothing.max_integrals import expected_max
 
         pieces = self.loss.pieces
-        t = np.ascontiguousarray(u @ pieces.directions.T)
+        t = placed_rows(u, pieces.directions.T)
         n, count = t.shape
         floor = np.full(n, pieces.floor) if level is None else np.array(level, dtype=np.float64)
         value, gradient, hessian = np.empty(n), np.empty((n, count)), np.empty((n, count, count))
@@ -266,15 +268,14 @@ class SmoothedMax(Smoothed):
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``g_h(u)`` of every row."""
-        value = self._integrals(u, self._levels(u, level), 0)[0] + u @ np.array(
-            self.loss.pieces.centre
-        )
+        value = self._integrals(u, self._levels(u, level), 0)[0]
+        value += row_margins(u, np.array(self.loss.pieces.centre))
         return value if level is None else value - level
 
     def gradient(self, u: Array, level: Array | None = None) -> Array:
         """``c + D^T`` times the gradient of the expected maximum."""
         slopes = self._integrals(u, self._levels(u, level), 1)[1]
-        return np.array(self.loss.pieces.centre) + slopes @ self.loss.pieces.directions
+        return np.array(self.loss.pieces.centre) + placed_rows(slopes, self.loss.pieces.directions)
 
     def hessian(self, u: Array, level: Array | None = None) -> Array:
         """``D^T`` times the Hessian of the expected maximum times ``D``."""
@@ -284,7 +285,7 @@ class SmoothedMax(Smoothed):
         """Gradient and Hessian from one pass of the same rule."""
         directions = self.loss.pieces.directions
         _, slopes, bends = self._integrals(u, self._levels(u, level), 2)
-        gradient = np.array(self.loss.pieces.centre) + slopes @ directions
+        gradient = np.array(self.loss.pieces.centre) + placed_rows(slopes, directions)
         return gradient, directions.T @ bends @ directions
 
 

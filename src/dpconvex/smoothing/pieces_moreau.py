@@ -19,6 +19,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.engine.blocks import placed_rows
 from dpconvex.losses.structured import PiecewiseLinear
 from dpconvex.smoothing.energy_envelope import EnergyEnvelope
 
@@ -74,7 +75,7 @@ class PiecesMoreau(EnergyEnvelope):
     def _solve(self, u: Array) -> tuple[Array, Array, Array]:
         """Return value, gradient and the index of the subset of every row."""
         slopes, offsets = np.array(self.loss.slopes), np.array(self.loss.offsets)
-        heights = u @ slopes.T + offsets
+        heights = placed_rows(u, slopes.T) + offsets
         n = len(u)
         value, gradient = np.full(n, -np.inf), np.zeros_like(u)
         chosen, worst = np.zeros(n, dtype=int), np.full(n, np.inf)
@@ -82,11 +83,12 @@ class PiecesMoreau(EnergyEnvelope):
         for index, (subset, inverse) in enumerate(self._systems):
             size = len(subset)
             right = np.column_stack([heights[:, subset], np.ones(n)])
-            solved = right @ inverse.T
+            solved = placed_rows(right, inverse.T)
             weights, level = solved[:, :size], solved[:, size]
-            mean = weights @ slopes[subset]
+            mean = placed_rows(weights, slopes[subset])
             # How far it is from optimal: a negative weight, or a piece above the common level.
-            above = (heights - mean @ slopes.T / self.modulus - level[:, None]).max(axis=1) / scale
+            reached = placed_rows(mean, slopes.T) / self.modulus + level[:, None]
+            above = (heights - reached).max(axis=1) / scale
             wrong = np.maximum(-weights.min(axis=1), above)
             better = wrong < np.maximum(worst - _SLACK, 0.0) if index else np.ones(n, dtype=bool)
             found = (weights * heights[:, subset]).sum(axis=1) - np.square(mean).sum(axis=1) / (

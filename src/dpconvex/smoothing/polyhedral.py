@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from dpconvex.engine.blocks import placed_rows, row_margins
 from dpconvex.losses.facets import Facets, find_facets
 from dpconvex.losses.structured import Bowl, PiecewiseLinear
 from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel
@@ -162,8 +163,8 @@ class SmoothedFacets(Smoothed):
         bowl = isinstance(self.loss, Bowl)
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
         stretch = levels if bowl else np.ones(len(u))
-        x = u @ basis
-        value, gradient = u @ shared, np.zeros_like(x)
+        x = placed_rows(u, basis)
+        value, gradient = row_margins(u, shared), np.zeros_like(x)
         hessian = np.zeros((*x.shape, x.shape[1]))
         for factor, weight in zip(*self._scales, strict=True):
             h = self.bandwidth * factor
@@ -176,7 +177,7 @@ class SmoothedFacets(Smoothed):
             hessian += (weight / h) * bends
         if bowl and level is not None:
             value += levels - level
-        return value, shared + gradient @ basis.T, basis @ hessian @ basis.T
+        return value, shared + placed_rows(gradient, basis.T), basis @ hessian @ basis.T
 
     def value(self, u: Array, level: Array | None = None) -> Array:
         """``g_h(u)`` of every row."""

@@ -12,6 +12,7 @@ from dpconvex.words.charts import standalone
 from dpconvex.words.coefficient_plot import interval_plot
 from dpconvex.words.content import attacker, coefficient_intervals, feature_names, promise
 from dpconvex.words.officer import sharper
+from dpconvex.words.printable import visible
 
 __all__ = ["model_card"]
 
@@ -59,7 +60,7 @@ def model_card(model: Fitted) -> str:
         )
     rows = "".join(
         f'<tr><th style="text-align:left;padding:2px 12px 2px 0">{escape(label)}</th>'
-        f'<td style="text-align:left">{escape(words)}</td></tr>'
+        f'<td style="text-align:left">{escape(visible(words))}</td></tr>'
         for label, words in lines
     )
     return (

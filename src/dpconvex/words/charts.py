@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import count
 
+from dpconvex.words.printable import visible
+
 WIDTH, HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 74, 18, 16, 54
 COLORS = ("#1a5fb4", "#c64600", "#26a269", "#813d9c", "#5e5c64")
@@ -83,8 +85,8 @@ def _svg(title: str, description: str, height: float, body: list[str]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
             f'aria-labelledby="plot-{number}-title plot-{number}-text">',
-            f'<title id="plot-{number}-title">{escape(title)}</title>',
-            f'<desc id="plot-{number}-text">{escape(description)}</desc>',
+            f'<title id="plot-{number}-title">{escape(visible(title))}</title>',
+            f'<desc id="plot-{number}-text">{escape(visible(description))}</desc>',
             *body,
             "</svg>",
         ]
@@ -92,7 +94,7 @@ def _svg(title: str, description: str, height: float, body: list[str]) -> str:
 
 
 def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{escape(visible(words))}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -141,7 +143,7 @@ def line_chart(
     middle = TOP + inside_height / 2
     body.append(
         f'<text transform="translate(16 {middle:.1f}) rotate(-90)" text-anchor="middle" class="label">'
-        f"{escape(y.label)}</text>"
+        f"{escape(visible(y.label))}</text>"
     )
     top = TOP + 18 if legend == "upper right" else TOP + inside_height - 20 * len(curves) + 6
     for number, curve in enumerate(curves):

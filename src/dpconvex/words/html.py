@@ -39,6 +39,7 @@ from dpconvex.words.content import (
 )
 from dpconvex.words.nist import answers
 from dpconvex.words.officer import limits, method, quotable, sharper, unit_of, who_and_why
+from dpconvex.words.printable import on_page
 from dpconvex.words.terminal import unit_in_words
 
 _MOST_BARS = 40
@@ -109,7 +110,10 @@ def render_report(
     label_set = certificate.parameters.get("label_set")
     who = list(who_and_why(release))
     environment = Environment(
-        loader=PackageLoader("dpconvex.words", "."), autoescape=True, trim_blocks=True
+        loader=PackageLoader("dpconvex.words", "."),
+        autoescape=True,
+        trim_blocks=True,
+        finalize=on_page,
     )
     return environment.get_template("report.html").render(
         title=f"Privacy report: {release.name or type(model).__name__}",

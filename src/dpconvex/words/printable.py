@@ -7,8 +7,9 @@ round, or may not stand in YAML and TOML.
 from __future__ import annotations
 
 import json
+import unicodedata
 
-__all__ = ["quoted", "visible"]
+__all__ = ["on_page", "quoted", "visible"]
 
 
 def visible(text: str, kept: str = "") -> str:
@@ -22,8 +23,13 @@ def visible(text: str, kept: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        sign if sign.isprintable() or sign in kept else _escaped(sign, r"\x{:02x}") for sign in text
+        sign if _is_seen(sign) or sign in kept else _escaped(sign, r"\x{:02x}") for sign in text
     )
+
+
+def on_page(value: object) -> object:
+    """Return what a template shows: text whose signs can be seen, but for line breaks and those that join letters."""
+    return visible(value, "\n\t\u200c\u200d") if type(value) is str else value
 
 
 def quoted(value: object) -> str:
@@ -35,7 +41,11 @@ def quoted(value: object) -> str:
     "naïve\u007f"
     """
     plain = json.dumps(value, ensure_ascii=False)
-    return "".join(sign if sign.isprintable() else _escaped(sign, r"\u{:04x}") for sign in plain)
+    return "".join(sign if _is_seen(sign) else _escaped(sign, r"\u{:04x}") for sign in plain)
+
+
+def _is_seen(sign: str) -> bool:
+    return sign.isprintable() or unicodedata.category(sign) == "Zs"
 
 
 def _escaped(sign: str, short: str) -> str:

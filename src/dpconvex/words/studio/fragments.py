@@ -24,11 +24,14 @@ from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.words.charts import Axis, Curve, line_chart
 from dpconvex.words.content import EPSILONS, attacker, promise
 from dpconvex.words.html import render_report
+from dpconvex.words.printable import on_page
 
 __all__ = ["Wish", "forecast", "ledger_timeline", "page", "schema", "verified"]
 
 _FACTOR = 4.0  # forecasts lie within this of simulations from their population
-_TEMPLATES = Environment(loader=PackageLoader("dpconvex.words.studio", "."), autoescape=True)
+_TEMPLATES = Environment(
+    loader=PackageLoader("dpconvex.words.studio", "."), autoescape=True, finalize=on_page
+)
 TASKS = {"quantile": "quantile", "newsvendor": "newsvendor", "logistic": "logistic regression"}
 
 
