@@ -282,10 +282,17 @@ class PrivateRows:
         return counts.reshape(2, bins) if by_label else counts
 
     @_question
-    def column_octaves(self, name: str, above: int, bins: int) -> Array:
-        """Return in which octave below ``2^above`` the values of every column lie, plus noise."""
-        above, bins = int(above), int(bins)
-        lead, columns = self._lead, self.bounds.n_features
+    def column_octaves(self, name: str, above: int, octaves: int) -> Array:
+        """Return in which signed octave below ``2^above`` the values of every column lie, plus noise.
+
+        A column has ``2 octaves + 1`` bins: from large negative values to large positive ones, with zeros and what is
+        smaller than all octaves in the middle.
+        """
+        above, bins = int(above), 2 * int(octaves) + 1
+        lead, columns, rows = self._lead, self.bounds.n_features, self._own_rows
+        term = self._answers.claim(name, ("histogram",), bins * columns)
+        if term.bound < columns:
+            raise CertificateError(f"The certificate's {name!r} is for fewer columns.")
 
         @by_nonzeros(lambda rows: (rows.octave_counts(bins, above).ravel(),))
         def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
@@ -295,29 +302,6 @@ class PrivateRows:
             count_octaves(block, _votes(w, v), lead, above, counts)
             return (counts.ravel(),)
 
-        return self._column_histogram(name, bins, part)
-
-    @_question
-    def column_places(self, name: str, sizes: ArrayLike, bins: int) -> Array:
-        """Return in which of equal parts from minus to plus a size the values of every column lie, plus noise."""
-        lead, columns, bins = self._lead, self.bounds.n_features, int(bins)
-        fineness = np.ascontiguousarray((bins // 2) / finite_numbers(sizes, columns))
-
-        @by_nonzeros(lambda rows: (rows.place_counts(bins, fineness).ravel(),))
-        def part(block: Array, y: Array, w: Array, v: Array | None = None) -> tuple[Array]:
-            from dpconvex.engine.mapping import count_places
-
-            counts = np.zeros((columns, bins))
-            count_places(block, _votes(w, v), lead, fineness, counts)
-            return (counts.ravel(),)
-
-        return self._column_histogram(name, bins, part)
-
-    def _column_histogram(self, name: str, bins: int, part: Callable[..., tuple[Array]]) -> Array:
-        columns, rows = self.bounds.n_features, self._own_rows
-        term = self._answers.claim(name, ("histogram",), bins * columns)
-        if term.bound < columns:
-            raise CertificateError(f"The certificate's {name!r} is for fewer columns.")
         (exact,) = rows.sum_votes(part) if rows.voted else rows.sum(part)
         return self._answers.release(term, exact).reshape(columns, bins)
 

@@ -19,7 +19,7 @@ from dpconvex.defaults.forecast_quantile import (
     mean_excess,
     predicted_excess,
 )
-from dpconvex.mechanisms.gradient import NARROW
+NARROW = 0.05
 from dpconvex.mechanisms.gradient_plan import descent_noise, level_of, plan_gradient
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.quantile_descent import BANDWIDTH_SHARE

@@ -16,7 +16,6 @@ __all__ = [
     "column_products",
     "combine_with_error",
     "count_octaves",
-    "count_places",
     "map_stretches",
     "margins_with_error",
     "place_rows",
@@ -271,32 +270,19 @@ def margins_with_error(block: Array, theta: Array, margins: Array, corrections: 
 
 @numba.njit(nogil=True, cache=True)
 def count_octaves(block: Array, votes: Array, lead: int, above: int, counts: Array) -> None:
-    """Add a row's vote to ``counts[j, k]`` for every value of column ``lead + j`` in octave k.
+    """Add a row's vote to ``counts[j, k]`` for every value of column ``lead + j`` in signed octave k.
 
-    Sizes from ``2^(above-k-1)`` to below ``2^(above-k)`` are octave k; larger ones count for k = 0, smaller ones than
-    all octaves and zeros for the last. The exponent is read from the bits.
+    Of ``2 m + 1`` bins the middle one holds zeros and what is smaller than all octaves. Sizes from ``2^(above-1)`` to
+    below ``2^above``, and larger ones, are m bins away from it, on the side of their sign; half as large ones are one
+    bin nearer. The exponent is read from the bits.
     """
-    last = counts.shape[1] - 1
+    most = (counts.shape[1] - 1) // 2
     bits = block.view(np.int64)
     for i in range(block.shape[0]):
         for j in range(counts.shape[0]):
-            octave = 1022 + above - ((bits[i, lead + j] >> 52) & 0x7FF)
-            octave = octave if octave > 0 else 0
-            counts[j, octave if octave < last else last] += votes[i]
-
-
-@numba.njit(nogil=True, cache=True)
-def count_places(block: Array, votes: Array, lead: int, fineness: Array, counts: Array) -> None:
-    """Add a row's vote to ``counts[j, k]``, k the place of its value in column ``lead + j``.
-
-    Places are intervals of length ``1 / fineness_j``; 0 is where the later half of them begins, and the first and the
-    last one hold all that is beyond.
-    """
-    places = counts.shape[1]
-    for i in range(block.shape[0]):
-        for j in range(counts.shape[0]):
-            place = math.floor(block[i, lead + j] * fineness[j]) + places // 2
-            counts[j, int(min(max(place, 0.0), places - 1.0))] += votes[i]
+            away = most - 1022 - above + ((bits[i, lead + j] >> 52) & 0x7FF)
+            away = min(max(away, 0), most)
+            counts[j, most - away if bits[i, lead + j] < 0 else most + away] += votes[i]
 
 
 @numba.njit(nogil=True, cache=True)

@@ -44,10 +44,10 @@ def count_nonzero_octaves(
 
     Factors are 0 for void rows, which hold zeros in all columns, and else 1.
     """
-    last = counts.shape[1] - 1
+    most = (counts.shape[1] - 1) // 2
     one = np.zeros(1)
     bits = one.view(np.int64)
-    octave = last
+    octave = most
     for i in range(places.size):
         if factors.size and factors[i] == 0.0:
             continue
@@ -57,36 +57,10 @@ def count_nonzero_octaves(
             mapped = (inside - shift[j]) * scale[j]
             if mapped != one[0]:  # most often it is the one before
                 one[0] = mapped
-                octave = 1022 + above - ((bits[0] >> 52) & 0x7FF)
-                octave = octave if octave > 0 else 0
-                octave = octave if octave < last else last
+                away = most - 1022 - above + ((bits[0] >> 52) & 0x7FF)
+                away = min(max(away, 0), most)
+                octave = most - away if bits[0] < 0 else most + away
             counts[j, octave] += 1.0
-
-
-@numba.njit(nogil=True, cache=True)
-def count_nonzero_places(
-    indptr: Places,
-    columns: Columns,
-    values: Values,
-    places: Places,
-    low: Array,
-    high: Array,
-    shift: Array,
-    scale: Array,
-    factors: Array,
-    fineness: Array,
-    counts: Array,
-) -> None:
-    """Count the places of stored values, as `dpconvex.engine.mapping.count_places` counts those of all."""
-    last = counts.shape[1] - 1.0
-    for i in range(places.size):
-        if factors.size and factors[i] == 0.0:
-            continue
-        for k in range(first_of(indptr, places[i]), first_of(indptr, places[i] + 1)):
-            j = columns[k]
-            inside = offset(np.float64(values[k]), low[j], high[j], 0.0)
-            place = math.floor((inside - shift[j]) * scale[j] * fineness[j]) + counts.shape[1] // 2
-            counts[j, int(min(max(place, 0.0), last))] += 1.0
 
 
 @numba.njit(nogil=True, cache=True)

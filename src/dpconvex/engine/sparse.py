@@ -303,37 +303,24 @@ class SparseRows(MemoryRows):
 
     # What private geometry asks for.
 
-    def octave_counts(self, octaves: int, above: int) -> Array:
+    def octave_counts(self, bins: int, above: int) -> Array:
         """Return how many values of each column lie in each octave, as `dpconvex.engine.mapping.count_octaves` does."""
         from dpconvex.engine.mapping import count_octaves
         from dpconvex.engine.nonzero_pairs import count_nonzero_octaves
 
-        return self._histograms(octaves, count_nonzero_octaves, count_octaves, above)
-
-    def place_counts(self, places: int, fineness: Array) -> Array:
-        """Return how many values of each column lie in each place, as `dpconvex.engine.mapping.count_places` does."""
-        from dpconvex.engine.mapping import count_places
-        from dpconvex.engine.nonzero_pairs import count_nonzero_places
-
-        return self._histograms(places, count_nonzero_places, count_places, fineness)
-
-    def _histograms(
-        self, bins: int, stored: Callable[..., None], every: Callable[..., None], facts: Any
-    ) -> Array:
-        """Return a histogram of each column: of stored values by one kernel, of all others by what one gives."""
         self._require_weights()
         width = self.row_map.n_features
 
         def run(span: tuple[int, int]) -> Partial:
             rows, counts = self._span(span), np.zeros((width, bins))
-            factors = self._factors[rows]
-            stored(*self._raw.parts, self.places[rows], *self.columns, factors, facts, counts)
+            facts = self._factors[rows], above, counts
+            count_nonzero_octaves(*self._raw.parts, self.places[rows], *self.columns, *facts)
             return [counts]
 
         (counts,) = self._sum_matrices(run)
         void = 0 if self.numbers.void is None else int(np.count_nonzero(self.numbers.void))
         base, zeros = self.base if self.base.size else np.zeros(width), np.zeros((width, bins))
-        every(base[None, :], np.ones(1), 0, facts, zeros)
+        count_octaves(base[None, :], np.ones(1), 0, above, zeros)  # what is not stored
         many = self.n_rows - void - counts.sum(axis=1)
         return np.asarray(counts + zeros * np.reshape(many, (-1, 1)))
 

@@ -16,7 +16,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import optional_positive
 from dpconvex.losses import Huber, Squared
-from dpconvex.mechanisms import LeastSquares, OutputPerturbation
+from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -26,7 +26,7 @@ from dpconvex.privacy.guarantees import PureDP
 __all__ = ["DPLinearRegression"]
 
 _WIDTH = 0.5  # of the Huber loss of output perturbation, in units of half the target's range
-_MECHANISMS = {"least-squares": LeastSquares, "output": OutputPerturbation}
+_MECHANISMS = {"gradient": NoisyGradientDescent, "output": OutputPerturbation}
 
 
 @estimator
@@ -47,7 +47,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     alpha : float, optional
         Penalty on the mapped coefficients; none by default, where noise is met by shrinkage instead.
     mechanism : str or Mechanism, default="auto"
-        ``"least-squares"`` (private moments in white coordinates; columns without ``feature_bounds`` find their sizes),
+        ``"gradient"`` (private moments in white coordinates; columns without ``feature_bounds`` find their sizes),
         or ``"output"`` for the Huber loss of a width of a
         quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
 
@@ -80,7 +80,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     """
 
     def _stated(self, certificate: Certificate, facts: PublicFacts) -> Stated:
-        plain = Squared() if certificate.mechanism == "least-squares" else Huber(_WIDTH)
+        plain = Squared() if certificate.mechanism == "gradient" else Huber(_WIDTH)
         return {
             **super()._stated(certificate, facts),
             "kind of bounds": (type(certificate.bounds), LinearBounds),
@@ -91,10 +91,10 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         if isinstance(self.mechanism, str):
             name = self.mechanism
             if name == "auto":
-                name = "output" if isinstance(facts.guarantee, PureDP) else "least-squares"
+                name = "output" if isinstance(facts.guarantee, PureDP) else "gradient"
             if name in _MECHANISMS:
                 return _MECHANISMS[name]()
-        elif isinstance(self.mechanism, (LeastSquares, OutputPerturbation)):
+        elif isinstance(self.mechanism, (NoisyGradientDescent, OutputPerturbation)):
             return self.mechanism
         raise ValueError(
             f"The 'mechanism' parameter of {type(self).__name__} must be one of {['auto', *_MECHANISMS]} or an object "
@@ -106,7 +106,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         mechanism = self._chosen(facts)
         alpha = optional_positive("alpha", self.alpha, type(self).__name__)
         row_map = facts.row_map
-        if isinstance(mechanism, LeastSquares):
+        if isinstance(mechanism, NoisyGradientDescent):
             row_map = mechanism.mapped(row_map)
             bounds = facts.linear_bounds(Squared(), alpha or 0.0, self.neighbors)
             bounds = replace(bounds, max_norm=row_map.max_norm)
@@ -115,14 +115,18 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
             if alpha is None:
                 alpha = linear_preset(bounds, facts.guarantee, radius=1.0).alpha
             bounds = replace(bounds, alpha=alpha)
-        parameters = facts.parameters
+        parameters = dict(facts.parameters)
+        if isinstance(mechanism, NoisyGradientDescent):
+            parameters["gradient"] = mechanism.settings()
+            if self.target_bounds is None:
+                parameters["gradient"]["raw_target"] = True
         if self.inference:
-            if not isinstance(mechanism, LeastSquares):
+            if not isinstance(mechanism, NoisyGradientDescent):
                 raise ValueError(
                     f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'least-squares', which "
                     "offers Gaussian DP and (epsilon, delta)-DP. Give delta above 0, or leave it at False."
                 )
-            self._check_inference(facts, "least-squares")
+            self._check_inference(facts, "gradient")
             parameters = {**parameters, "inference": True}
         certificate = mechanism.certify(
             bounds, facts.guarantee, parameters, seeded=self.random_state is not None

@@ -1,0 +1,148 @@
+"""Slope and intercept of a released margin, from a noisy histogram of margins by label: post-processing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtr
+
+from dpconvex.losses import PointwiseLoss
+
+__all__ = ["calibrated_margin", "expected_label_share"]
+
+Array = NDArray[np.float64]
+
+_INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
+_FLATTEST = 0.8  # share of a tail that is beyond another bin's width
+_LOGITS = 4000  # a grid of shares
+_SPREAD, _LEAST_SPREAD = 0.3, 0.1  # how far the slope may be off: relative, and absolute
+
+
+def calibrated_margin(
+    counts: Array,
+    std: float,
+    edges: Array,
+    share: float,
+    loss: PointwiseLoss,
+    offset: float | None,
+    penalty: Array,
+    claimed: float,
+) -> tuple[float, float, float]:
+    r"""Return ``(intercept, slope)`` of a margin of unit spread that minimise a penalised mean loss; and its curvature.
+
+    With ``z = intercept + slope m``, bins of ``m`` and their noisy shares of both labels stand for the records in
+    ``mean loss(y z) + (1/2) c^T penalty c``, ``c = (intercept, slope)``. The slope is pulled to what the rounds claim
+    as far as noise hides the answer.
+
+    Parameters
+    ----------
+    counts : array of shape (2, bins)
+        Noisy share of the records in each bin, negatives first.
+    std : float
+        Noise per bin.
+    edges : array of shape (bins + 1,)
+        Edges of the bins.
+    share : float
+        Released share of positives.
+    loss : PointwiseLoss
+        Smooth loss of ``y z``.
+    offset : float or None
+        Without a free intercept, ``intercept / slope``.
+    penalty : array of shape (2, 2)
+        Second derivative of the penalty.
+    claimed : float
+        Slope that the rounds claim.
+    """
+    labels, bins = np.array([-1.0, 1.0]), edges.size - 1
+    # Sums over bins are known better than bins are: what is missing is added to all of them alike.
+    known = np.array([1 - share, share])
+    counts = counts + ((known - counts.sum(axis=1)) / bins)[:, None]
+    parts = [_within_bins(each, std * math.sqrt(bins), edges) for each in counts]
+    basis = np.eye(2) if offset is None else np.array([[offset, 1.0]])
+    penalty = basis @ penalty @ basis.T
+
+    def told(found: Array) -> tuple[Array, Array, float]:
+        """Return the gradient of the penalised loss and its curvature, in units of what noise leaves of them."""
+        gradient, curvature, bend = penalty @ found, penalty.copy(), 0.0
+        covariance = np.zeros_like(penalty)
+        for label, count, whole, (sizes, density, points) in zip(
+            labels, counts, known, parts, strict=True
+        ):
+            design = np.stack([np.ones_like(points), points])
+            design = np.tensordot(basis, design, 1)
+            z = np.tensordot(found, design, 1)
+            inside = density / sizes[:, None]
+            # Linear in the counts, so that noise does not bias it.
+            slopes = (design * (inside * loss.gradient(label, z))).sum(axis=2)
+            gradient = gradient + slopes @ count
+            bends = whole * density * loss.curvature(label, z)
+            bend += float(bends.sum())
+            curvature = curvature + np.einsum("aij,bij,ij->ab", design, design, bends)
+            centred = slopes - slopes.mean(axis=1, keepdims=True)
+            covariance += std**2 * (centred @ centred.T)
+        covariance += (1e-9 * float(np.trace(covariance)) + 1e-300) * np.eye(len(basis))
+        weights = curvature @ np.linalg.inv(covariance)
+        return weights @ gradient, weights @ curvature, bend
+
+    start = np.array([float(logit(share)), claimed])[-len(basis) :]
+    doubt = np.zeros_like(penalty)
+    doubt[-1, -1] = (_SPREAD * claimed + _LEAST_SPREAD) ** -2
+    found = start
+    for _ in range(50):
+        gradient, evidence, _ = told(found)
+        pull = gradient + doubt @ (found - start)
+        move = np.clip(np.linalg.solve(evidence + doubt, pull), -0.5, 0.5)
+        found = found - move
+        found[-1] = max(0.0, float(found[-1]))
+        if float(np.abs(move).max()) < 1e-7:
+            break
+    intercept, slope = found @ basis
+    return float(intercept), float(slope), told(found)[2]
+
+
+def _within_bins(total: Array, hidden: float, edges: Array) -> tuple[Array, Array, Array]:
+    """Return the share of the records in each bin, and points of it with their own shares.
+
+    Where noise hides so much of the histogram, a normal law stands in for it.
+    """
+    middles = (edges[1:] + edges[:-1]) / 2
+    normal = np.diff(ndtr(np.concatenate([[-np.inf], edges[1:-1], [np.inf]])))
+    sizes = np.maximum(total, 0.0) + (hidden + 1e-12) * normal
+    sizes = sizes / sizes.sum()
+    inside = (np.arange(_INSIDE) + 0.5) / _INSIDE - 0.5
+    # Margins lie in a bin as in its neighbours: denser where these hold more.
+    padded = np.concatenate([sizes[:1], sizes, sizes[-1:]])
+    tilts = np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)
+    density = np.exp(tilts[:, None] * inside)
+    density *= (sizes / density.sum(axis=1))[:, None]
+    points = middles[:, None] + np.diff(edges)[:, None] * inside
+    # The outermost bins hold all that is beyond: exponential tails, as steep as the last two bins say.
+    for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
+        kept = min(float(sizes[last] / (sizes[last] + sizes[before])), _FLATTEST)
+        reach = -(edges[1] - edges[0]) / math.log(kept)
+        points[last] = edge - sign * reach * np.log(0.5 - inside)
+        density[last] = sizes[last] / _INSIDE
+    return sizes, density, points
+
+
+def expected_label_share(noisy: float, std: float, n_samples: float) -> float:
+    """Return the posterior mean of a share, of all constants the best in log loss: ``noisy`` is it plus normal noise.
+
+    Beforehand its logit may lie anywhere, to where it stands for half a record: then shares that are as good as 0 or 1,
+    where a likelier middle would cost several times the loss, are believed.
+    """
+    nearest = 0.5 / max(n_samples, 2)
+    end = float(logit(nearest))
+    logits, apart = np.linspace(end, -end, _LOGITS, retstep=True)
+    shares = expit(logits)
+    inside = min(max(noisy, nearest), 1 - nearest)
+    if std < apart * inside * (1 - inside):  # between points of the grid
+        return inside
+    noisy = min(max(noisy, -10 * std), 1 + 10 * std)
+    logs = -(((noisy - shares) / std) ** 2) / 2
+    weights = np.exp(logs - logs.max())
+    return min(max(float(weights @ shares / weights.sum()), nearest), 1 - nearest)
+
+

@@ -1,0 +1,249 @@
+r"""Private geometry: released coordinates in which rows are centred, nearly white, and of known length.
+
+Noise on a gradient has the same size in every direction, so a direction in which rows hardly vary drowns in it. One
+histogram per column gives its centre and unit; one matrix of second moments, taken of rows that are shortened to a
+released length, whitens; eigenvalues below the noise are raised to it, so that what could not be seen stays short. A
+row's length counts the constant: a table of rare flags has mostly rows of zeros, and they are records like others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpconvex.core.coordinates import Coordinates, cancellation
+from dpconvex.core.queries import largest_cancellation
+from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.engine.threads import single_threaded_blas
+from dpconvex.fit.config import FitConfig
+from dpconvex.fit.constants import (
+    COLUMN_OCTAVES,
+    FALSE_ALARM,
+    HIDDEN_SHARE,
+    LENGTH_EDGES,
+    LENGTH_PRIOR_SPREAD,
+    LONGER_ROWS,
+    MEDIAN_SHARE,
+    RADIUS_LEVEL,
+    STRETCH_LIMIT,
+    USUAL_VARIANCE,
+)
+from dpconvex.fit.denoising import denoised_covariance
+
+__all__ = ["Frame", "private_coordinates"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Frame(Coordinates):
+    """Coordinates of rows, and what is known of rows in them.
+
+    Attributes
+    ----------
+    matrix, lead, excess
+        As in :class:`~dpconvex.core.coordinates.Coordinates`.
+    median_row_norm : float
+        Released length of a typical row, the constant included: the unit of clips.
+    moments : array of shape (dimension,)
+        Estimated second moment of each coordinate, at most 1; below 1 where whitening did not reach.
+    moment_noise_std : array of shape (dimension,)
+        Standard deviation of what noise left in the moments.
+    """
+
+    median_row_norm: float = 1.0
+    moments: Array = field(default_factory=lambda: np.ones(1))
+    moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
+
+    @property
+    def penalty(self) -> Array:
+        """The second derivative of ``||theta||^2 / 2`` in these coordinates."""
+        if self.matrix.ndim == 1:
+            return np.diag(self.matrix**2)
+        return np.asarray(self.matrix @ self.matrix.T)
+
+
+def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Frame:
+    """Return released coordinates.
+
+    Parameters
+    ----------
+    rows : PrivateRows
+        Whose certificate has the terms "columns", "lengths" and, unless columns are too many, "moments".
+    config : FitConfig
+        Public choices.
+    mass : float
+        What all records count for, public or released.
+    """
+    bounds, terms = rows.bounds, rows.terms
+    lead, dimension = int(bounds.fit_intercept), bounds.dimension
+    if config.geometry_rows is not None:  # which rows depends on their public number alone
+        mass *= config.geometry_rows / bounds.n_samples
+        rows = rows.part(config.geometry_rows)
+    counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
+    units, centres = _column_units(counts, terms["columns"].scale, mass, config.max_octaves)
+    # No direction is stretched so far that sums lose their digits: in units of columns where these are not bounded.
+    widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
+    limit = STRETCH_LIMIT / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
+    stretches = np.concatenate([np.ones(lead), np.minimum(1 / units, limit * widest)])
+    usual = math.sqrt(1 + dimension - lead)  # length of white rows
+    if "moments" not in terms:  # too many columns for a matrix: in units of one typical length
+        found = _length_quantile(rows, Frame(stretches, lead), 0.5, usual, mass)
+        spread = math.sqrt(max(found**2 - 1, 1.0))
+        moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
+        return Frame(
+            np.concatenate([np.ones(lead), stretches[lead:] / spread]),
+            lead,
+            median_row_norm=math.hypot(1, math.sqrt(max(found**2 - 1, 0.0)) / spread),
+            moments=moments,
+            moment_noise_std=np.zeros(dimension),
+        )
+    most = largest_cancellation(bounds)
+    matrix = np.diag(stretches)
+    if lead:
+        shifted = matrix.copy()
+        shifted[lead:, 0] = -centres * stretches[lead:]
+        matrix = shifted if cancellation(shifted) <= most else matrix
+    frame = Frame(matrix, lead, moments=np.ones(dimension), moment_noise_std=np.zeros(dimension))
+    radius = config.radius_multiple * _length_quantile(rows, frame, RADIUS_LEVEL, usual, mass)
+    sums = rows.second_moments("moments", frame, radius) / mass
+    std = terms["moments"].scale / mass
+    with single_threaded_blas():  # matrices are small: threads would wait for each other
+        for raised in 10.0 ** np.arange(6):  # eigenvalues are raised until sums keep their digits
+            found_frame = _whitened(
+                sums, std, radius, frame, limit * widest, raised * config.eigenvalue_floor
+            )
+            whitened = found_frame.matrix
+            # Directions are limited one by one, and together may exceed the limit by a little.
+            largest = float(np.linalg.norm(whitened[lead:, lead:] / widest, 2))
+            whitened[lead:] /= max(1.0, largest / limit)
+            if cancellation(whitened) <= most:
+                frame = found_frame
+                break
+    if config.geometry_rows is not None and not (bounds.people or bounds.weighted_rows):
+        # Which of two ways bounds of lengths are computed depends on the number of rows, which is public here.
+        longer = LONGER_ROWS * (1 - config.geometry_rows / bounds.n_samples)
+        frame = replace(frame, excess=longer)
+    typical = _length_quantile(rows, frame, 0.5, usual, mass)
+    return replace(frame, median_row_norm=typical, moments=_at_least(frame, typical))
+
+
+def column_octaves(max_octaves: int) -> int:
+    """Return how many octaves are counted on either side of 0: down to 2^-16, or as far down as up."""
+    return max_octaves + max(COLUMN_OCTAVES, max_octaves)
+
+
+def _column_units(
+    counts: Array, std: float, mass: float, above: int
+) -> tuple[Array, Array]:
+    """Return a unit and a centre of every column.
+
+    Bins that noise explains hold nothing. What they may hide counts as far out as the column is seen to reach, so that
+    units shrink as budgets grow; columns that noise hides altogether share what is seen of all of them together.
+    """
+    columns, bins = counts.shape
+    half = bins // 2
+    sizes = 0.75 * 2.0 ** (above - half + np.arange(1, half + 1))
+    places = np.concatenate([-sizes[::-1], [0.0], sizes])
+    threshold = -float(ndtri(FALSE_ALARM / counts.size))
+    hidden_share = threshold * std / mass + HIDDEN_SHARE
+
+    def moments(kept: Array, whole: float) -> tuple[Array, Array, Array]:
+        """Return mean, variance with what is hidden, and whether anything but zeros is seen."""
+        total = np.maximum(kept.sum(axis=1), 1e-300)
+        mean = kept @ places / total
+        # A number lies anywhere in its octave: a third of the bin's place from end to end, twice over.
+        square = kept @ (places**2 * (1 + 1 / 27)) / total
+        seen = (kept * (places != 0)).sum(axis=1) > 0
+        top = np.where(kept > 0, np.abs(places), 0.0).max(axis=1) / 0.75
+        missing = np.clip(1 - total / whole, 0.0, 1.0) + hidden_share
+        variance = np.maximum(square - mean**2, 0.0) + np.minimum(missing, 1.0) * top**2
+        return mean, variance, seen
+
+    mean, variance, seen = moments(np.where(counts > threshold * std, counts, 0.0), mass)
+    if not seen.all():
+        many = int(np.count_nonzero(~seen))
+        pooled = counts[~seen].sum(axis=0, keepdims=True)
+        kept = np.where(pooled > threshold * math.sqrt(many) * std, pooled, 0.0)
+        _, shared, shown = moments(kept, many * mass)
+        variance[~seen] = shared[0] if shown[0] else 4.0**above
+        mean[~seen] = 0.0
+    return np.sqrt(variance), mean
+
+
+def _length_quantile(
+    rows: PrivateRows, frame: Frame, level: float, usual: float, mass: float
+) -> float:
+    """Return a quantile of the rows' lengths, from a histogram of their logarithms.
+
+    What noise hides of the histogram is taken to lie around the usual length.
+    """
+    edges = math.log2(usual) + np.asarray(LENGTH_EDGES)
+    counts = rows.histogram("lengths", Statistic("length", coordinates=frame), edges) / mass
+    std = rows.terms["lengths"].scale / mass
+    width = edges[1] - edges[0]
+    middles = np.concatenate([[edges[0] - width / 2], edges + width / 2])
+    prior = np.exp(-(((middles - math.log2(usual)) / LENGTH_PRIOR_SPREAD) ** 2) / 2)
+    shares = np.where(counts > 2 * std, counts, 0.0)
+    shares = shares + 2 * std * math.sqrt(counts.size) * prior / prior.sum()
+    reached = np.concatenate([[0.0], np.cumsum(shares) / shares.sum()])
+    ends = np.concatenate([[edges[0] - width], edges, [edges[-1] + width]])
+    constant = frame.constant if frame.lead else 1.0
+    return max(2.0 ** float(np.interp(level, reached, ends)), constant)
+
+
+def _at_least(frame: Frame, typical: float) -> Array:
+    """Return second moments that do not fall far below what a typical length says: noise may hide them all."""
+    lead, moments = frame.lead, frame.moments
+    usual = MEDIAN_SHARE * (typical**2 - 1) / max(1, moments.size - lead)
+    raised = moments.copy()
+    raised[lead:] = np.minimum(1.0, moments[lead:] * max(1.0, usual / moments[lead:].mean()))
+    return raised
+
+
+def _whitened(
+    moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float
+) -> Frame:
+    """Return the coordinates that noisy mean moments of shortened rows ``(1, u) / radius`` make white.
+
+    No direction is stretched beyond ``most``, which is in units of each column.
+    """
+    lead = frame.lead
+    size = moments.shape[0] - lead
+    # The mean squared weight over radius^2: known up to noise, and not below a third of what it is for short rows.
+    share = 1 / radius**2
+    if lead:
+        share = float(np.clip(moments[0, 0], share / 3, share))
+    centre = np.zeros(size)
+    if lead:
+        centre = moments[0, 1:] / share
+        unsure = size * (std / share) ** 2 / 2
+        square = max(float(centre @ centre), 1e-300)
+        centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
+    spread = moments[lead:, lead:] / share - np.outer(centre, centre)
+    spread, noise = denoised_covariance(spread, std / share, USUAL_VARIANCE)
+    values, vectors = np.linalg.eigh((spread + spread.T) / 2)
+    floor = floor * std / share * math.sqrt(2 * size)
+    stretched = np.linalg.norm(vectors.T @ (frame.matrix[lead:, lead:] / most), axis=1)
+    raised = np.maximum(np.maximum(values, floor), np.maximum(stretched**2, 1e-12))
+    whitening = (vectors / np.sqrt(raised)).T
+    step = np.eye(size + lead)
+    step[lead:, lead:] = whitening
+    if lead:
+        step[1:, 0] = -whitening @ centre
+    # Noise cancels in the signed mean of the eigenvalues that it hides.
+    hidden = values < 2 * raised.min()
+    if hidden.any():
+        values = np.where(hidden, max(float(values[hidden].mean()), 0.0), values)
+    left = np.clip(values / raised, 1e-3, 1.5)
+    noise_std = np.sqrt(noise.along(vectors)) / raised
+    return Frame(
+        step @ frame.matrix,
+        lead,
+        moments=np.concatenate([np.ones(lead), left]),
+        moment_noise_std=np.concatenate([np.zeros(lead), noise_std]),
+    )
