@@ -28,7 +28,7 @@ def calibrated_margin(
     loss: PointwiseLoss,
     offset: float | None,
     penalty: Array,
-    claimed: float,
+    claimed: tuple[float, float],
 ) -> tuple[float, float, float]:
     r"""Return ``(intercept, slope)`` of a margin of unit spread that minimise a penalised mean loss; and its curvature.
 
@@ -52,8 +52,8 @@ def calibrated_margin(
         Without a free intercept, ``intercept / slope``.
     penalty : array of shape (2, 2)
         Second derivative of the penalty.
-    claimed : float
-        Slope that the rounds claim.
+    claimed : pair of floats
+        Intercept and slope that the rounds claim.
     """
     labels, bins = np.array([-1.0, 1.0]), edges.size - 1
     # Sums over bins are known better than bins are: what is missing is added to all of them alike.
@@ -86,9 +86,9 @@ def calibrated_margin(
         weights = curvature @ np.linalg.inv(covariance)
         return weights @ gradient, weights @ curvature, bend
 
-    start = np.array([float(logit(share)), claimed])[-len(basis) :]
-    doubt = np.zeros_like(penalty)
-    doubt[-1, -1] = (_SPREAD * claimed + _LEAST_SPREAD) ** -2
+    start = np.array(claimed)[-len(basis) :]
+    spread = np.array([_LEAST_SPREAD, _LEAST_SPREAD]) + _SPREAD * np.abs(claimed)
+    doubt = np.diag(spread[-len(basis) :] ** -2)
     found = start
     for _ in range(50):
         gradient, evidence, _ = told(found)

@@ -283,7 +283,8 @@ def _config(
     """Return limits that open with the number of records per coefficient."""
     kind = kind_of(bounds.loss)
     if kind == "margin":  # opens late: clipped slopes cost probabilities little, and noise much
-        clip = 0.5 * math.sqrt((1 + records / 2000) / (1 + 10 / records))
+        import os
+        clip = float(os.environ.get("CLIPM", "0.5")) * math.sqrt((1 + records / 2000) / (1 + 10 / records))
     elif kind == "squares":
         clip = CLIP_SQUARES * math.sqrt(1 + records / 100)
     else:

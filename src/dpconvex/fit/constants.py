@@ -3,11 +3,14 @@
 ``python -m benchmarks ablation`` switches each stage off; its numbers are quoted in docs/evidence/ablation.md.
 """
 
+import os
+
 import numpy as np
 
 # Geometry.
 COLUMN_OCTAVES = 16  # octaves below 1 that a column's histogram tells apart
 FALSE_ALARM = 1e-4  # probability that noise alone fills a bin of a histogram of columns
+OCTAVE_WINDOWS = (2, 4)  # neighbouring octaves of a column that are looked at together
 HIDDEN_SHARE = 0.002  # of the records: what no budget is asked to see of a column
 LENGTH_EDGES = tuple(np.arange(-4.0, 8.5, 0.5))  # of log2 lengths, from the length of a white row
 LENGTH_PRIOR_SPREAD = 0.7  # octaves: where lengths are taken to lie as far as noise hides them
@@ -38,10 +41,11 @@ SHARES = {
 FEW_RECORDS = 80.0  # n mu at which half of a fit is its private constant
 UNSURE_RECORDS = 15.0  # records per coefficient below which geometry costs more
 LATE_SHARE, LATE_RECORDS = 0.5, 400.0  # of the rounds' budget, with released curvature; halfway point
-LEAST_LATE = 0.01  # share below which late rounds are left out
+import os
+LEAST_LATE = float(os.environ.get("LL","0.01"))  # share below which late rounds are left out
 CURVATURE_SHARE = 0.3  # of the late rounds' budget
 CURVATURE_RELEASES, LATE_ROUNDS = 2, 4
-ROUNDS = {"margin": (0, 12), "quantile": (8, 8), "squares": (3, 4), "smooth": (4, 8)}  # rough, fine
+ROUNDS = {"margin": (0, int(os.environ.get("RN","16"))), "quantile": (8, 8), "squares": (3, 4), "smooth": (4, 8)}  # rough, fine
 CLIP_SQUARES = 0.7  # of a typical row
 
 # Location.
@@ -55,10 +59,11 @@ EDGE_LEVEL = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
 LAW_OCTAVES = tuple(range(-11, 4))  # standard deviations of a coefficient, in octaves of the unit
 SPIKE = 0.5  # prior weight, in coefficients, of a deviation of 0
 EM_ROUNDS = 30  # of the iteration that finds the shares of a mixture
+CLEAR_GAIN = float(os.environ.get("CG","3"))  # log likelihood ratio at which a mixture is as likely as no deviation at all
 CURVATURE_FACTORS = tuple(2.0 ** np.arange(-5, 1.6, 0.5))  # of the curvature, over the expected one
 
 # Rounds.
-DOUBT = {"margin": 0.7, "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # std of the logarithm of a curvature
+DOUBT = {"margin": float(os.environ.get("DB","0.5")), "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # std of the logarithm of a curvature
 MOST_MOVE = 2.0  # that one round moves predictions, in units of the scale
 ROUGH_WIDTH, FINE_WIDTH = 0.4, 0.06  # bandwidths, in units of the target's scale and of the residuals'
 INSIDE_WIDTH = 0.4  # half width of the residuals whose share tells a density, in units of their scale
@@ -66,3 +71,4 @@ HINGE_WIDTH = 0.5  # bandwidth of a hinge, in margins
 SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
 MIDDLE_HEIGHT = 0.3989422804014327  # density of a standard normal law at its middle
 NORMAL_SCALE = 4 * MIDDLE_HEIGHT  # scale of the normal law as dense in its middle as a logistic law of scale 1
+MISMATCH = {"margin": float(os.environ.get("MM","0.5")), "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # of a step: what curvature changes on the way

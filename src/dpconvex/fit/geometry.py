@@ -28,6 +28,7 @@ from dpconvex.fit.constants import (
     LENGTH_PRIOR_SPREAD,
     LONGER_ROWS,
     MEDIAN_SHARE,
+    OCTAVE_WINDOWS,
     RADIUS_LEVEL,
     STRETCH_LIMIT,
     USUAL_VARIANCE,
@@ -137,42 +138,52 @@ def column_octaves(max_octaves: int) -> int:
     return max_octaves + max(COLUMN_OCTAVES, max_octaves)
 
 
-def _column_units(
-    counts: Array, std: float, mass: float, above: int
-) -> tuple[Array, Array]:
+def _column_units(counts: Array, std: float, mass: float, above: int) -> tuple[Array, Array]:
     """Return a unit and a centre of every column.
 
-    Bins that noise explains hold nothing. What they may hide counts as far out as the column is seen to reach, so that
-    units shrink as budgets grow; columns that noise hides altogether share what is seen of all of them together.
+    Octaves count where noise does not explain them, one by one or a few neighbours together. What noise may hide is
+    taken to lie as far out as the column is seen to reach, so that units shrink as budgets grow; columns that noise
+    hides altogether share the unit that all columns show together.
     """
-    columns, bins = counts.shape
-    half = bins // 2
+    half = counts.shape[1] // 2
     sizes = 0.75 * 2.0 ** (above - half + np.arange(1, half + 1))
     places = np.concatenate([-sizes[::-1], [0.0], sizes])
     threshold = -float(ndtri(FALSE_ALARM / counts.size))
-    hidden_share = threshold * std / mass + HIDDEN_SHARE
-
-    def moments(kept: Array, whole: float) -> tuple[Array, Array, Array]:
-        """Return mean, variance with what is hidden, and whether anything but zeros is seen."""
-        total = np.maximum(kept.sum(axis=1), 1e-300)
-        mean = kept @ places / total
-        # A number lies anywhere in its octave: a third of the bin's place from end to end, twice over.
-        square = kept @ (places**2 * (1 + 1 / 27)) / total
-        seen = (kept * (places != 0)).sum(axis=1) > 0
-        top = np.where(kept > 0, np.abs(places), 0.0).max(axis=1) / 0.75
-        missing = np.clip(1 - total / whole, 0.0, 1.0) + hidden_share
-        variance = np.maximum(square - mean**2, 0.0) + np.minimum(missing, 1.0) * top**2
-        return mean, variance, seen
-
-    mean, variance, seen = moments(np.where(counts > threshold * std, counts, 0.0), mass)
+    mean, variance, seen = _seen_moments(counts, places, threshold, std, mass)
     if not seen.all():
-        many = int(np.count_nonzero(~seen))
-        pooled = counts[~seen].sum(axis=0, keepdims=True)
-        kept = np.where(pooled > threshold * math.sqrt(many) * std, pooled, 0.0)
-        _, shared, shown = moments(kept, many * mass)
-        variance[~seen] = shared[0] if shown[0] else 4.0**above
-        mean[~seen] = 0.0
+        many = len(counts)
+        pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
+        _, shared, shown = _seen_moments(pooled, places, threshold, noise, many * mass)
+        variance[~seen], mean[~seen] = shared[0] if shown[0] else 4.0**above, 0.0
     return np.sqrt(variance), mean
+
+
+def _seen_moments(
+    counts: Array, places: Array, threshold: float, std: float, mass: float
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Return mean and variance of each column, with what noise may hide of it, and whether anything but 0 is seen."""
+    half = counts.shape[1] // 2
+    kept = counts > threshold * std
+    sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # sizes, whatever their sign
+    summed = np.cumsum(np.hstack([np.zeros((len(counts), 1)), sides]), axis=1)
+    for wide in OCTAVE_WINDOWS:  # of what noise hides one by one, the window that stands out most
+        hidden = ~(kept & (places != 0)).any(axis=1)
+        windows = summed[:, wide:] - summed[:, :-wide]
+        first = windows.argmax(axis=1)
+        clear = hidden & (windows.max(axis=1) > threshold * math.sqrt(2 * wide) * std)
+        for column in np.flatnonzero(clear):
+            near = half + 1 + first[column]
+            kept[column, near : near + wide] = True
+            kept[column, 2 * half - near - wide + 1 : 2 * half - near + 1] = True
+    held = np.where(kept, np.maximum(counts, 0.0), 0.0)
+    seen = (held * (places != 0)).sum(axis=1) > 0
+    total = np.maximum(held.sum(axis=1), 1e-300)
+    mean = held @ places / total
+    # Numbers lie anywhere in their octave, whose variance is a 27th of the square of its middle.
+    variance = np.maximum(held @ (places**2 * (1 + 1 / 27)) / total - mean**2, 0.0)
+    top = np.where(kept, np.abs(places), 0.0).max(axis=1) / 0.75
+    hidden = np.clip(1 - total / mass, 0.0, 1.0) + threshold * std / mass + HIDDEN_SHARE
+    return mean, variance + np.minimum(hidden, 1.0) * top**2, seen
 
 
 def _length_quantile(

@@ -11,10 +11,13 @@ noise stay where they were. Everything here is computed from released numbers.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
 
-from dpconvex.fit.constants import CURVATURE_FACTORS, EM_ROUNDS, LAW_OCTAVES, SPIKE
+from dpconvex.fit.constants import CLEAR_GAIN, CURVATURE_FACTORS, EM_ROUNDS, LAW_OCTAVES, SPIKE
 
 __all__ = ["NewtonPoints", "posterior"]
 
@@ -52,7 +55,9 @@ class NewtonPoints:
         lead: int,
         scale: float,
         lead_variance: float,
+        mismatch: float = 0.0,
     ) -> None:
+        self.mismatch = mismatch
         self.mean, self.variance, self.curvature, self.lead = mean, variance, curvature, lead
         self.laws = np.concatenate([[0.0], scale**2 * 4.0 ** np.asarray(LAW_OCTAVES)])
         self.lead_law = np.array([lead_variance])
@@ -62,30 +67,38 @@ class NewtonPoints:
         self.points: list[Array] = []
         self.steps: list[Array] = []
         self.noise: list[Array] = []
+        self.bent: list[Array] = []
         self.error = np.zeros_like(mean)
         self.kept_share = 1.0
 
-    def add(self, point: Array, gradient: Array, std: Array | float) -> None:
-        """Add a gradient at a point, with the standard deviation of its coordinates."""
+    def add(self, point: Array, gradient: Array, std: float, inverse: Array | None = None) -> None:
+        """Add a gradient at a point, with its noise and, where it is not diagonal, the inverse of the curvature."""
         # Curvature errs between coordinates, too: in proportion to how far all others are from the minimiser.
         others = self.curvature * self.between * self.error
         between = self.between / self.curvature * np.maximum(others.sum() - others, 0.0) / 2
         self.points.append(point - self.mean)
-        self.steps.append(-gradient / self.curvature)
-        self.noise.append((std / self.curvature) ** 2 + between)
+        if inverse is None:
+            inverse = np.diag(1 / self.curvature)
+        step = -inverse @ gradient
+        # No function is quadratic: far steps lead somewhere near only.
+        bent = self.mismatch**2 * (step**2 + float(step @ step) / step.size) / 2
+        self.steps.append(step)
+        self.noise.append(std**2 * np.square(inverse).sum(axis=1) + between)
+        self.bent.append(bent)
 
     def estimate(self) -> tuple[Array, Array]:
         """Return the posterior mean and variance of the minimiser."""
-        points, steps, noise = map(np.array, (self.points, self.steps, self.noise))
-        weights = 1 / noise
+        points, steps, noise, bent = map(np.array, (self.points, self.steps, self.noise, self.bent))
+        weights = 1 / (noise + bent)
         factors = np.asarray(CURVATURE_FACTORS)[:, None]
         total = weights.sum(axis=0)
         # For every factor of the curvature: where points lead together, the variance, how badly they agree.
         found = (weights * steps).sum(axis=0) / total / factors
         found = found + (weights * points).sum(axis=0) / total
-        variance = 1 / (factors**2 * total)
+        # What is not quadratic leads astray all coordinates together: it is no reason to doubt one of them.
+        variance = (weights**2 * noise).sum(axis=0) / (factors * total) ** 2
         apart = steps + factors[:, None] * (points - found[:, None])
-        logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 + np.log(variance * total) / 2
+        logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(factors)
         way, error, gone = (np.empty(self.mean.size) for _ in range(3))
         lead = self.lead
         for part, laws in ((slice(None, lead), self.lead_law), (slice(lead, None), self.laws)):
@@ -120,18 +133,25 @@ def posterior(
     before = laws[:, None, None] + known
     total = before + variance
     likely = logs - (np.log(total) + found**2 / total) / 2
-    likely = np.exp(likely - likely.max(axis=(0, 1)))
-    each = likely.sum(axis=1)
-    prior = np.full(laws.size, (1 - SPIKE) / max(1, laws.size - 1))
-    prior[0] = SPIKE
-    shares = prior / prior.sum()
-    for _ in range(EM_ROUNDS):
-        held = shares[:, None] * each
-        shares = (held / held.sum(axis=0)).sum(axis=1) + prior
-        shares /= shares.sum()
-    weights = shares[:, None, None] * likely
-    weights /= weights.sum(axis=(0, 1))
+    each = logsumexp(likely, axis=1)
+    belief = np.zeros_like(each)
+    if laws.size > 1:
+        # Shares of the laws by expectation and maximisation; what noise alone would hardly fit as well is believed.
+        prior = np.full(laws.size, (1 - SPIKE) / (laws.size - 1))
+        prior[0] = SPIKE
+        shares = prior / prior.sum()
+        for _ in range(EM_ROUNDS):
+            held = np.log(shares)[:, None] + each
+            held = np.exp(held - logsumexp(held, axis=0))
+            shares = held.sum(axis=1) + prior
+            shares /= shares.sum()
+        gain = float((logsumexp(np.log(shares)[:, None] + each, axis=0) - each[0]).sum())
+        deviates = held * float(expit(gain - CLEAR_GAIN))
+        deviates[0] += 1 - deviates.sum(axis=0)
+        belief = np.log(np.maximum(deviates, 1e-300))
+    held = belief[:, None] + likely - each[:, None]
+    held = np.exp(held - logsumexp(held, axis=(0, 1)))
     kept = before / total
-    mean = (weights * kept * found).sum(axis=(0, 1))
-    second = (weights * (kept * variance + (kept * found) ** 2)).sum(axis=(0, 1))
-    return mean, np.maximum(second - mean**2, 0.0), (weights * found).sum(axis=(0, 1))
+    mean = (held * kept * found).sum(axis=(0, 1))
+    second = (held * (kept * variance + (kept * found) ** 2)).sum(axis=(0, 1))
+    return mean, np.maximum(second - mean**2, 0.0), (held * found).sum(axis=(0, 1))

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit, ndtri
+from scipy.special import expit, logit, ndtri
 
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.core.slopes import Factor, Slope
@@ -22,6 +22,7 @@ from dpconvex.fit.constants import (
     LATE_ROUNDS,
     MARGIN_BINS,
     MIDDLE_HEIGHT,
+    MISMATCH,
     MOST_MOVE,
     NORMAL_SCALE,
     RESIDUAL_COUNTS,
@@ -188,7 +189,8 @@ class PrivateFit:
         bent = [float(loss.curvature(np.array([y]), np.array([z]))[0]) for y in (-1.0, 1.0)]
         curvature = max((1 - share) * bent[0] + share * bent[1], 0.02 * loss.smoothness)
         mean, variance = self._rounds(
-            "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, 4.0
+            "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, 4.0,
+            bent=lambda phi: self._margin_curvature(loss, phi, self.config.clip),
         )
         if self.config.ranking:
             mean[:lead] -= start[:lead]
@@ -198,6 +200,39 @@ class PrivateFit:
             mean, variance, Slope(loss, weighting="square"), Factor("curvature", loss, weighting="square"),
             float(loss.smoothness), curvature, 1.0,
         )  # fmt: skip
+
+    def _margin_curvature(self, loss: PointwiseLoss, phi: Array, clip: float) -> Array:
+        """Return the curvature that is expected of normal margins, right along the constant and along phi.
+
+        Records whose slope is clipped add none.
+        """
+        lead, moments = self.lead, np.maximum(np.hypot(self.frame.moments, self.frame.moment_noise_std), 0.05)
+        way = phi.copy()
+        way[:lead] = 0.0
+        spread = math.sqrt(float(moments @ way**2))
+        middle = float(phi[0]) * self.frame.constant if lead else 0.0
+        nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+        z, weights = middle + spread * nodes, weights / weights.sum()
+        bends = np.zeros_like(z)
+        for y, chance in ((1.0, expit(z)), (-1.0, expit(-z))):
+            free = np.abs(loss.gradient(np.full_like(z, y), z)) < clip * float(loss.lipschitz)
+            bends += chance * loss.curvature(np.full_like(z, y), z) * (0.3 + 0.7 * free)
+        height, tilt, along = (float(weights @ (bends * nodes**k)) for k in range(3))
+        least = 0.01 * float(loss.smoothness)
+        height = max(height, least)
+        H = height * np.diag(moments)
+        if spread < 1e-3:
+            return H
+        a = moments * way / spread  # H a-direction: (u . way) / spread has unit variance
+        H += (max(along, 0.1 * height) - height) * np.outer(a, a)
+        if lead:
+            constant = np.zeros_like(a)
+            constant[0] = self.frame.constant
+            tilt = float(np.clip(tilt, -0.9, 0.9) if False else tilt)
+            most = 0.9 * math.sqrt(height * max(along, 0.1 * height))
+            tilt = min(max(tilt, -most), most)
+            H += tilt * (np.outer(a, constant) + np.outer(constant, a))
+        return H
 
     def _calibrated(
         self, loss: PointwiseLoss, phi: Array, variance: Array, share: float
@@ -223,7 +258,8 @@ class PrivateFit:
             penalty = basis.T @ self.penalty @ basis
         offset = None if lead else 0.0
         intercept, slope, bend = calibrated_margin(
-            counts / self.mass, std, edges, share, loss, offset, penalty, spread
+            counts / self.mass, std, edges, share, loss, offset, penalty,
+            (float(phi[:lead].sum()) * frame.constant, spread),
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
@@ -245,6 +281,7 @@ class PrivateFit:
         lead_variance: float,
         unit: float = 1.0,
         pull: Array | None = None,
+        bent: Callable[[Array], Array] | None = None,
     ) -> tuple[Array, Array]:
         """Ask for gradients at the posterior mean of the minimiser, again and again; return its mean and variance."""
         frame, config, term = self.frame, self.config, self.terms[name]
@@ -253,7 +290,7 @@ class PrivateFit:
         height = weight * curvature * np.maximum(moments, 0.05)
         between = frame.moment_noise_std / moments
         doubt = np.hypot(DOUBT[self.kind], between)
-        points = NewtonPoints(start, variance, height, doubt, between, self.lead, scale, lead_variance)
+        points = NewtonPoints(start, variance, height, doubt, between, self.lead, scale, lead_variance, MISMATCH[self.kind])
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         rows, share = self.rows, 1.0
         if config.early_rows is not None and name != "gradients":
@@ -265,11 +302,12 @@ class PrivateFit:
             if pull is not None:
                 gradient = gradient + pull
             std = term.scale * frame.median_row_norm * unit / (self.mass * share)
-            points.add(phi, gradient, std)
+            H = np.diag(height) if bent is None else bent(phi)
+            points.add(phi, gradient, std, None if bent is None else np.linalg.inv(H))
             mean, error = points.estimate()
-            phi = self._limited(phi, self._penalised(mean, np.diag(height)), scale)
+            phi = self._limited(phi, self._penalised(mean, H), scale)
         self.released["kept_share"] = points.kept_share
-        return self._penalised(mean, np.diag(height)), error
+        return self._penalised(mean, H), error
 
     def _penalised(self, mean: Array, curvature: Array) -> Array:
         """Return the minimiser of a quadratic function around a mean, plus the penalty."""
