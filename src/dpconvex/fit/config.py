@@ -30,6 +30,8 @@ from dpconvex.fit.constants import (
     GEOMETRY_RECORDS,
     GEOMETRY_ROWS,
     LATE_RECORDS,
+    LATE_CLIP,
+    LATE_CLIP_RECORDS,
     LATE_ROUNDS,
     LEAST_LATE,
     LATE_SHARE,
@@ -293,7 +295,7 @@ def _config(
     return FitConfig(
         records=records,
         clip=clip,
-        late_clip=math.sqrt(1 + records / 100),
+        late_clip=LATE_CLIP * math.sqrt(1 + records / LATE_CLIP_RECORDS),
         width=2.0 * (1 + records / 100) ** 0.25 if kind == "squares" else 1.0,
         eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records),
         radius_multiple=1.1 * (1 + records / 2000) ** 0.25,

@@ -72,3 +72,4 @@ SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
 MIDDLE_HEIGHT = 0.3989422804014327  # density of a standard normal law at its middle
 NORMAL_SCALE = 4 * MIDDLE_HEIGHT  # scale of the normal law as dense in its middle as a logistic law of scale 1
 MISMATCH = {"margin": float(os.environ.get("MM","0.5")), "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # of a step: what curvature changes on the way
+LATE_CLIP, LATE_CLIP_RECORDS = 1.2, float(os.environ.get("LCR","1000"))  # length of late rounds' rows, in typical ones; records from which it opens
