@@ -316,5 +316,6 @@ class DPLinearSVC(PrivateLinearClassifier):
     def _losses(self) -> Losses:
         owner = type(self).__name__
         kernel = resolve_kernel(self.kernel, owner)
-        bandwidth = optional_positive("bandwidth", self.bandwidth, owner) or _HINGE_BANDWIDTH
-        return convolve(Hinge(), kernel, bandwidth), Hinge(), bandwidth, kernel
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
+        smooth = convolve(Hinge(), kernel, bandwidth or _HINGE_BANDWIDTH)
+        return smooth, Hinge(), bandwidth, kernel

@@ -87,7 +87,7 @@ def calibrated_margin(
         return weights @ gradient, weights @ curvature, bend
 
     start = np.array(claimed)[-len(basis) :]
-    spread = np.array([_LEAST_SPREAD, _LEAST_SPREAD]) + _SPREAD * np.abs(claimed)
+    spread = np.full(2, _LEAST_SPREAD + _SPREAD * claimed[1])
     doubt = np.diag(spread[-len(basis) :] ** -2)
     found = start
     for _ in range(50):

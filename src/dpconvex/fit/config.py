@@ -45,6 +45,8 @@ from dpconvex.fit.constants import (
     TARGET_BINS,
     TARGET_COUNTS,
     UNSURE_RECORDS,
+    WIDTH,
+    WIDTH_RECORDS,
 )
 from dpconvex.losses import Squared
 from dpconvex.privacy.bounds.linear import LinearBounds
@@ -296,7 +298,7 @@ def _config(
         records=records,
         clip=clip,
         late_clip=LATE_CLIP * math.sqrt(1 + records / LATE_CLIP_RECORDS),
-        width=2.0 * (1 + records / 100) ** 0.25 if kind == "squares" else 1.0,
+        width=WIDTH * (1 + records / WIDTH_RECORDS) ** 0.4 if kind == "squares" else 1.0,
         eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records),
         radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
         max_octaves=octaves_above(bounds),

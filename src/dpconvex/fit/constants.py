@@ -57,19 +57,25 @@ EDGE_LEVEL = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
 
 # Posterior of Newton points.
 LAW_OCTAVES = tuple(range(-11, 4))  # standard deviations of a coefficient, in octaves of the unit
-SPIKE = 0.5  # prior weight, in coefficients, of a deviation of 0
-EM_ROUNDS = 30  # of the iteration that finds the shares of a mixture
-CLEAR_GAIN = float(os.environ.get("CG","3"))  # log likelihood ratio at which a mixture is as likely as no deviation at all
+SPIKE = float(os.environ.get("SPK","0.2"))  # prior probability that columns tell nothing
+SIGNAL, PRIOR_SPREAD = float(os.environ.get("SIG","0.3")), float(os.environ.get("PSP","1.5"))  # share of the variance that columns explain; octaves
+LATE_SPIKE = float(os.environ.get("LSP","0.9"))  # prior probability that nothing deviates from what earlier rounds found
+TAIL_WEIGHTS = ((-2, 0.25), (0, 0.5), (2, 0.25))  # octaves around the common scale, and their shares
 CURVATURE_FACTORS = tuple(2.0 ** np.arange(-5, 1.6, 0.5))  # of the curvature, over the expected one
 
 # Rounds.
-DOUBT = {"margin": float(os.environ.get("DB","0.5")), "quantile": 0.5, "squares": 0.25, "smooth": 0.7}  # std of the logarithm of a curvature
+DOUBT = {"margin": float(os.environ.get("DB","0.5")), "quantile": float(os.environ.get("DQ","0.5")), "squares": float(os.environ.get("DS","0.25")), "smooth": 0.7}  # std of the logarithm of a curvature
 MOST_MOVE = 2.0  # that one round moves predictions, in units of the scale
 ROUGH_WIDTH, FINE_WIDTH = 0.4, 0.06  # bandwidths, in units of the target's scale and of the residuals'
 INSIDE_WIDTH = 0.4  # half width of the residuals whose share tells a density, in units of their scale
-HINGE_WIDTH = 0.5  # bandwidth of a hinge, in margins
+HINGE_WIDTH = float(os.environ.get("HW","0.5"))  # bandwidth of a hinge, in margins
 SKEWED = 0.4  # how far a mean may be from a median, in units of the scale
 MIDDLE_HEIGHT = 0.3989422804014327  # density of a standard normal law at its middle
 NORMAL_SCALE = 4 * MIDDLE_HEIGHT  # scale of the normal law as dense in its middle as a logistic law of scale 1
 MISMATCH = {"margin": float(os.environ.get("MM","0.5")), "quantile": 0.2, "squares": 0.1, "smooth": 0.3}  # of a step: what curvature changes on the way
 LATE_CLIP, LATE_CLIP_RECORDS = 1.2, float(os.environ.get("LCR","1000"))  # length of late rounds' rows, in typical ones; records from which it opens
+HINGE_INSIDE = 0.3  # half width of the margins whose share tells the curvature of a hinge
+LEAD_SHARE = 0.5  # of the squared way of the columns: variance of how far the intercept moves with them
+CALIBRATION_WIDTH = 0.1  # bandwidth of a hinge whose margin is calibrated
+DRIFT = 1.0  # how far slopes of a level are from those of the median, per distance of the level, in units of the scale
+WIDTH, WIDTH_RECORDS = float(os.environ.get("WD","0.8")), float(os.environ.get("WR","20"))  # limit of residuals of least squares, in scales; records from which it opens

@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
-from dpconvex.fit.constants import CLEAR_GAIN, CURVATURE_FACTORS, EM_ROUNDS, LAW_OCTAVES, SPIKE
+from dpconvex.fit.constants import (
+    CURVATURE_FACTORS,
+    LATE_SPIKE,
+    LAW_OCTAVES,
+    LEAD_SHARE,
+    PRIOR_SPREAD,
+    SIGNAL,
+    SPIKE,
+    TAIL_WEIGHTS,
+)
 
 __all__ = ["NewtonPoints", "posterior"]
 
@@ -56,11 +65,13 @@ class NewtonPoints:
         scale: float,
         lead_variance: float,
         mismatch: float = 0.0,
+        shrink: bool = True,
     ) -> None:
         self.mismatch = mismatch
         self.mean, self.variance, self.curvature, self.lead = mean, variance, curvature, lead
-        self.laws = np.concatenate([[0.0], scale**2 * 4.0 ** np.asarray(LAW_OCTAVES)])
-        self.lead_law = np.array([lead_variance])
+        self.laws = law_variances(scale) if shrink else np.array([scale**2])
+        self.prior = late_prior() if variance.any() else signal_prior(mean.size - lead)
+        self.lead_variance = lead_variance
         self.between = between
         factors = np.asarray(CURVATURE_FACTORS)[:, None]
         self.log_factors = -((np.log(factors) / np.maximum(doubt, 1e-3)) ** 2) / 2
@@ -70,6 +81,13 @@ class NewtonPoints:
         self.bent: list[Array] = []
         self.error = np.zeros_like(mean)
         self.kept_share = 1.0
+        self.raw, self.raw_variance = mean, np.full_like(mean, np.inf)
+        self.earlier: tuple[Array, Array] | None = None
+        self.anchor = np.zeros_like(mean)
+
+    def remember(self, found: Array, variance: Array, anchor: Array) -> None:
+        """Add what earlier rounds found, before it was drawn to anything; the intercept is known where slopes are `anchor`."""
+        self.earlier, self.anchor = (found - self.mean, variance), anchor - self.mean
 
     def add(self, point: Array, gradient: Array, std: float, inverse: Array | None = None) -> None:
         """Add a gradient at a point, with its noise and, where it is not diagonal, the inverse of the curvature."""
@@ -99,21 +117,55 @@ class NewtonPoints:
         variance = (weights**2 * noise).sum(axis=0) / (factors * total) ** 2
         apart = steps + factors[:, None] * (points - found[:, None])
         logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(factors)
+        if self.earlier is not None:
+            before, unsure = self.earlier
+            both = variance + unsure
+            logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
+            found = (found * unsure + before * variance) / both
+            variance = variance * unsure / both
         way, error, gone = (np.empty(self.mean.size) for _ in range(3))
         lead = self.lead
-        for part, laws in ((slice(None, lead), self.lead_law), (slice(lead, None), self.laws)):
+        # The intercept moves because the columns do: as far as they are seen to.
+        for part, laws in ((slice(lead, None), self.laws), (slice(None, lead), np.zeros(1))):
+            if part.start is None:
+                moved = float(np.sum((way - self.anchor)[lead:] ** 2 + error[lead:]))
+                laws = np.array([self.lead_variance + LEAD_SHARE * moved])
             if self.mean[part].size:
                 way[part], error[part], gone[part] = posterior(
-                    found[:, part], variance[:, part], logs[:, part], laws, self.variance[part]
+                    found[:, part], variance[:, part], logs[:, part], laws, self.variance[part], self.prior
                 )
-        self.error = error
+        self.error, self.raw = error, self.mean + gone
+        self.raw_variance = variance[len(CURVATURE_FACTORS) - 4]  # of the expected curvature
         length, whole = (float(np.linalg.norm(each[lead:])) for each in (way, gone))
         self.kept_share = min(1.0, length / max(whole, 1e-300))
         return np.asarray(self.mean + way), error
 
 
+def law_variances(scale: float) -> Array:
+    """Return the variances of the laws that a deviation may have, of which the first is 0."""
+    return np.concatenate([[0.0], scale**2 * 4.0 ** np.asarray(LAW_OCTAVES)])
+
+
+def signal_prior(columns: int) -> Array:
+    """Return prior probabilities of the laws' scale: columns together explain some of the variance, or nothing."""
+    octaves = np.asarray(LAW_OCTAVES) - math.log2(math.sqrt(SIGNAL / max(columns, 1)))
+    slab = np.exp(-((octaves / PRIOR_SPREAD) ** 2) / 2)
+    return np.concatenate([[SPIKE], (1 - SPIKE) * slab / slab.sum()])
+
+
+def late_prior() -> Array:
+    """Return the same of deviations from what earlier rounds found: of any size, most likely none."""
+    size = len(LAW_OCTAVES)
+    return np.concatenate([[LATE_SPIKE], np.full(size, (1 - LATE_SPIKE) / size)])
+
+
 def posterior(
-    found: Array, variance: Array, logs: Array, laws: Array, known: Array
+    found: Array,
+    variance: Array,
+    logs: Array,
+    laws: Array,
+    known: Array,
+    prior: Array,
 ) -> tuple[Array, Array, Array]:
     """Return posterior mean and variance of numbers that were found with noise, in one of several ways each.
 
@@ -136,18 +188,19 @@ def posterior(
     each = logsumexp(likely, axis=1)
     belief = np.zeros_like(each)
     if laws.size > 1:
-        # Shares of the laws by expectation and maximisation; what noise alone would hardly fit as well is believed.
-        prior = np.full(laws.size, (1 - SPIKE) / (laws.size - 1))
-        prior[0] = SPIKE
-        shares = prior / prior.sum()
-        for _ in range(EM_ROUNDS):
-            held = np.log(shares)[:, None] + each
-            held = np.exp(held - logsumexp(held, axis=0))
-            shares = held.sum(axis=1) + prior
-            shares /= shares.sum()
-        gain = float((logsumexp(np.log(shares)[:, None] + each, axis=0) - each[0]).sum())
-        deviates = held * float(expit(gain - CLEAR_GAIN))
-        deviates[0] += 1 - deviates.sum(axis=0)
+        # One scale for all coordinates, with heavy tails around it: neighbouring laws, some octaves apart.
+        apart, weights = (np.asarray(each_) for each_ in zip(*TAIL_WEIGHTS, strict=True))
+        slabs = np.arange(1, laws.size)
+        members = np.clip(slabs[:, None] + apart.astype(int), 1, laws.size - 1)
+        mixed = np.log(weights)[None, :, None] + each[members]
+        scales = logsumexp(mixed, axis=1)
+        evidence = np.log(np.maximum(prior, 1e-300)) + np.concatenate([[each[0].sum()], scales.sum(axis=1)])
+        scale_weights = np.exp(evidence - logsumexp(evidence))
+        deviates = np.zeros_like(each)
+        deviates[0] = scale_weights[0]
+        shares = scale_weights[1:, None, None] * np.exp(mixed - scales[:, None])
+        for number in range(len(weights)):
+            np.add.at(deviates, members[:, number], shares[:, number])
         belief = np.log(np.maximum(deviates, 1e-300))
     held = belief[:, None] + likely - each[:, None]
     held = np.exp(held - logsumexp(held, axis=(0, 1)))

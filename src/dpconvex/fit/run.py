@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, ndtri
+from scipy.special import erf, expit, logit, ndtri
 
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.core.slopes import Factor, Slope
@@ -15,8 +15,12 @@ from dpconvex.fit.calibration import calibrated_margin, expected_label_share
 from dpconvex.fit.config import FitConfig, kind_of, level_of
 from dpconvex.fit.constants import (
     CURVATURE_RELEASES,
+    CALIBRATION_WIDTH,
     DOUBT,
+    DRIFT,
+    FEW_RECORDS,
     FINE_WIDTH,
+    HINGE_INSIDE,
     HINGE_WIDTH,
     INSIDE_WIDTH,
     LATE_ROUNDS,
@@ -37,7 +41,7 @@ from dpconvex.fit.location import (
     residual_tails,
     target_octaves,
 )
-from dpconvex.fit.points import NewtonPoints, posterior
+from dpconvex.fit.points import NewtonPoints, late_prior, law_variances, posterior
 from dpconvex.losses import Huber, PointwiseLoss
 from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import Kernel, convolve
@@ -63,6 +67,7 @@ class PrivateFit:
         self.kind = kind_of(self.loss)
         self.alpha, self.n, self.lead = bounds.alpha, bounds.n_samples, int(bounds.fit_intercept)
         self.mass = float(self.n)  # what all records count for
+        self._mu = config.records * bounds.dimension / self.n
 
     def run(self) -> Array:
         """Find coordinates, fit, and return to the rows' own."""
@@ -81,28 +86,38 @@ class PrivateFit:
         level, lead = level_of(self.loss), self.lead
         low, high = self.loss.slope_range
         size = self.frame.moments.size
-        middle, unsure, scale = self._target()
+        # Where records are few the constant is all, and its own level is looked for at once.
+        few = 1 / (1 + (self.n * self.mass / self.n * self._mu / FEW_RECORDS) ** 1.5)
+        once = 1 - (1 - few) ** 4
+        first = 0.5 + once * (level - 0.5)
+        middle, unsure, scale = self._target(first)
         start = np.zeros(size)
         start[:lead] = middle
         curvature = (high - low) * MIDDLE_HEIGHT / scale
         slope = Slope(self._smoothed(ROUGH_WIDTH * scale), (low + high) / 2)
         mean, variance = self._rounds(
-            "rough gradients", slope, start, np.zeros(size), curvature, scale, unsure**2 + scale**2
+            "rough gradients", slope, start, np.zeros(size), curvature, scale, unsure**2
         )
         if self.kind == "smooth":
             scale, density = scale, float(self.loss.smoothness)
-        shift, unsure, found = self._residuals(mean, scale, level)
+        mean[:lead] += once * (start[:lead] - mean[:lead])
+        shift, unsure, found = self._residuals(mean, scale, level, first, once)
         scale = NORMAL_SCALE * found
         self.released["residual_scale"] = scale
         mean = mean.copy()
         mean[:lead] = np.clip(mean[:lead] + shift, *self.bracket)
         density = level * (1 - level) / found
-        variance = variance.copy()
-        variance[:lead] = unsure**2
         slope = Slope(self._smoothed(FINE_WIDTH * scale))
+        found, known = self.raw
+        # Slopes of the level are those of the median, and some more.
+        known = known + (DRIFT * (level - 0.5) * scale) ** 2 / max(1, size - lead)
+        known[:lead] = 1e300
+        start = start.copy()
+        start[:lead] = mean[:lead]
         mean, variance = self._rounds(
-            "gradients", slope, mean, variance, (high - low) * density, scale, scale**2
-        )
+            "gradients", slope, start, np.zeros(size), (high - low) * density, scale, unsure**2,
+            earlier=(found, known), phi=mean,
+        )  # fmt: skip
         width = INSIDE_WIDTH * scale
         return self._late(
             mean, variance, Slope(self.loss, weighting="square"),
@@ -126,11 +141,14 @@ class PrivateFit:
         )
         return middle, unsure, min(NORMAL_SCALE * scale, width / 2)
 
-    def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
+    def _residuals(
+        self, phi: Array, scale: float, level: float, first: float, once: float
+    ) -> tuple[float, float, float]:
         """Return the residuals' quantile at the wanted level, its posterior std, and their private scale."""
         residual = Statistic("residual", self.frame.to_rows(phi))
-        guess, reach = 3 * scale * float(ndtri(level)), 2 * scale
-        far = self.bracket[1] - self.bracket[0]
+        guess = 3 * scale * float(ndtri(level) - ndtri(first))
+        reach = 2 * scale * (1 - once)
+        far = (self.bracket[1] - self.bracket[0]) * (1 - once)
         prior = LocationPrior(
             min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale,
             below=far * (level < 0.5), above=far * (level > 0.5),
@@ -149,7 +167,7 @@ class PrivateFit:
         # A median is not the mean.
         spread = max(scale, limit / width)
         mean, variance = self._rounds(
-            "rough gradients", Slope(Huber(limit)), start, np.zeros(size), 1.0, spread,
+            "rough gradients", Slope(Huber(limit)), start, np.zeros(size), erf(limit / scale / math.sqrt(2)), spread,
             unsure**2 + (SKEWED * spread) ** 2, limit / width,
         )  # fmt: skip
         tails = residual_tails(self.rows, "residuals", frame.to_rows(mean), scale, self.mass)
@@ -157,8 +175,9 @@ class PrivateFit:
         limit = tails.best(width * scale, self._noise("gradients", 1 / width))
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
         mean, variance = self._rounds(
-            "gradients", Slope(Huber(limit)), mean, variance, 1.0, spread, 0.0, limit / width
-        )
+            "gradients", Slope(Huber(limit)), start, np.zeros(size), erf(limit / scale / math.sqrt(2)), spread,
+            unsure**2 + (SKEWED * spread) ** 2, limit / width, earlier=self.raw, phi=mean,
+        )  # fmt: skip
         if "curvature" in self.terms:
             limit = tails.best(width * scale, self._noise("late gradients", 1 / width))
         return self._late(
@@ -179,7 +198,7 @@ class PrivateFit:
         kinked = not math.isfinite(loss.smoothness)
         if kinked:
             loss = convolve(loss, self.kernel, self.bandwidth or HINGE_WIDTH)
-        share = positive_share(self.rows, self.mass)
+        share, unsure = positive_share(self.rows, self.mass)
         self.released["positive_share"] = share
         start = np.zeros(frame.moments.size)
         if lead:
@@ -189,17 +208,24 @@ class PrivateFit:
         bent = [float(loss.curvature(np.array([y]), np.array([z]))[0]) for y in (-1.0, 1.0)]
         curvature = max((1 - share) * bent[0] + share * bent[1], 0.02 * loss.smoothness)
         mean, variance = self._rounds(
-            "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, 4.0,
+            "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, unsure**2,
             bent=lambda phi: self._margin_curvature(loss, phi, self.config.clip),
         )
-        if self.config.ranking:
+        if not self.config.ranking:
+            sharp = loss
+            if kinked and self.bandwidth is None:
+                sharp = convolve(self.loss, self.kernel, CALIBRATION_WIDTH)
+            mean, variance, curvature = self._calibrated(sharp, mean, variance, share)
+        slope, factor = Slope(loss, weighting="square"), Factor("curvature", loss, weighting="square")
+        steepest = float(loss.smoothness)
+        if kinked and self.bandwidth is None:  # the kink itself, and the share of margins near it
+            slope = Slope(self.loss, weighting="square")
+            factor = Factor("inside", width=HINGE_INSIDE, weighting="square")
+            steepest = float(self.loss.lipschitz) / (2 * HINGE_INSIDE)
+        mean = self._late(mean, variance, slope, factor, steepest, curvature, 1.0)
+        if self.config.ranking:  # 0 is then the threshold for classes of equal weight
             mean[:lead] -= start[:lead]
-        else:
-            mean, variance, curvature = self._calibrated(loss, mean, variance, share)
-        return self._late(
-            mean, variance, Slope(loss, weighting="square"), Factor("curvature", loss, weighting="square"),
-            float(loss.smoothness), curvature, 1.0,
-        )  # fmt: skip
+        return mean
 
     def _margin_curvature(self, loss: PointwiseLoss, phi: Array, clip: float) -> Array:
         """Return the curvature that is expected of normal margins, right along the constant and along phi.
@@ -282,6 +308,8 @@ class PrivateFit:
         unit: float = 1.0,
         pull: Array | None = None,
         bent: Callable[[Array], Array] | None = None,
+        earlier: tuple[Array, Array] | None = None,
+        phi: Array | None = None,
     ) -> tuple[Array, Array]:
         """Ask for gradients at the posterior mean of the minimiser, again and again; return its mean and variance."""
         frame, config, term = self.frame, self.config, self.terms[name]
@@ -290,12 +318,15 @@ class PrivateFit:
         height = weight * curvature * np.maximum(moments, 0.05)
         between = frame.moment_noise_std / moments
         doubt = np.hypot(DOUBT[self.kind], between)
-        points = NewtonPoints(start, variance, height, doubt, between, self.lead, scale, lead_variance, MISMATCH[self.kind])
+        points = NewtonPoints(start, variance, height, doubt, between, self.lead, scale, lead_variance, MISMATCH[self.kind], not config.ranking and not __import__("os").environ.get("NOSHRINK"))
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         rows, share = self.rows, 1.0
         if config.early_rows is not None and name != "gradients":
             rows, share = self.rows.part(config.early_rows), config.early_rows / self.n
-        mean, phi, error = start, start, variance
+        mean, error = start, variance
+        if earlier is not None and phi is not None:
+            points.remember(*earlier, phi)
+        phi = start if phi is None else phi
         for _ in range(number):
             total = rows.slope_sum(name, frame.to_rows(phi), slope, frame, frame.median_row_norm * unit)
             gradient = total / (self.mass * share)
@@ -307,6 +338,7 @@ class PrivateFit:
             mean, error = points.estimate()
             phi = self._limited(phi, self._penalised(mean, H), scale)
         self.released["kept_share"] = points.kept_share
+        self.raw = points.raw, points.raw_variance
         return self._penalised(mean, H), error
 
     def _penalised(self, mean: Array, curvature: Array) -> Array:
@@ -373,8 +405,8 @@ class PrivateFit:
                 total = weights.sum(axis=0)
                 combined = (weights * projected).sum(axis=0) / total
                 before = np.maximum((vectors**2).T @ known, 0.0)
-                laws = np.concatenate([[0.0], scale**2 * 4.0 ** np.arange(-11.0, 4.0)])
-                way, last, _ = posterior(combined[None], (1 / total)[None], np.zeros((1, values.size)), laws, before)
+                laws = law_variances(scale)
+                way, last, _ = posterior(combined[None], (1 / total)[None], np.zeros((1, values.size)), laws, before, late_prior())
                 estimate = origin + vectors @ way
             phi = self._limited(phi, self._penalised(estimate, H), scale)
         return self._penalised(estimate, H)
@@ -397,10 +429,12 @@ def denoised_curvature(matrix: Array, std: float, expected: Array) -> tuple[Arra
     return np.asarray((vectors * np.maximum(values, least)) @ vectors.T), std * kept
 
 
-def positive_share(rows: PrivateRows, mass: float) -> float:
+def positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
     centre = 0.5 if rows.bounds.void_rows else 0.0
     found = centre * mass + rows.count("labels", Statistic("label"), -0.5, centre)
-    return expected_label_share(found / mass, rows.terms["labels"].scale / mass, mass)
+    std = rows.terms["labels"].scale / mass
+    share = expected_label_share(found / mass, std, mass)
+    return share, min(std / (share * (1 - share)), 1.0)
 
 
 def count_votes(rows: PrivateRows, name: str, n_samples: int) -> float:
