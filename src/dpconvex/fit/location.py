@@ -21,7 +21,7 @@ from dpconvex.fit.constants import RESIDUAL_BINS, TARGET_BINS
 
 Array = NDArray[np.float64]
 
-TAIL_CERTAIN, TAIL_FALL = 5.0, 0.35
+TAIL_CERTAIN, TAIL_FALL, TAIL_MOST = 4.0, 0.35, 0.05
 NORMAL_MEDIAN = 0.6745
 
 
@@ -128,19 +128,21 @@ class Tails:
     std: float
 
     @classmethod
-    def of(cls, counts: Array, std: float, edges: Array, mass: float) -> Tails:
+    def of(
+        cls, counts: Array, std: float, edges: Array, mass: float, extended: bool = False
+    ) -> Tails:
         """Return the tails that noisy counts between edges show, and a little beyond the last that is seen."""
         inner = (edges[1:] + edges[:-1]) / 2
         places = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
         shares = np.where(counts > TAIL_CERTAIN * std, counts, 0.0) / mass
         middle, seen = counts.size // 2, np.flatnonzero(shares)
-        if seen.size:  # the next two octaves hold less and less
+        if seen.size and extended:  # the next two octaves hold less and less
             for last, sign in ((seen[-1], 1), (seen[0], -1)):
                 if (last - middle) * sign > 0:
                     for beyond in (1, 2):
                         at = last + sign * beyond
                         if 0 <= at < shares.size:
-                            shares[at] = shares[last] * TAIL_FALL**beyond
+                            shares[at] = min(shares[last], TAIL_MOST) * TAIL_FALL**beyond
         return cls(places, shares, std / mass)
 
     def around(self, centre: float) -> Tails:
@@ -211,7 +213,7 @@ def residual_tails(
     sizes = scale * 2.0 ** (np.arange(half) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
     counts = rows.histogram(name, Statistic("residual", theta), edges)
-    return Tails.of(counts, rows.terms[name].scale, edges, mass)
+    return Tails.of(counts, rows.terms[name].scale, edges, mass, extended=True)
 
 
 def noisy_share(

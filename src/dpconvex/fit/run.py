@@ -162,21 +162,26 @@ class PrivateFit:
         middle, unsure, scale = self._target()
         start = np.zeros(size)
         start[:lead] = middle
-        tails = self.tails.around(middle if lead else 0.0)
-        limit = tails.best(width * scale, self._noise("rough gradients", 1 / width))
+        limit = width * scale
         # A median is not the mean.
-        spread = max(scale, limit / width)
+        spread = scale
         mean, variance = self._rounds(
             "rough gradients", Slope(Huber(limit)), start, np.zeros(size), erf(limit / scale / math.sqrt(2)), spread,
             unsure**2 + (SKEWED * spread) ** 2, limit / width,
         )  # fmt: skip
         tails = residual_tails(self.rows, "residuals", frame.to_rows(mean), scale, self.mass)
         scale = min(tails.scale(scale), scale)
-        limit = tails.best(width * scale, self._noise("gradients", 1 / width))
+        closed, limit = limit, tails.best(width * scale, self._noise("gradients", 1 / width))
+        found, known = self.raw
+        # Where the limit opens, the rough rounds were about something else.
+        spread = max(scale, limit / width)
+        opened = max(0.0, 1 - closed / limit) * spread
+        known = known + (DRIFT * opened) ** 2 / max(1, size - lead)
+        known[:lead] += opened**2
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
         mean, variance = self._rounds(
             "gradients", Slope(Huber(limit)), start, np.zeros(size), erf(limit / scale / math.sqrt(2)), spread,
-            unsure**2 + (SKEWED * spread) ** 2, limit / width, earlier=self.raw, phi=mean,
+            unsure**2 + (SKEWED * spread) ** 2, limit / width, earlier=(found, known), phi=mean,
         )  # fmt: skip
         if "curvature" in self.terms:
             limit = tails.best(width * scale, self._noise("late gradients", 1 / width))
