@@ -57,8 +57,8 @@ EDGE_LEVEL = 1e-3  # levels closer to 0 or 1 are out of reach of noisy counts
 
 # Posterior of Newton points.
 LAW_OCTAVES = tuple(range(-11, 4))  # standard deviations of a coefficient, in octaves of the unit
-SPIKE = float(os.environ.get("SPK","0.2"))  # prior probability that columns tell nothing
-SIGNAL, PRIOR_SPREAD = float(os.environ.get("SIG","0.3")), float(os.environ.get("PSP","1.5"))  # share of the variance that columns explain; octaves
+SPIKE = float(os.environ.get("SPK","0.1"))  # prior probability that columns tell nothing
+SIGNAL, PRIOR_SPREAD = float(os.environ.get("SIG","0.5")), float(os.environ.get("PSP","1.0"))  # share of the variance that columns explain; octaves
 LATE_SPIKE = float(os.environ.get("LSP","0.9"))  # prior probability that nothing deviates from what earlier rounds found
 TAIL_WEIGHTS = ((-2, 0.25), (0, 0.5), (2, 0.25))  # octaves around the common scale, and their shares
 CURVATURE_FACTORS = tuple(2.0 ** np.arange(-5, 1.6, 0.5))  # of the curvature, over the expected one

@@ -150,7 +150,8 @@ class PrivateFit:
         reach = 2 * scale * (1 - once)
         far = (self.bracket[1] - self.bracket[0]) * (1 - once)
         prior = LocationPrior(
-            min(0.0, guess) - reach, max(0.0, guess) + reach, 2.0**-10 * scale, 2 * scale,
+            min(0.0, guess) - reach, max(0.0, guess) + reach,
+            min(0.5, max(2.0**-10, 30 / (self.mass * self._mu))) * scale, 1.5 * scale,
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
         return private_location(
@@ -323,7 +324,8 @@ class PrivateFit:
         height = weight * curvature * np.maximum(moments, 0.05)
         between = frame.moment_noise_std / moments
         doubt = np.hypot(DOUBT[self.kind], between)
-        points = NewtonPoints(start, variance, height, doubt, between, self.lead, scale, lead_variance, MISMATCH[self.kind], not config.ranking and not __import__("os").environ.get("NOSHRINK"))
+        unit_scale = scale / math.sqrt(float(moments[self.lead :].mean()))  # of a coordinate's coefficient
+        points = NewtonPoints(start, variance, height, doubt, between, self.lead, unit_scale, lead_variance, MISMATCH[self.kind], not config.ranking and not __import__("os").environ.get("NOSHRINK"))
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         rows, share = self.rows, 1.0
         if config.early_rows is not None and name != "gradients":
