@@ -8,16 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
+from dpconvex.fit.constants import MARGIN_BINS
 from dpconvex.losses import PointwiseLoss
 
-__all__ = ["calibrated_margin", "expected_label_share"]
+__all__ = ["calibrated_margin", "expected_label_share", "margin_edges"]
 
 Array = NDArray[np.float64]
 
+_MIDDLE, _FARTHEST = 1.5, 3.2  # in spreads: where bins may be centred, and how far they reach
 _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
 _FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.3, 0.1  # how far the slope may be off: relative, and absolute
+
+
+def margin_edges(intercept: float, spread: float) -> Array:
+    """Return edges of bins of a margin of unit spread: finer near where the margin and its intercept cancel."""
+    even = np.linspace(-1.0, 1.0, MARGIN_BINS + 1)
+    middle = min(max(-intercept / spread, -_MIDDLE), _MIDDLE)
+    steep = math.asinh(max(spread, 1e-3))
+    return np.asarray(middle + _FARTHEST * np.sinh(steep * even) / math.sinh(steep))
 
 
 def calibrated_margin(
@@ -113,7 +123,8 @@ def _within_bins(total: Array, hidden: float, edges: Array) -> tuple[Array, Arra
     sizes = sizes / sizes.sum()
     inside = (np.arange(_INSIDE) + 0.5) / _INSIDE - 0.5
     # Margins lie in a bin as in its neighbours: denser where these hold more.
-    padded = np.concatenate([sizes[:1], sizes, sizes[-1:]])
+    widths = np.diff(edges)
+    padded = np.concatenate([sizes[:1] / widths[:1], sizes / widths, sizes[-1:] / widths[-1:]])
     tilts = np.clip(np.log(padded[2:] / padded[:-2]) / 2, -2.0, 2.0)
     density = np.exp(tilts[:, None] * inside)
     density *= (sizes / density.sum(axis=1))[:, None]
@@ -121,7 +132,7 @@ def _within_bins(total: Array, hidden: float, edges: Array) -> tuple[Array, Arra
     # The outermost bins hold all that is beyond: exponential tails, as steep as the last two bins say.
     for last, before, edge, sign in ((0, 1, edges[1], -1.0), (-1, -2, edges[-2], 1.0)):
         kept = min(float(sizes[last] / (sizes[last] + sizes[before])), _FLATTEST)
-        reach = -(edges[1] - edges[0]) / math.log(kept)
+        reach = -abs(edges[last] - edges[before]) / math.log(kept)
         points[last] = edge - sign * reach * np.log(0.5 - inside)
         density[last] = sizes[last] / _INSIDE
     return sizes, density, points

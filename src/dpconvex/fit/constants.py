@@ -44,7 +44,7 @@ LATE_SHARE, LATE_RECORDS = 0.5, 400.0  # of the rounds' budget, with released cu
 import os
 LEAST_LATE = float(os.environ.get("LL","0.01"))  # share below which late rounds are left out
 CURVATURE_SHARE = 0.3  # of the late rounds' budget
-CURVATURE_RELEASES, LATE_ROUNDS = 2, 4
+CURVATURE_RELEASES, LATE_ROUNDS = int(os.environ.get("CR","2")), int(os.environ.get("LR","4"))
 ROUNDS = {"margin": (0, int(os.environ.get("RN","16"))), "quantile": (8, 8), "squares": (3, 4), "smooth": (4, 8)}  # rough, fine
 CLIP_SQUARES = 0.7  # of a typical row
 

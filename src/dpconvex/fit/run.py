@@ -11,7 +11,7 @@ from scipy.special import erf, expit, logit, ndtri
 
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.core.slopes import Factor, Slope
-from dpconvex.fit.calibration import calibrated_margin, expected_label_share
+from dpconvex.fit.calibration import calibrated_margin, expected_label_share, margin_edges
 from dpconvex.fit.config import FitConfig, kind_of, level_of
 from dpconvex.fit.constants import (
     CURVATURE_RELEASES,
@@ -277,7 +277,8 @@ class PrivateFit:
         if spread < 1e-6:
             spread = 1.0
         theta = frame.to_rows(direction)
-        edges = np.linspace(-3.2, 3.2, MARGIN_BINS + 1)
+        middle = float(phi[:lead].sum()) * frame.constant
+        edges = margin_edges(middle, spread)
         counts = self.rows.histogram(
             "margins", Statistic("margin", theta), spread * edges[1:-1], by_label=True
         )
@@ -291,7 +292,7 @@ class PrivateFit:
         offset = None if lead else 0.0
         intercept, slope, bend = calibrated_margin(
             counts / self.mass, std, edges, share, loss, offset, penalty,
-            (float(phi[:lead].sum()) * frame.constant, spread),
+            (middle, spread),
         )
         factor = slope / spread
         self.released["calibration"] = np.array([intercept, factor])
@@ -383,7 +384,8 @@ class PrivateFit:
         curved, late = self.terms["curvature"], self.terms["late gradients"]
         rounds, origin, known = LATE_ROUNDS, mean, variance
         std = late.scale * frame.median_row_norm * unit / self.mass
-        expected = curvature * np.diag(np.maximum(frame.moments, 0.05))
+        moments = np.hypot(frame.moments, frame.moment_noise_std)
+        expected = curvature * np.diag(np.maximum(moments, 0.05))
         phi, found, points, errors = mean, [], [], []
         for step in range(rounds):
             if step % (rounds // CURVATURE_RELEASES) == 0:
@@ -401,17 +403,18 @@ class PrivateFit:
             errors.append(phi)
             # Mean of the points, each by its noise and by how far from the estimate it was taken.
             estimate, last = points[-1], None
+            before = np.maximum((vectors**2).T @ known, 0.0)
             for _ in range(3):
                 variances = []
                 for at in errors:
-                    gap = float(np.sum((at - estimate) ** 2)) + (float(known.sum()) if last is None else float(last.sum()))
-                    away = (left**2 / 2) * gap / values**2 + (LATE_DOUBT * LATE_DOUBT) * gap / values.size
+                    gaps = (vectors.T @ (at - estimate)) ** 2 + (before if last is None else last)
+                    gap = float(gaps.sum())
+                    away = left**2 / 2 * gap / values**2 + LATE_DOUBT**2 * (gaps + gap / gaps.size) / 2
                     variances.append((std / values) ** 2 + away)
                 weights = 1 / np.array(variances)
                 projected = np.array([vectors.T @ (p - origin) for p in points])
                 total = weights.sum(axis=0)
                 combined = (weights * projected).sum(axis=0) / total
-                before = np.maximum((vectors**2).T @ known, 0.0)
                 laws = law_variances(scale)
                 way, last, _ = posterior(combined[None], (1 / total)[None], np.zeros((1, values.size)), laws, before, late_prior())
                 estimate = origin + vectors @ way
@@ -419,7 +422,7 @@ class PrivateFit:
         return self._penalised(estimate, H)
 
 
-LATE_DOUBT = 0.2
+LATE_DOUBT = float(__import__("os").environ.get("LD","0.3"))
 
 
 def denoised_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:
