@@ -61,7 +61,7 @@ SPIKE = float(os.environ.get("SPK","0.1"))  # prior probability that columns tel
 SIGNAL, PRIOR_SPREAD = float(os.environ.get("SIG","0.5")), float(os.environ.get("PSP","1.0"))  # share of the variance that columns explain; octaves
 LATE_SPIKE = float(os.environ.get("LSP","0.9"))  # prior probability that nothing deviates from what earlier rounds found
 TAIL_WEIGHTS = ((-2, 0.25), (0, 0.5), (2, 0.25))  # octaves around the common scale, and their shares
-CURVATURE_FACTORS = tuple(2.0 ** np.arange(-5, 1.6, 0.5))  # of the curvature, over the expected one
+CURVATURE_FACTORS = tuple(2.0 ** (np.arange(-10, 4) / 2))  # of the curvature, over the expected one
 
 # Rounds.
 DOUBT = {"margin": float(os.environ.get("DB","0.5")), "quantile": float(os.environ.get("DQ","0.5")), "squares": float(os.environ.get("DS","0.25")), "smooth": 0.7}  # std of the logarithm of a curvature
@@ -79,3 +79,4 @@ LEAD_SHARE = 0.5  # of the squared way of the columns: variance of how far the i
 CALIBRATION_WIDTH = 0.1  # bandwidth of a hinge whose margin is calibrated
 DRIFT = 1.0  # how far slopes of a level are from those of the median, per distance of the level, in units of the scale
 WIDTH, WIDTH_RECORDS = float(os.environ.get("WD","0.8")), float(os.environ.get("WR","20"))  # limit of residuals of least squares, in scales; records from which it opens
+DRIFT_COUNT = 2.0  # weight of the expected drift, in coefficients

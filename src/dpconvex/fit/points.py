@@ -19,6 +19,7 @@ from scipy.special import expit, logsumexp
 
 from dpconvex.fit.constants import (
     CURVATURE_FACTORS,
+    DRIFT_COUNT,
     LATE_SPIKE,
     LAW_OCTAVES,
     LEAD_SHARE,
@@ -31,6 +32,8 @@ from dpconvex.fit.constants import (
 __all__ = ["NewtonPoints", "posterior"]
 
 Array = NDArray[np.float64]
+
+EXPECTED = CURVATURE_FACTORS.index(1.0)  # the factor of a curvature that is as expected
 
 
 class NewtonPoints:
@@ -85,9 +88,23 @@ class NewtonPoints:
         self.earlier: tuple[Array, Array] | None = None
         self.anchor = np.zeros_like(mean)
 
-    def remember(self, found: Array, variance: Array, anchor: Array) -> None:
-        """Add what earlier rounds found, before it was drawn to anything; the intercept is known where slopes are `anchor`."""
+    def remember(self, found: Array, variance: Array, drift: float, anchor: Array) -> None:
+        """Add what earlier rounds found, before it was drawn to anything, of something near the minimiser.
+
+        It is about ``drift`` away from it, in each coordinate, or as far as gradients say. The intercept is known where
+        all else is `anchor`.
+        """
         self.earlier, self.anchor = (found - self.mean, variance), anchor - self.mean
+        self.expected_drift = drift
+
+    def _drift(self, found: Array, variance: Array) -> float:
+        """Return the variance between what earlier rounds and these ones are about: an expected one, and what is seen."""
+        assert self.earlier is not None
+        before, unsure = (each[self.lead :] for each in self.earlier)
+        apart = (found[self.lead :] - before) ** 2 - variance[self.lead :] - unsure
+        expected = self.expected_drift**2
+        seen = (DRIFT_COUNT * expected + float(apart.sum())) / (DRIFT_COUNT + apart.size)
+        return max(seen, expected / 4)
 
     def add(self, point: Array, gradient: Array, std: float, inverse: Array | None = None) -> None:
         """Add a gradient at a point, with its noise and, where it is not diagonal, the inverse of the curvature."""
@@ -119,6 +136,7 @@ class NewtonPoints:
         logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(factors)
         if self.earlier is not None:
             before, unsure = self.earlier
+            unsure = unsure + self._drift(found[EXPECTED], variance[EXPECTED])
             both = variance + unsure
             logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
             found = (found * unsure + before * variance) / both
@@ -135,7 +153,7 @@ class NewtonPoints:
                     found[:, part], variance[:, part], logs[:, part], laws, self.variance[part], self.prior
                 )
         self.error, self.raw = error, self.mean + gone
-        self.raw_variance = variance[len(CURVATURE_FACTORS) - 4]  # of the expected curvature
+        self.raw_variance = variance[EXPECTED]
         length, whole = (float(np.linalg.norm(each[lead:])) for each in (way, gone))
         self.kept_share = min(1.0, length / max(whole, 1e-300))
         return np.asarray(self.mean + way), error

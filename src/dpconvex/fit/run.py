@@ -108,15 +108,15 @@ class PrivateFit:
         mean[:lead] = np.clip(mean[:lead] + shift, *self.bracket)
         density = level * (1 - level) / found
         slope = Slope(self._smoothed(FINE_WIDTH * scale))
-        found, known = self.raw
+        found, known = (each.copy() for each in self.raw)
         # Slopes of the level are those of the median, and some more.
-        known = known + (DRIFT * (level - 0.5) * scale) ** 2 / max(1, size - lead)
+        drift = DRIFT * abs(level - 0.5) * scale / math.sqrt(max(1, size - lead))
         known[:lead] = 1e300
         start = start.copy()
         start[:lead] = mean[:lead]
         mean, variance = self._rounds(
             "gradients", slope, start, np.zeros(size), (high - low) * density, scale, unsure**2,
-            earlier=(found, known), phi=mean,
+            earlier=(found, known, drift), phi=mean,
         )  # fmt: skip
         width = INSIDE_WIDTH * scale
         return self._late(
@@ -173,16 +173,16 @@ class PrivateFit:
         tails = residual_tails(self.rows, "residuals", frame.to_rows(mean), scale, self.mass)
         scale = min(tails.scale(scale), scale)
         closed, limit = limit, tails.best(width * scale, self._noise("gradients", 1 / width))
-        found, known = self.raw
+        found, known = (each.copy() for each in self.raw)
         # Where the limit opens, the rough rounds were about something else.
         spread = max(scale, limit / width)
         opened = max(0.0, 1 - closed / limit) * spread
-        known = known + (DRIFT * opened) ** 2 / max(1, size - lead)
+        drift = DRIFT * opened / math.sqrt(max(1, size - lead))
         known[:lead] += opened**2
         self.released["residual_scale"], self.released["residual_limit"] = scale, limit
         mean, variance = self._rounds(
             "gradients", Slope(Huber(limit)), start, np.zeros(size), erf(limit / scale / math.sqrt(2)), spread,
-            unsure**2 + (SKEWED * spread) ** 2, limit / width, earlier=(found, known), phi=mean,
+            unsure**2 + (SKEWED * spread) ** 2, limit / width, earlier=(found, known, drift), phi=mean,
         )  # fmt: skip
         if "curvature" in self.terms:
             limit = tails.best(width * scale, self._noise("late gradients", 1 / width))
@@ -315,7 +315,7 @@ class PrivateFit:
         unit: float = 1.0,
         pull: Array | None = None,
         bent: Callable[[Array], Array] | None = None,
-        earlier: tuple[Array, Array] | None = None,
+        earlier: tuple[Array, Array, float] | None = None,
         phi: Array | None = None,
     ) -> tuple[Array, Array]:
         """Ask for gradients at the posterior mean of the minimiser, again and again; return its mean and variance."""
