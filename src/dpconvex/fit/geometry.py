@@ -23,6 +23,7 @@ from dpconvex.fit.config import FitConfig
 from dpconvex.fit.constants import (
     COLUMN_OCTAVES,
     FALSE_ALARM,
+    HIDDEN_THERE,
     HIDDEN_SHARE,
     LENGTH_EDGES,
     LENGTH_PRIOR_SPREAD,
@@ -86,14 +87,16 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         mass *= config.geometry_rows / bounds.n_samples
         rows = rows.part(config.geometry_rows)
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
-    units, centres = _column_units(counts, terms["columns"].scale, mass, config.max_octaves)
+    units, centres, spreads = _column_units(
+        counts, terms["columns"].scale, mass, config.max_octaves
+    )
     # No direction is stretched so far that sums lose their digits: in units of columns where these are not bounded.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
     limit = STRETCH_LIMIT / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
     stretches = np.concatenate([np.ones(lead), np.minimum(1 / units, limit * widest)])
-    usual = math.sqrt(1 + dimension - lead)  # length of white rows
+    likely = math.sqrt(1 + float(np.sum(spreads**2)))  # length of rows in units of their columns
     if "moments" not in terms:  # too many columns for a matrix: in units of one typical length
-        found = _length_quantile(rows, Frame(stretches, lead), 0.5, usual, mass)
+        found = _length_quantile(rows, Frame(stretches, lead), 0.5, likely, mass)
         spread = math.sqrt(max(found**2 - 1, 1.0))
         moments = np.concatenate([np.ones(lead), np.full(dimension - lead, 1 / (dimension - lead))])
         return Frame(
@@ -110,14 +113,15 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         shifted[lead:, 0] = -centres * stretches[lead:]
         matrix = shifted if cancellation(shifted) <= most else matrix
     frame = Frame(matrix, lead, moments=np.ones(dimension), moment_noise_std=np.zeros(dimension))
-    radius = config.radius_multiple * _length_quantile(rows, frame, RADIUS_LEVEL, usual, mass)
+    radius = config.radius_multiple * _length_quantile(rows, frame, RADIUS_LEVEL, likely, mass)
     sums = rows.second_moments("moments", frame, radius) / mass
     std = terms["moments"].scale / mass
     with single_threaded_blas():  # matrices are small: threads would wait for each other
         for raised in 10.0 ** np.arange(6):  # eigenvalues are raised until sums keep their digits
             found_frame = _whitened(
-                sums, std, radius, frame, limit * widest, raised * config.eigenvalue_floor
-            )
+                sums, std, radius, frame, limit * widest, raised * config.eigenvalue_floor,
+                float(np.mean(spreads**2)),
+            )  # fmt: skip
             whitened = found_frame.matrix
             # Directions are limited one by one, and together may exceed the limit by a little.
             largest = float(np.linalg.norm(whitened[lead:, lead:] / widest, 2))
@@ -129,7 +133,8 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         # Which of two ways bounds of lengths are computed depends on the number of rows, which is public here.
         longer = LONGER_ROWS * (1 - config.geometry_rows / bounds.n_samples)
         frame = replace(frame, excess=longer)
-    typical = _length_quantile(rows, frame, 0.5, usual, mass)
+    likely = math.sqrt(1 + float(frame.moments[lead:].sum()))
+    typical = _length_quantile(rows, frame, 0.5, likely, mass)
     return replace(frame, median_row_norm=typical, moments=_at_least(frame, typical))
 
 
@@ -138,8 +143,10 @@ def column_octaves(max_octaves: int) -> int:
     return max_octaves + max(COLUMN_OCTAVES, max_octaves)
 
 
-def _column_units(counts: Array, std: float, mass: float, above: int) -> tuple[Array, Array]:
-    """Return a unit and a centre of every column.
+def _column_units(
+    counts: Array, std: float, mass: float, above: int
+) -> tuple[Array, Array, Array]:
+    """Return a unit and a centre of every column, and its standard deviation in this unit.
 
     Octaves count where noise does not explain them, one by one or a few neighbours together. What noise may hide is
     taken to lie as far out as the column is seen to reach, so that units shrink as budgets grow; columns that noise
@@ -149,19 +156,22 @@ def _column_units(counts: Array, std: float, mass: float, above: int) -> tuple[A
     sizes = 0.75 * 2.0 ** (above - half + np.arange(1, half + 1))
     places = np.concatenate([-sizes[::-1], [0.0], sizes])
     threshold = -float(ndtri(FALSE_ALARM / counts.size))
-    mean, variance, seen = _seen_moments(counts, places, threshold, std, mass)
+    mean, variance, hidden, seen = _seen_moments(counts, places, threshold, std, mass)
     if not seen.all():
         many = len(counts)
         pooled, noise = counts.sum(axis=0, keepdims=True), math.sqrt(many) * std
-        _, shared, shown = _seen_moments(pooled, places, threshold, noise, many * mass)
-        variance[~seen], mean[~seen] = shared[0] if shown[0] else 4.0**above, 0.0
-    return np.sqrt(variance), mean
+        _, shared, unseen, shown = _seen_moments(pooled, places, threshold, noise, many * mass)
+        mean[~seen] = 0.0
+        variance[~seen], hidden[~seen] = (shared[0], unseen[0]) if shown[0] else (0.0, 4.0**above)
+    total = variance + hidden
+    # Of what may be hidden some will be there.
+    return np.sqrt(total), mean, np.sqrt((variance + HIDDEN_THERE * hidden) / total)
 
 
 def _seen_moments(
     counts: Array, places: Array, threshold: float, std: float, mass: float
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Return mean and variance of each column, with what noise may hide of it, and whether anything but 0 is seen."""
+) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """Return mean and variance of each column, what noise may hide of the latter, and whether anything but 0 is seen."""
     half = counts.shape[1] // 2
     kept = counts > threshold * std
     sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # sizes, whatever their sign
@@ -183,7 +193,7 @@ def _seen_moments(
     variance = np.maximum(held @ (places**2 * (1 + 1 / 27)) / total - mean**2, 0.0)
     top = np.where(kept, np.abs(places), 0.0).max(axis=1) / 0.75
     hidden = np.clip(1 - total / mass, 0.0, 1.0) + threshold * std / mass + HIDDEN_SHARE
-    return mean, variance + np.minimum(hidden, 1.0) * top**2, seen
+    return mean, variance, np.minimum(hidden, 1.0) * top**2, seen
 
 
 def _length_quantile(
@@ -193,7 +203,8 @@ def _length_quantile(
 
     What noise hides of the histogram is taken to lie around the usual length.
     """
-    edges = math.log2(usual) + np.asarray(LENGTH_EDGES)
+    columns = rows.bounds.n_features
+    edges = math.log2(math.sqrt(1 + columns)) + np.asarray(LENGTH_EDGES)
     counts = rows.histogram("lengths", Statistic("length", coordinates=frame), edges) / mass
     std = rows.terms["lengths"].scale / mass
     width = edges[1] - edges[0]
@@ -217,7 +228,13 @@ def _at_least(frame: Frame, typical: float) -> Array:
 
 
 def _whitened(
-    moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float
+    moments: Array,
+    std: float,
+    radius: float,
+    frame: Frame,
+    most: Array,
+    floor: float,
+    usual: float,
 ) -> Frame:
     """Return the coordinates that noisy mean moments of shortened rows ``(1, u) / radius`` make white.
 
@@ -236,7 +253,7 @@ def _whitened(
         square = max(float(centre @ centre), 1e-300)
         centre *= max(0.0, 1 - 2 * unsure / square) * min(1.0, radius / math.sqrt(square))
     spread = moments[lead:, lead:] / share - np.outer(centre, centre)
-    spread, noise = denoised_covariance(spread, std / share, USUAL_VARIANCE)
+    spread, noise = denoised_covariance(spread, std / share, (usual, USUAL_VARIANCE * usual))
     values, vectors = np.linalg.eigh((spread + spread.T) / 2)
     floor = floor * std / share * math.sqrt(2 * size)
     stretched = np.linalg.norm(vectors.T @ (frame.matrix[lead:, lead:] / most), axis=1)

@@ -146,7 +146,8 @@ class NewtonPoints:
         # The intercept moves because the columns do: as far as they are seen to.
         for part, laws in ((slice(lead, None), self.laws), (slice(None, lead), np.zeros(1))):
             if part.start is None:
-                moved = float(np.sum((way - self.anchor)[lead:] ** 2 + error[lead:]))
+                share = self.curvature[lead:] / self.curvature[0]  # second moments of the columns
+                moved = float(share @ (way - self.anchor)[lead:] ** 2)
                 laws = np.array([self.lead_variance + LEAD_SHARE * moved])
             if self.mean[part].size:
                 way[part], error[part], gone[part] = posterior(
