@@ -69,11 +69,12 @@ class NewtonPoints:
         lead_variance: float,
         mismatch: float = 0.0,
         shrink: bool = True,
+        hopeless: float = 0.0,
     ) -> None:
         self.mismatch = mismatch
         self.mean, self.variance, self.curvature, self.lead = mean, variance, curvature, lead
         self.laws = law_variances(scale) if shrink else np.array([scale**2])
-        self.prior = late_prior() if variance.any() else signal_prior(mean.size - lead)
+        self.prior = late_prior() if variance.any() else signal_prior(mean.size - lead, hopeless)
         self.lead_variance = lead_variance
         self.between = between
         factors = np.asarray(CURVATURE_FACTORS)[:, None]
@@ -165,11 +166,12 @@ def law_variances(scale: float) -> Array:
     return np.concatenate([[0.0], scale**2 * 4.0 ** np.asarray(LAW_OCTAVES)])
 
 
-def signal_prior(columns: int) -> Array:
+def signal_prior(columns: int, hopeless: float = 0.0) -> Array:
     """Return prior probabilities of the laws' scale: columns together explain some of the variance, or nothing."""
     octaves = np.asarray(LAW_OCTAVES) - math.log2(math.sqrt(SIGNAL / max(columns, 1)))
     slab = np.exp(-((octaves / PRIOR_SPREAD) ** 2) / 2)
-    return np.concatenate([[SPIKE], (1 - SPIKE) * slab / slab.sum()])
+    spike = SPIKE + (1 - SPIKE) * hopeless
+    return np.concatenate([[spike], (1 - spike) * slab / slab.sum()])
 
 
 def late_prior() -> Array:

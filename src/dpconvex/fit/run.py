@@ -22,6 +22,8 @@ from dpconvex.fit.constants import (
     FINE_WIDTH,
     HINGE_INSIDE,
     HINGE_WIDTH,
+    HOPELESS_EACH,
+    HOPELESS_RECORDS,
     INSIDE_WIDTH,
     LATE_ROUNDS,
     MARGIN_BINS,
@@ -214,7 +216,7 @@ class PrivateFit:
         bent = [float(loss.curvature(np.array([y]), np.array([z]))[0]) for y in (-1.0, 1.0)]
         curvature = max((1 - share) * bent[0] + share * bent[1], 0.02 * loss.smoothness)
         mean, variance = self._rounds(
-            "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, unsure**2,
+            "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, 0.0 if kinked else unsure**2,
             bent=lambda phi: self._margin_curvature(loss, phi, self.config.clip),
         )
         if not self.config.ranking:
@@ -326,7 +328,7 @@ class PrivateFit:
         between = frame.moment_noise_std / moments
         doubt = np.hypot(DOUBT[self.kind], between)
         unit_scale = scale / math.sqrt(float(moments[self.lead :].mean()))  # of a coordinate's coefficient
-        points = NewtonPoints(start, variance, height, doubt, between, self.lead, unit_scale, lead_variance, MISMATCH[self.kind], not config.ranking and not __import__("os").environ.get("NOSHRINK"))
+        points = NewtonPoints(start, variance, height, doubt, between, self.lead, unit_scale, lead_variance, MISMATCH[self.kind], not config.ranking and not __import__("os").environ.get("NOSHRINK"), 1 / (1 + min(self.mass * self._mu / HOPELESS_RECORDS, config.records / HOPELESS_EACH) ** 3))
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
         rows, share = self.rows, 1.0
         if config.early_rows is not None and name != "gradients":
