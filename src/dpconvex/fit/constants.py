@@ -83,3 +83,4 @@ WIDTH, WIDTH_RECORDS = float(os.environ.get("WD","0.8")), float(os.environ.get("
 DRIFT_COUNT = 2.0  # weight of the expected drift, in coefficients
 HOPELESS_RECORDS = float(os.environ.get("HR","60"))  # n mu at which columns are as likely as not to be left out
 HOPELESS_EACH = float(os.environ.get("HE","2"))  # the same of records per coefficient
+PINNED_RECORDS = 10.0  # records per coefficient from which on clipped gradients are believed about the intercept

@@ -136,13 +136,13 @@ class NewtonPoints:
         apart = steps + factors[:, None] * (points - found[:, None])
         logs = self.log_factors - (weights * apart**2).sum(axis=1) / 2 - np.log(factors)
         if self.earlier is not None:
-            before, unsure = self.earlier
-            unsure = unsure + self._drift(found[EXPECTED], variance[EXPECTED])
-            both = variance + unsure
+            before, blurred = self.earlier
+            blurred = blurred + self._drift(found[EXPECTED], variance[EXPECTED])
+            both = variance + blurred
             logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
-            found = (found * unsure + before * variance) / both
-            variance = variance * unsure / both
-        way, error, gone = (np.empty(self.mean.size) for _ in range(3))
+            found = (found * blurred + before * variance) / both
+            variance = variance * blurred / both
+        way, error, gone, unsure = (np.empty(self.mean.size) for _ in range(4))
         lead = self.lead
         # The intercept moves because the columns do: as far as they are seen to.
         for part, laws in ((slice(lead, None), self.laws), (slice(None, lead), np.zeros(1))):
@@ -151,11 +151,11 @@ class NewtonPoints:
                 moved = float(share @ (way - self.anchor)[lead:] ** 2)
                 laws = np.array([self.lead_variance + LEAD_SHARE * moved])
             if self.mean[part].size:
-                way[part], error[part], gone[part] = posterior(
+                way[part], error[part], gone[part], unsure[part] = posterior(
                     found[:, part], variance[:, part], logs[:, part], laws, self.variance[part], self.prior
                 )
         self.error, self.raw = error, self.mean + gone
-        self.raw_variance = variance[EXPECTED]
+        self.raw_variance = unsure
         length, whole = (float(np.linalg.norm(each[lead:])) for each in (way, gone))
         self.kept_share = min(1.0, length / max(whole, 1e-300))
         return np.asarray(self.mean + way), error
@@ -187,10 +187,10 @@ def posterior(
     laws: Array,
     known: Array,
     prior: Array,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     """Return posterior mean and variance of numbers that were found with noise, in one of several ways each.
 
-    And the mean that they would have without a prior law.
+    And both without the prior law.
 
     Parameters
     ----------
@@ -228,4 +228,6 @@ def posterior(
     kept = before / total
     mean = (held * kept * found).sum(axis=(0, 1))
     second = (held * (kept * variance + (kept * found) ** 2)).sum(axis=(0, 1))
-    return mean, np.maximum(second - mean**2, 0.0), (held * found).sum(axis=(0, 1))
+    plain = (held * found).sum(axis=(0, 1))
+    apart = (held * (variance + found**2)).sum(axis=(0, 1)) - plain**2
+    return mean, np.maximum(second - mean**2, 0.0), plain, np.maximum(apart, 0.0)

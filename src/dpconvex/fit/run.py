@@ -31,6 +31,7 @@ from dpconvex.fit.constants import (
     MISMATCH,
     MOST_MOVE,
     NORMAL_SCALE,
+    PINNED_RECORDS,
     RESIDUAL_COUNTS,
     ROUGH_WIDTH,
     SKEWED,
@@ -98,7 +99,8 @@ class PrivateFit:
         curvature = (high - low) * MIDDLE_HEIGHT / scale
         slope = Slope(self._smoothed(ROUGH_WIDTH * scale), (low + high) / 2)
         mean, variance = self._rounds(
-            "rough gradients", slope, start, np.zeros(size), curvature, scale, unsure**2
+            "rough gradients", slope, start, np.zeros(size), curvature, scale,
+            unsure**2 + (scale * float(ndtri(first))) ** 2,
         )
         if self.kind == "smooth":
             scale, density = scale, float(self.loss.smoothness)
@@ -217,6 +219,7 @@ class PrivateFit:
         curvature = max((1 - share) * bent[0] + share * bent[1], 0.02 * loss.smoothness)
         mean, variance = self._rounds(
             "gradients", Slope(loss, weighting="clip"), start, np.zeros(start.size), curvature, 1.0, 0.0 if kinked else unsure**2,
+            pinned=None if kinked or not lead else lambda phi: self._with_share(phi, share),
             bent=lambda phi: self._margin_curvature(loss, phi, self.config.clip),
         )
         if not self.config.ranking:
@@ -234,6 +237,21 @@ class PrivateFit:
         if self.config.ranking:  # 0 is then the threshold for classes of equal weight
             mean[:lead] -= start[:lead]
         return mean
+
+    def _with_share(self, phi: Array, share: float) -> Array:
+        """Return coefficients with the intercept for which normal margins have this mean probability."""
+        moments, way = np.hypot(self.frame.moments, self.frame.moment_noise_std), phi.copy()
+        way[0] = 0.0
+        spread = math.sqrt(float(moments @ way**2))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+        low, high = float(logit(share)) - 3 * (1 + spread), float(logit(share)) + 3 * (1 + spread)
+        for _ in range(40):
+            middle = (low + high) / 2
+            above = float(weights @ expit(middle + spread * nodes)) / float(weights.sum()) > share
+            low, high = (low, middle) if above else (middle, high)
+        believed = self.config.records / (self.config.records + PINNED_RECORDS)
+        way[0] = believed * phi[0] + (1 - believed) * middle / self.frame.constant
+        return way
 
     def _margin_curvature(self, loss: PointwiseLoss, phi: Array, clip: float) -> Array:
         """Return the curvature that is expected of normal margins, right along the constant and along phi.
@@ -319,6 +337,7 @@ class PrivateFit:
         bent: Callable[[Array], Array] | None = None,
         earlier: tuple[Array, Array, float] | None = None,
         phi: Array | None = None,
+        pinned: Callable[[Array], Array] | None = None,
     ) -> tuple[Array, Array]:
         """Ask for gradients at the posterior mean of the minimiser, again and again; return its mean and variance."""
         frame, config, term = self.frame, self.config, self.terms[name]
@@ -346,6 +365,8 @@ class PrivateFit:
             H = np.diag(height) if bent is None else bent(phi)
             points.add(phi, gradient, std, None if bent is None else np.linalg.inv(H))
             mean, error = points.estimate()
+            if pinned is not None:
+                mean = pinned(mean)
             phi = self._limited(phi, self._penalised(mean, H), scale)
         self.released["kept_share"] = points.kept_share
         self.raw = points.raw, points.raw_variance
@@ -418,7 +439,7 @@ class PrivateFit:
                 total = weights.sum(axis=0)
                 combined = (weights * projected).sum(axis=0) / total
                 laws = law_variances(scale)
-                way, last, _ = posterior(combined[None], (1 / total)[None], np.zeros((1, values.size)), laws, before, late_prior())
+                way, last, _, _ = posterior(combined[None], (1 / total)[None], np.zeros((1, values.size)), laws, before, late_prior())
                 estimate = origin + vectors @ way
             phi = self._limited(phi, self._penalised(estimate, H), scale)
         return self._penalised(estimate, H)
