@@ -11,15 +11,62 @@ from scipy.special import expit, logit, ndtr
 from dpconvex.fit.constants import MARGIN_BINS
 from dpconvex.losses import PointwiseLoss
 
-__all__ = ["calibrated_margin", "expected_label_share", "margin_edges"]
+__all__ = [
+    "calibrated_margin",
+    "expected_label_share",
+    "intercept_of_share",
+    "margin_edges",
+    "margin_moments",
+]
 
 Array = NDArray[np.float64]
 
 _MIDDLE, _FARTHEST = 1.5, 3.2  # in spreads: where bins may be centred, and how far they reach
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_CLIPPED = 0.3  # of the curvature of a typical record: what is left of it where slopes are clipped
+_LEAST_HEIGHT, _LEAST_ALONG, _MOST_TILT = (
+    0.01,
+    0.1,
+    0.9,
+)  # relative: the curvature stays positive definite
 _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
 _FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.3, 0.1  # how far the slope may be off: relative, and absolute
+
+
+def margin_moments(
+    loss: PointwiseLoss, middle: float, spread: float, clip: float
+) -> tuple[float, float, float]:
+    """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``.
+
+    Labels have the probabilities that margins say. Records whose slope is clipped add little: their rows would have to
+    be shorter than a typical one.
+    """
+    z, bends = middle + spread * _NODES, np.zeros_like(_NODES)
+    for label, chance in ((1.0, expit(z)), (-1.0, expit(-z))):
+        labels = np.full_like(z, label)
+        free = np.abs(loss.gradient(labels, z)) < clip * float(loss.lipschitz)
+        bends += chance * loss.curvature(labels, z) * np.where(free, 1.0, _CLIPPED)
+    height, tilt, along = (float(_WEIGHTS @ (bends * _NODES**power)) for power in range(3))
+    height = max(height, _LEAST_HEIGHT * float(loss.smoothness))
+    along = max(along, _LEAST_ALONG * height)
+    most = _MOST_TILT * math.sqrt(height * along)
+    return height, min(max(tilt, -most), most), along
+
+
+def intercept_of_share(share: float, spread: float) -> float:
+    """Return the intercept with which normal margins of this spread have the mean probability `share`."""
+    start = float(logit(share))
+    low, high = start - 3 * (1 + spread), start + 3 * (1 + spread)
+    for _ in range(50):
+        middle = (low + high) / 2
+        if float(_WEIGHTS @ expit(middle + spread * _NODES)) > share:
+            high = middle
+        else:
+            low = middle
+    return middle
 
 
 def margin_edges(intercept: float, spread: float) -> Array:
@@ -36,7 +83,7 @@ def calibrated_margin(
     edges: Array,
     share: float,
     loss: PointwiseLoss,
-    offset: float | None,
+    fit_intercept: bool,
     penalty: Array,
     claimed: tuple[float, float],
 ) -> tuple[float, float, float]:
@@ -58,8 +105,8 @@ def calibrated_margin(
         Released share of positives.
     loss : PointwiseLoss
         Smooth loss of ``y z``.
-    offset : float or None
-        Without a free intercept, ``intercept / slope``.
+    fit_intercept : bool
+        Whether the intercept is free; it is 0 otherwise.
     penalty : array of shape (2, 2)
         Second derivative of the penalty.
     claimed : pair of floats
@@ -70,7 +117,7 @@ def calibrated_margin(
     known = np.array([1 - share, share])
     counts = counts + ((known - counts.sum(axis=1)) / bins)[:, None]
     parts = [_within_bins(each, std * math.sqrt(bins), edges) for each in counts]
-    basis = np.eye(2) if offset is None else np.array([[offset, 1.0]])
+    basis = np.eye(2) if fit_intercept else np.array([[0.0, 1.0]])
     penalty = basis @ penalty @ basis.T
 
     def told(found: Array) -> tuple[Array, Array, float]:
@@ -155,5 +202,3 @@ def expected_label_share(noisy: float, std: float, n_samples: float) -> float:
     logs = -(((noisy - shares) / std) ** 2) / 2
     weights = np.exp(logs - logs.max())
     return min(max(float(weights @ shares / weights.sum()), nearest), 1 - nearest)
-
-

@@ -18,28 +18,32 @@ from dataclasses import asdict, dataclass, field
 from dpconvex.checks import check_number
 from dpconvex.core.queries import Query
 from dpconvex.fit.constants import (
-    CLIP_SQUARES,
+    CLIP,
+    CLIP_RECORDS,
     COLUMN_OCTAVES,
     COUNT_SHARE,
     CURVATURE_RELEASES,
     CURVATURE_SHARE,
     EARLY_ROWS,
-    EARLY_ROWS_LEAST,
     EDGE_LEVEL,
     FEW_RECORDS,
     GEOMETRY_RECORDS,
     GEOMETRY_ROWS,
-    LATE_RECORDS,
+    INFERENCE_SHARES,
+    INFERENCE_WIDTH,
     LATE_CLIP,
     LATE_CLIP_RECORDS,
+    LATE_RECORDS,
     LATE_ROUNDS,
-    LEAST_LATE,
     LATE_SHARE,
-    LENGTH_BINS,
+    LEAST_LATE,
+    LENGTH_EDGES,
     MARGIN_BINS,
+    MARGIN_CLIP_RECORDS,
     MOST_WHITENED,
     RESIDUAL_BINS,
     RESIDUAL_COUNTS,
+    ROUGH_SHARE,
     ROUNDS,
     SHARES,
     TARGET_BINS,
@@ -48,6 +52,7 @@ from dpconvex.fit.constants import (
     WIDTH,
     WIDTH_RECORDS,
 )
+from dpconvex.fit.covariance import check_whole_rows
 from dpconvex.losses import Squared
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.record import LinearRecord
@@ -56,7 +61,18 @@ from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import Facts, RecordLoss
 from dpconvex.privacy.guarantees import Guarantee
 
-__all__ = ["FitConfig", "FitPlan", "Phase", "kind_of", "level_of", "plan_fit", "total_mu"]
+__all__ = [
+    "FitConfig",
+    "FitPlan",
+    "Phase",
+    "few_records",
+    "gradient_noise",
+    "kind_of",
+    "level_of",
+    "octaves_above",
+    "plan_fit",
+    "total_mu",
+]
 
 
 @dataclass(frozen=True)
@@ -225,55 +241,95 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     mu /= math.sqrt(targets) * (max(1, len(levels)) / targets) ** 0.25
     # Budgets so small that they underflow leave no records; nothing below divides by 0.
     size = max(bounds.n_samples * mu, 1e-6)
-    records, few = size / bounds.dimension, 1 / (1 + (size / FEW_RECORDS) ** 1.5)
-    config = _config(bounds, mu, records, settings, levels, targets)
-    shares = dict(SHARES)
-    kind, inference = kind_of(bounds.loss), config.inference
-    for name in ("columns", "moments"):
-        shares[name] = shares[name] * (1 + 0.5 / (1 + (records / UNSURE_RECORDS) ** 2)) * (1 - 0.8 * few)
-    located = {"margin": ("labels",), "quantile": ("octaves", "targets")}.get(kind, ("octaves", "targets"))
-    shares[located[-1]] += (0.6 if kind == "margin" else 0.75) * few**2
-    looked = {"margin": "margins"}.get(kind, "residuals")
-    if config.ranking or kind == "smooth":
-        looked = ""
-    names = ["columns", "lengths", "moments", *located, *([looked] if looked else [])]
+    config = _config(bounds, mu, size / bounds.dimension, settings, levels, targets)
+    queries = _queries(bounds, config, settings.get("steps"))
+    shares = _shares(bounds, config, size)
+    left = 1 - sum(shares.values())
+    shares |= {name: left * share for name, share in _gradient_shares(bounds, config).items()}
+    phases = {
+        name: Phase(queries[name][0], share, queries[name][1]) for name, share in shares.items()
+    }
+    return FitPlan(config, phases)
+
+
+def few_records(size: float) -> float:
+    """Return how much of a fit is a private constant: near 1 where ``size = n mu`` is far below 80, near 0 far above."""
+    return 1 / (1 + (size / FEW_RECORDS) ** 1.5)
+
+
+def _shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, float]:
+    """Return shares of everything but gradients: geometry, location, and looks at what rounds leave."""
+    kind, few = kind_of(bounds.loss), few_records(size)
+    located = ["labels"] if kind == "margin" else ["octaves", "targets"]
+    looked = {"margin": "margins", "quantile": "residuals", "squares": "residuals"}.get(kind)
+    names = ["columns", "lengths", "moments", *located]
+    if looked is not None and not config.ranking:
+        names.append(looked)
     if bounds.n_features > MOST_WHITENED:
         names.remove("moments")
-    counted = bounds.weighted_rows or bounds.void_rows
-    if bounds.void_rows:
-        shares["mass"] = mass_share(size)
-    if counted:
-        names.append("mass")
-    if config.raw_target and "octaves" in names:
-        shares["octaves"] += 0.4 * shares["targets"] * few + COUNT_SHARE
-    left = 1 - sum(shares[name] for name in names)
-    if left < 0.1:  # nothing but a constant will come out; everything else shares what is left
-        scale = 0.9 / (1 - left)
-        shares, left = {name: scale * share for name, share in shares.items()}, 0.1
-    late = LATE_SHARE * (records / (records + LATE_RECORDS)) ** 2
-    if "moments" not in names or late < LEAST_LATE:
-        late = 0.0
-    queries = _queries(bounds, config, settings.get("steps"))
-    phases = {name: Phase(queries[name][0], shares[name], queries[name][1]) for name in names}
-    gradients = left * (1 - late)
-    if late:
-        for name, part in (("curvature", CURVATURE_SHARE), ("late gradients", 1 - CURVATURE_SHARE)):
-            phases[name] = Phase(queries[name][0], left * late * part, queries[name][1])
-    if levels and any(level != 0.5 for level in levels):
-        off = math.sqrt(sum((level - 0.5) ** 2 for level in levels) / len(levels))
-        pull = gradients * 0.55 * off / (off + 0.5 * math.sqrt(len(levels)))
-        phases["mean row"] = Phase(queries["mean row"][0], pull)
-        gradients -= pull
-    rough = 0.45
-    if levels:
-        weight = 0.45 * math.sqrt(targets / len(levels))
-        rough = weight / (weight + 0.55)
+    shares = {name: SHARES[name] for name in names}
+    unsure = (1 + 0.5 / (1 + (config.records / UNSURE_RECORDS) ** 2)) * (1 - 0.8 * few)
+    shares |= {name: unsure * shares[name] for name in ("columns", "moments") if name in shares}
+    constant = 0.0 if config.ranking else few**2
     if kind == "margin":
+        shares["labels"] += 0.6 * constant
+    elif config.levels and config.targets == 1:  # residuals tell the constant of each level
+        shares["targets"], shares["residuals"] = 0.04 + 0.25 * constant, 0.05 + 0.5 * constant
+    else:
+        shares["targets"] += 0.75 * constant
+    if config.raw_target and kind != "margin":  # finding the unit is half of finding a constant
+        shares["octaves"] += COUNT_SHARE + 0.4 * shares["targets"] * few
+    if bounds.void_rows:
+        mass = mass_share(size)
+        shares = {name: (1 - mass) * share for name, share in shares.items()} | {"mass": mass}
+    elif bounds.weighted_rows:
+        shares["mass"] = COUNT_SHARE
+    most = 0.9 / max(sum(shares.values()), 0.9)  # something is left for gradients
+    return {name: most * share for name, share in shares.items()}
+
+
+def _gradient_shares(bounds: LinearBounds, config: FitConfig) -> dict[str, float]:
+    """Return how rounds share what is left: rough, fine and late ones, curvature, scores and the mean row."""
+    late, records, shares = 0.0, config.records, {}
+    if bounds.n_features <= MOST_WHITENED:
+        late = LATE_SHARE * (records / (records + LATE_RECORDS)) ** 2
+    if config.inference:
+        late, shares["scores"] = INFERENCE_SHARES
+    if late >= LEAST_LATE:
+        shares["curvature"] = late * CURVATURE_SHARE
+        shares["late gradients"] = late * (1 - CURVATURE_SHARE)
+    left, rough = 1 - sum(shares.values()), ROUGH_SHARE
+    if config.levels:
+        # Shares for which noise of all levels together is least: of the sum of rows, and of the medians.
+        each = math.sqrt(config.targets / len(config.levels))
+        rough = ROUGH_SHARE * each / (ROUGH_SHARE * each + 1 - ROUGH_SHARE)
+        off = math.sqrt(sum((level - 0.5) ** 2 for level in config.levels) / len(config.levels))
+        if off > 0:
+            pull = left * (1 - rough) * off / (off + 0.5 * math.sqrt(len(config.levels)))
+            shares["mean row"] = pull
+            left -= pull
+    if not ROUNDS[kind_of(bounds.loss)][0]:
         rough = 0.0
-    for name, part in (("rough gradients", rough), ("gradients", 1 - rough)):
-        if part:
-            phases[name] = Phase(queries[name][0], gradients * part, queries[name][1])
-    return FitPlan(config, phases)
+    if rough:
+        shares["rough gradients"] = rough * left
+    return shares | {"gradients": (1 - rough) * left}
+
+
+def gradient_noise(plan: FitPlan, bounds: LinearBounds, mu: float) -> float:
+    """Return the noise of all fine and late gradients together, per coordinate of the mean gradient of white rows.
+
+    It is that of one Gaussian release with their whole share, whatever the number of rounds. Weighted rows count less,
+    and so do their gradients. Of several levels each has its part; those of one target share half of it.
+    """
+    config, terms = plan.config, plan.terms(bounds, mu)
+    each = math.sqrt(config.targets) * (config.fits / config.targets) ** 0.25
+    weight = 1.0 if kind_of(bounds.loss) == "margin" else min(1.0, config.clip)
+    precision = 0.0
+    for name, weighted in (("gradients", weight), ("late gradients", 1.0)):
+        if name in terms:
+            precision += terms[name].releases / config.fits * (weighted / terms[name].scale) ** 2
+    typical = math.sqrt(1 + bounds.n_features)
+    return each * typical / math.sqrt(precision * config.fits) / bounds.n_samples
 
 
 def _config(
@@ -285,20 +341,22 @@ def _config(
     targets: int,
 ) -> FitConfig:
     """Return limits that open with the number of records per coefficient."""
-    kind = kind_of(bounds.loss)
+    kind, inference = kind_of(bounds.loss), settings.get("inference", False)
+    if inference:
+        check_whole_rows(bounds)
+    clip, width = CLIP[kind] * math.sqrt(1 + records / CLIP_RECORDS), 1.0
     if kind == "margin":  # opens late: clipped slopes cost probabilities little, and noise much
-        import os
-        clip = float(os.environ.get("CLIPM", "0.5")) * math.sqrt((1 + records / 2000) / (1 + 10 / records))
-    elif kind == "squares":
-        clip = CLIP_SQUARES * math.sqrt(1 + records / 100)
-    else:
-        clip = 0.5 * math.sqrt(1 + records / 100)
-    geometry_rows, early_rows = _parts(bounds, mu)
+        few, many = MARGIN_CLIP_RECORDS
+        clip = CLIP[kind] * math.sqrt((1 + records / many) / (1 + few / records))
+    if kind == "squares":
+        width = WIDTH * (1 + records / WIDTH_RECORDS) ** 0.4
+        width = max(width, INFERENCE_WIDTH) if inference else width
+    geometry_rows, early_rows = (None, None) if inference else _parts(bounds, mu)
     return FitConfig(
         records=records,
         clip=clip,
         late_clip=LATE_CLIP * math.sqrt(1 + records / LATE_CLIP_RECORDS),
-        width=WIDTH * (1 + records / WIDTH_RECORDS) ** 0.4 if kind == "squares" else 1.0,
+        width=width,
         eigenvalue_floor=0.5 * math.sqrt(1 + 5 / records),
         radius_multiple=1.1 * (1 + records / 2000) ** 0.25,
         max_octaves=octaves_above(bounds),
@@ -306,7 +364,7 @@ def _config(
         early_rows=early_rows,
         ranking=settings.get("ranking", False),
         raw_target=settings.get("raw_target", False),
-        inference=settings.get("inference", False),
+        inference=inference,
         levels=tuple(levels),
         targets=targets,
     )
@@ -322,33 +380,39 @@ def _queries(
     """
     size, columns, count = bounds.dimension, bounds.n_features, Query("count")
     kind, fits, targets = kind_of(bounds.loss), config.fits, config.targets
-    if kind == "squares":
-        rough = fine = late = config.width
-    else:
+    slope = config.width if kind == "squares" else float(bounds.loss.lipschitz)
+    rough = fine = late = slope
+    if kind == "quantile":
         low, high = bounds.loss.slope_range
-        rough = (high - low) / 2 if kind == "quantile" else float(bounds.loss.lipschitz)
-        fine = late = rough if config.levels else float(bounds.loss.lipschitz)
-    rounds = ROUNDS[kind]
-    residuals = (Query.histograms(RESIDUAL_BINS), 1) if kind == "squares" else (count, RESIDUAL_COUNTS * fits)
+        rough = (high - low) / 2
+    if config.levels:  # the constant part of their gradients is released once
+        fine, late = rough, max(max(level, 1 - level) for level in config.levels)
+    first, second = ROUNDS[kind]
+    looks, several = RESIDUAL_COUNTS * fits, 2 if config.inference else 1
     octaves = config.max_octaves + max(COLUMN_OCTAVES, config.max_octaves)
+    moments = Query.moments(size)
     return {
         "mass": (count, 1),
         "columns": (Query.histograms(2 * octaves + 1, columns), 1),
-        "lengths": (Query.histograms(LENGTH_BINS), 1 if columns > MOST_WHITENED else 2),
-        "moments": (Query.moments(size), 1),
+        "lengths": (Query.histograms(len(LENGTH_EDGES) + 1), 1 if columns > MOST_WHITENED else 2),
+        "moments": (moments, 1),
         "labels": (count, 1),
         "octaves": (Query.histograms(TARGET_BINS), targets),
         "targets": (count, TARGET_COUNTS * targets),
         "mean row": (Query("vector", config.clip, size), 1),
-        "rough gradients": (Query("vector", config.clip * rough, size), rounds[0] * targets),
-        "residuals": residuals,
+        "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
+        "residuals": (Query.histograms(RESIDUAL_BINS), 1) if kind == "squares" else (count, looks),
         "margins": (Query.histograms(2 * MARGIN_BINS), 1),
         "gradients": (
             Query("vector", config.clip * fine, size),
-            (rounds[1] if steps is None else steps) * fits,
+            (second if steps is None else steps) * fits,
         ),
-        "curvature": (Query.moments(size), CURVATURE_RELEASES * fits),
-        "late gradients": (Query("vector", config.late_clip * late, size), LATE_ROUNDS * fits),
+        "curvature": (moments, several * CURVATURE_RELEASES * fits),
+        "late gradients": (
+            Query("vector", config.late_clip * late, size),
+            several * LATE_ROUNDS * fits,
+        ),
+        "scores": (moments, fits),
     }
 
 
@@ -364,6 +428,6 @@ def _parts(bounds: LinearBounds, mu: float) -> tuple[int | None, int | None]:
         return None, None
     least, most = GEOMETRY_ROWS
     geometry = least + (most - least) / (1 + GEOMETRY_RECORDS * mu / dimension)
-    early = EARLY_ROWS_LEAST + EARLY_ROWS * math.sqrt(n * dimension) / max(mu, 1e-9)
-    found = [round(n / (1 + (n / rows) ** 4) ** 0.25) for rows in (geometry, early)]
-    return tuple(rows if rows < 0.98 * n else None for rows in found)  # type: ignore[return-value]
+    early = EARLY_ROWS[0] + EARLY_ROWS[1] * math.sqrt(n * dimension) / max(mu, 1e-9)
+    first, second = (round(n / (1 + (n / rows) ** 4) ** 0.25) for rows in (geometry, early))
+    return first if first < 0.98 * n else None, second if second < 0.98 * n else None

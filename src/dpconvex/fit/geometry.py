@@ -92,7 +92,9 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
     )
     # No direction is stretched so far that sums lose their digits: in units of columns where these are not bounded.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
-    limit = STRETCH_LIMIT / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
+    limit = STRETCH_LIMIT / (
+        math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0)
+    )
     stretches = np.concatenate([np.ones(lead), np.minimum(1 / units, limit * widest)])
     likely = math.sqrt(1 + float(np.sum(spreads**2)))  # length of rows in units of their columns
     if "moments" not in terms:  # too many columns for a matrix: in units of one typical length
@@ -143,9 +145,7 @@ def column_octaves(max_octaves: int) -> int:
     return max_octaves + max(COLUMN_OCTAVES, max_octaves)
 
 
-def _column_units(
-    counts: Array, std: float, mass: float, above: int
-) -> tuple[Array, Array, Array]:
+def _column_units(counts: Array, std: float, mass: float, above: int) -> tuple[Array, Array, Array]:
     """Return a unit and a centre of every column, and its standard deviation in this unit.
 
     Octaves count where noise does not explain them, one by one or a few neighbours together. What noise may hide is

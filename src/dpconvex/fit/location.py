@@ -17,12 +17,16 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from dpconvex.core.release import PrivateRows, Statistic
-from dpconvex.fit.constants import RESIDUAL_BINS, TARGET_BINS
+from dpconvex.fit.constants import (
+    NORMAL_MEDIAN,
+    RESIDUAL_BINS,
+    TAIL_CERTAIN,
+    TAIL_FALL,
+    TAIL_MOST,
+    TARGET_BINS,
+)
 
 Array = NDArray[np.float64]
-
-TAIL_CERTAIN, TAIL_FALL, TAIL_MOST = 4.0, 0.35, 0.05
-NORMAL_MEDIAN = 0.6745
 
 
 _SURE = 4.0  # in units of the noise: counts that are not 0
@@ -128,26 +132,18 @@ class Tails:
     std: float
 
     @classmethod
-    def of(
-        cls, counts: Array, std: float, edges: Array, mass: float, extended: bool = False
-    ) -> Tails:
+    def of(cls, counts: Array, std: float, edges: Array, mass: float) -> Tails:
         """Return the tails that noisy counts between edges show, and a little beyond the last that is seen."""
         inner = (edges[1:] + edges[:-1]) / 2
         places = np.concatenate([[1.5 * edges[0]], inner, [1.5 * edges[-1]]])
         shares = np.where(counts > TAIL_CERTAIN * std, counts, 0.0) / mass
         middle, seen = counts.size // 2, np.flatnonzero(shares)
-        if seen.size and extended:  # the next two octaves hold less and less
-            for last, sign in ((seen[-1], 1), (seen[0], -1)):
-                if (last - middle) * sign > 0:
-                    for beyond in (1, 2):
-                        at = last + sign * beyond
-                        if 0 <= at < shares.size:
-                            shares[at] = min(shares[last], TAIL_MOST) * TAIL_FALL**beyond
+        for last, sign in ((seen[-1], 1), (seen[0], -1)) if seen.size else ():
+            for beyond in (1, 2):  # the next two octaves hold less and less
+                at = last + sign * beyond
+                if (last - middle) * sign > 0 and 0 <= at < shares.size:
+                    shares[at] = min(shares[last], TAIL_MOST) * TAIL_FALL**beyond
         return cls(places, shares, std / mass)
-
-    def around(self, centre: float) -> Tails:
-        """Return the tails of the numbers less a centre."""
-        return Tails(self.places - centre, self.shares, self.std)
 
     def scale(self, usual: float) -> float:
         """Return the scale of a normal law with this median size, or a usual one as far as noise hides it."""
@@ -177,10 +173,10 @@ class Tails:
         return float(limits[int(np.argmin(hidden + (noise * limits) ** 2))])
 
 
-def target_octaves(
+def target_bracket(
     rows: PrivateRows, name: str, mass: float, bounded: bool = True
-) -> tuple[tuple[float, float] | None, Tails]:
-    """Return the ends of the octaves that surely hold targets, or None where they are not half of all; and tails.
+) -> tuple[float, float] | None:
+    """Return the ends of the octaves that surely hold targets; None where they are not half of all.
 
     Parameters
     ----------
@@ -197,23 +193,19 @@ def target_octaves(
     sizes = np.concatenate([[0.0], 2.0 ** np.linspace(*ends, TARGET_BINS // 2)])
     edges = np.concatenate([-sizes[:0:-1], sizes])
     counts = rows.histogram(name, Statistic("target"), edges[1:-1])
-    std = rows.terms[name].scale
-    tails = Tails.of(counts, std, edges[1:-1], mass)
-    sure = np.flatnonzero(counts > _SURE * std)
+    sure = np.flatnonzero(counts > _SURE * rows.terms[name].scale)
     if not sure.size or counts[sure].sum() < 0.5 * mass:
-        return None, tails
-    return (float(edges[sure[0]]), float(edges[sure[-1] + 1])), tails
+        return None
+    return float(edges[sure[0]]), float(edges[sure[-1] + 1])
 
 
-def residual_tails(
-    rows: PrivateRows, name: str, theta: Array, scale: float, mass: float
-) -> Tails:
+def residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mass: float) -> Tails:
     """Release in which octaves of a scale residuals lie."""
     half = RESIDUAL_BINS // 2
     sizes = scale * 2.0 ** (np.arange(half) - 6.0)
     edges = np.concatenate([-sizes[::-1], sizes])
     counts = rows.histogram(name, Statistic("residual", theta), edges)
-    return Tails.of(counts, rows.terms[name].scale, edges, mass, extended=True)
+    return Tails.of(counts, rows.terms[name].scale, edges, mass)
 
 
 def noisy_share(
@@ -243,7 +235,7 @@ def private_location(
     steps: int,
     n_samples: float,
 ) -> tuple[float, float, float]:
-    """Return a quantile of a statistic, its posterior standard deviation, and the scale ``level (1 - level) / density`` of its law there.
+    """Return a quantile of a statistic, its standard deviation, and the scale ``level (1 - level) / density`` there.
 
     Parameters
     ----------

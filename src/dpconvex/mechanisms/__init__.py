@@ -69,7 +69,7 @@ RULES = {
     "output": "output",
     "phased-erm": "phased",
     "phased-sgd": "phased",
-    "plain-gradient": "plain_descent",
+    "plain-gradient": "gradient",
     "sgd": "stochastic",
     "structured-gradient": "structured_gradient",
 }

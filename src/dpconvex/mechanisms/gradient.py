@@ -20,11 +20,12 @@ from dpconvex.core.queries import prove_sums
 from dpconvex.core.release import PrivateRows
 from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
 from dpconvex.fit.config import FitConfig, plan_fit
-from dpconvex.fit.run import PrivateFit
+from dpconvex.fit.levels import SeveralQuantiles
+from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.losses import Squared
 from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.mechanisms.plain_descent import PLAIN, descend_plainly, plain_settings
+from dpconvex.fit.plain_descent import PLAIN, descend_plainly, plain_settings
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import OverRows
 from dpconvex.privacy.bounds.base import Bounds
@@ -211,8 +212,10 @@ class NoisyGradientDescent(PrivateMechanism):
         if certificate.mechanism == PLAIN:
             return descend_plainly(rows, certificate)
         config, settings = FitConfig(**certificate.parameters["fit"]), certificate.parameters["gradient"]
-        fit = PrivateFit(rows, config, rebuild(settings["kernel"]), settings["bandwidth"], record)
-        return fit.run()
+        smoothing = rebuild(settings["kernel"]), settings["bandwidth"]
+        if config.levels:
+            return SeveralQuantiles(rows, config, *smoothing, record).run().T
+        return PrivateFit(rows, config, *smoothing, record).run()
 
     def _raw_facts(self, certificate: Certificate) -> Facts:
         targets = certificate.parameters["gradient"].get("targets", 1)

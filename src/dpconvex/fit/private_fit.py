@@ -1,0 +1,423 @@
+"""One private fit for every loss.
+
+Geometry finds coordinates in which rows are nearly white. A search, or a count of labels, finds a private constant.
+Rounds of gradients lead from there: rough ones with the scale of the target, fine ones with that of the residuals, or
+clipped ones along margins, whose size a histogram puts right. Where records are many, late rounds with a released
+curvature take out what clips and approximations left, so that the fit tends to that without privacy. Losses differ in
+slope, in the curvature that is expected of them, and in what they need to know of the target. All of it is computed
+from answers of the trusted core.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf, expit, logit, ndtri
+
+from dpconvex.core.release import PrivateRows, Statistic
+from dpconvex.core.slopes import Factor, Slope
+from dpconvex.fit.calibration import (
+    calibrated_margin,
+    expected_label_share,
+    intercept_of_share,
+    margin_edges,
+    margin_moments,
+)
+from dpconvex.fit.config import FitConfig, few_records, kind_of, level_of
+from dpconvex.fit.constants import (
+    DRIFT,
+    FINE_WIDTH,
+    HINGE_INSIDE,
+    HINGE_WIDTH,
+    INSIDE_WIDTH,
+    MIDDLE_HEIGHT,
+    NORMAL_SCALE,
+    PINNED_RECORDS,
+    RESIDUAL_COUNTS,
+    ROUGH_WIDTH,
+    SHARP_HINGE_WIDTH,
+    SKEWED,
+    TARGET_COUNTS,
+)
+from dpconvex.fit.estimate import Estimate, LocalLoss
+from dpconvex.fit.geometry import private_coordinates
+from dpconvex.fit.location import (
+    LocationPrior,
+    private_location,
+    residual_tails,
+    target_bracket,
+)
+from dpconvex.fit.rounds import Rounds
+from dpconvex.losses import Huber, PointwiseLoss
+from dpconvex.privacy.description import Facts
+from dpconvex.smoothing import Kernel, convolve
+
+__all__ = ["PrivateFit"]
+
+Array = NDArray[np.float64]
+
+_LARGEST_LOGIT = 6.0  # of the share of positives that rounds start from
+_LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
+_UNKNOWN = 1e300  # variance of a number of which nothing is known
+_SLOPE_STD = 0.5  # largest standard deviation of slopes whose range is 1
+
+
+class PrivateFit:
+    """One run on data; :meth:`run` returns coefficients of mapped rows.
+
+    Parameters
+    ----------
+    rows : PrivateRows
+        What sums are asked of.
+    config : FitConfig
+        Public choices.
+    kernel, bandwidth : Kernel, float or None
+        Smoothing; the bandwidth is in mapped units, None to follow from the residuals.
+    released : dict
+        Receives what was released on the way.
+    """
+
+    def __init__(
+        self,
+        rows: PrivateRows,
+        config: FitConfig,
+        kernel: Kernel,
+        bandwidth: float | None,
+        released: Facts,
+    ) -> None:
+        bounds = rows.bounds
+        self.rows, self.bounds, self.config, self.terms = rows, bounds, config, rows.terms
+        self.kernel, self.bandwidth, self.released = kernel, bandwidth, released
+        self.loss = cast(PointwiseLoss, bounds.loss)
+        self.kind = kind_of(self.loss)
+        self.n, self.lead = bounds.n_samples, int(bounds.fit_intercept)
+        self.mass = float(self.n)  # what all records count for
+
+    def run(self) -> Array:
+        """Find coordinates, fit, and return to the rows' own."""
+        if "mass" in self.terms:
+            self.mass = counted_mass(self.rows, "mass", self.n)
+            self.released["mass"] = self.mass
+        self.frame = private_coordinates(self.rows, self.config, self.mass)
+        self.released["coordinates"] = self.frame.matrix
+        self.size = self.frame.moments.size
+        self.rounds = Rounds(self.rows, self.frame, self.config, self.mass)
+        return self.frame.to_rows(self._found())
+
+    def _found(self) -> Array:
+        """Return coefficients of the coordinates."""
+        if self.kind == "margin":
+            return self._margins()
+        if self.kind == "squares":
+            return self._squares()
+        if self.kind == "smooth":
+            return self._smooth()
+        return self._at_level(*self._median())
+
+    def _refined(self, found: Estimate, loss: LocalLoss) -> Array:
+        """Return what late rounds make of an estimate."""
+        mean, covariance = self.rounds.late(found, loss)
+        if covariance is not None:
+            self.released["covariance"] = covariance
+        self.released["kept_share"] = found.kept_share
+        return mean
+
+    # Quantiles.
+
+    @property
+    def _at_once(self) -> float:
+        """Share of the way from the median to the level that the start goes: all of it where records are few."""
+        size = self.config.records * self.size * self.mass / self.n
+        return 1 - (1 - few_records(size)) ** 4
+
+    def _median(self) -> tuple[Array, Estimate, float]:
+        """Return where the intercept starts, roughly the median, and the scale of the target."""
+        low, high = self.loss.slope_range
+        first = self._first_level
+        middle, unsure, scale = self._target(first)
+        start = np.zeros(self.size)
+        start[: self.lead] = middle
+        loss = LocalLoss(
+            Slope(self._smoothed(ROUGH_WIDTH * scale), (low + high) / 2),
+            (high - low) * MIDDLE_HEIGHT / scale,
+            scale,
+            slope_std=_SLOPE_STD * (high - low),
+        )
+        away = scale * float(ndtri(first))  # from there to the median
+        found = self.rounds.early("rough gradients", loss, start, unsure**2 + away**2)
+        return start, found, scale
+
+    @property
+    def _first_level(self) -> float:
+        """The level that the target's location is looked for at."""
+        return 0.5 + self._at_once * (level_of(self.loss) - 0.5)
+
+    def _at_level(
+        self, start: Array, rough: Estimate, scale: float, pull: Array | None = None
+    ) -> Array:
+        """Move the intercept of the median to the level, and fit there.
+
+        With ``pull``, the released constant part of the mean gradient, slopes are centred.
+        """
+        lead, level = self.lead, level_of(self.loss)
+        low, high = self.loss.slope_range
+        at = rough.mean.copy()
+        # Where the start went most of the way at once, the intercept does not go back to the median.
+        at[:lead] += self._at_once * (start[:lead] - at[:lead])
+        shift, unsure, found = self._residuals(at, scale, level)
+        at[:lead] = np.clip(at[:lead] + shift, *self.bracket)
+        scale = NORMAL_SCALE * found
+        self.released["residual_scale"] = scale
+        curvature = (high - low) * level * (1 - level) / found
+        offset = 0.0 if pull is None else (low + high) / 2
+        fine = LocalLoss(
+            Slope(self._smoothed(FINE_WIDTH * scale), offset), curvature, scale,
+            slope_std=_SLOPE_STD * (high - low),
+        )  # fmt: skip
+        noise = rough.noise.copy()
+        noise[:lead] = _UNKNOWN
+        # Slopes of the level are those of the median, and some more.
+        drift = DRIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
+        constant = np.zeros(self.size)
+        constant[:lead] = at[:lead]
+        estimate = self.rounds.early(
+            "gradients", fine, constant, unsure**2, (rough.found, noise, drift), at, pull=pull
+        )
+        self.level_noise = estimate.noise
+        late = self._kinked(self.loss, curvature, scale, INSIDE_WIDTH * scale)
+        return self._refined(estimate, late)
+
+    def _kinked(
+        self, loss: PointwiseLoss, curvature: float, scale: float, width: float
+    ) -> LocalLoss:
+        """Return a kinked loss itself, whose curvature is the share of records near the kink, or as it was smoothed."""
+        low, high = loss.slope_range
+        if self.bandwidth is not None:
+            smooth = convolve(loss, self.kernel, self.bandwidth)
+            factor = Factor("curvature", smooth, weighting="square")
+            return LocalLoss(
+                Slope(smooth, weighting="square"), curvature, scale, 1.0, factor, smooth.smoothness
+            )
+        factor = Factor("inside", width=width, weighting="square")
+        steepest = (high - low) / (2 * width)
+        return LocalLoss(Slope(loss, weighting="square"), curvature, scale, 1.0, factor, steepest)
+
+    def _smoothed(self, width: float) -> PointwiseLoss:
+        return convolve(self.loss, self.kernel, width if self.bandwidth is None else self.bandwidth)
+
+    def _target(self, level: float = 0.5) -> tuple[float, float, float]:
+        """Return a private quantile of the target, its standard deviation, and the scale of a normal law."""
+        bracket = target_bracket(self.rows, "octaves", self.mass, not self.config.raw_target)
+        low, high = (-1.0, 1.0)
+        if bracket is not None:  # rare targets lie beyond
+            low, high = 2 * bracket[0] - bracket[1], 2 * bracket[1] - bracket[0]
+        self.bracket, width = (low, high), high - low
+        prior = LocationPrior(low, high, 2.0**-18 * width, width / 4)
+        middle, unsure, scale = private_location(
+            self.rows, "targets", Statistic("target"), level, prior, TARGET_COUNTS, self.mass
+        )
+        return middle, unsure, min(NORMAL_SCALE * scale, width / 2)
+
+    def _residuals(self, phi: Array, scale: float, level: float) -> tuple[float, float, float]:
+        """Return the residuals' quantile at the wanted level, its standard deviation, and their scale there."""
+        gone, first = (self._at_once, self._first_level) if self.config.fits == 1 else (0.0, 0.5)
+        # As far as a normal law says, and thrice as far; where records are few the way has been gone already.
+        guess = 3 * scale * float(ndtri(level) - ndtri(first))
+        reach = 2 * scale * (1 - gone)
+        # Far further where most targets are the same, such as 0, and the scale of the others is not that of the median.
+        far = (self.bracket[1] - self.bracket[0]) * (1 - gone)
+        size = self.config.records * self.size * self.mass / self.n
+        prior = LocationPrior(
+            min(0.0, guess) - reach, max(0.0, guess) + reach,
+            min(0.5, max(2.0**-10, 30 / size)) * scale, 1.5 * scale,
+            below=far * (level < 0.5), above=far * (level > 0.5),
+        )  # fmt: skip
+        residual = Statistic("residual", self.frame.to_rows(phi))
+        return private_location(
+            self.rows, "residuals", residual, level, prior, RESIDUAL_COUNTS, self.mass
+        )
+
+    # Means.
+
+    def _squares(self) -> Array:
+        """Fit least squares with residuals limited to some scales: of the target at first, then of the residuals.
+
+        The limit opens where released octaves of residuals show that tails are not alike and it would move their mean.
+        """
+        lead, width, rounds = self.lead, self.config.width, self.rounds
+        middle, unsure, scale = self._target()
+        start = np.zeros(self.size)
+        start[:lead] = middle
+        closed = width * scale
+
+        def limited(limit: float, spread: float) -> LocalLoss:
+            inside = float(erf(limit / scale / math.sqrt(2)))
+            return LocalLoss(Slope(Huber(limit)), inside, spread, limit / width, slope_std=scale)
+
+        variance = unsure**2 + (SKEWED * scale) ** 2  # a median is not the mean
+        rough = rounds.early("rough gradients", limited(closed, scale), start, variance)
+        theta = self.frame.to_rows(rough.mean)
+        tails = residual_tails(self.rows, "residuals", theta, scale, self.mass)
+        scale = min(tails.scale(scale), scale)
+        limit = tails.best(width * scale, rounds.noise("gradients") / width)
+        self.released["residual_scale"], self.released["residual_limit"] = scale, limit
+        # Where the limit opens, the rough rounds were about something else.
+        spread = max(scale, limit / width)
+        opened = max(0.0, 1 - closed / limit) * spread
+        noise = rough.noise.copy()
+        noise[:lead] += opened**2
+        drift = DRIFT * opened / math.sqrt(max(1, self.size - lead))
+        variance = unsure**2 + (SKEWED * spread) ** 2
+        found = rounds.early(
+            "gradients", limited(limit, spread), start, variance, (rough.found, noise, drift),
+            rough.mean,
+        )  # fmt: skip
+        if "late gradients" in self.terms:
+            limit = tails.best(width * scale, rounds.noise("late gradients") / width)
+            self.released["residual_limit"] = limit
+        factor = Factor("inside", width=limit, weighting="square")
+        slope = Slope(Huber(limit), weighting="square")
+        return self._refined(found, LocalLoss(slope, 1.0, scale, limit / width, factor, 1.0))
+
+    def _smooth(self) -> Array:
+        """Fit a smooth loss of residuals, which has a scale of its own."""
+        middle, unsure, scale = self._target(level_of(self.loss))
+        start = np.zeros(self.size)
+        start[: self.lead] = middle
+        curvature, slope_std = float(self.loss.smoothness), float(self.loss.lipschitz) / 2
+        loss = LocalLoss(Slope(self.loss), curvature, scale, slope_std=slope_std)
+        found = self.rounds.early("gradients", loss, start, unsure**2 + scale**2)
+        factor = Factor("curvature", self.loss, weighting="square")
+        slope = Slope(self.loss, weighting="square")
+        return self._refined(found, LocalLoss(slope, curvature, scale, 1.0, factor, curvature))
+
+    # Margins.
+
+    def _margins(self) -> Array:
+        """Fit along clipped gradients, put size and intercept of the margin right, refine.
+
+        A ranking needs neither size nor intercept, and its budget goes to the gradients.
+        """
+        lead, sharp = self.lead, self.loss
+        kinked = not math.isfinite(self.loss.smoothness)
+        smooth = self.loss
+        if kinked:
+            smooth = convolve(self.loss, self.kernel, self.bandwidth or HINGE_WIDTH)
+            sharp = convolve(self.loss, self.kernel, self.bandwidth or SHARP_HINGE_WIDTH)
+        share, unsure = positive_share(self.rows, self.mass)
+        self.released["positive_share"] = share
+        start = np.zeros(self.size)
+        if lead:  # a constant margin beyond 1 costs a hinge
+            most = 1.0 if kinked else _LARGEST_LOGIT
+            start[0] = float(np.clip(logit(share), -most, most)) / self.frame.constant
+
+        def centred(phi: Array) -> Array:
+            return self._centred(phi, share)
+
+        curvature = margin_moments(smooth, float(start[:lead].sum()), 0.0, self.config.clip)[0]
+        loss = LocalLoss(
+            Slope(smooth, weighting="clip"), curvature, 1.0,
+            slope_std=math.sqrt(share * (1 - share)) * float(self.loss.lipschitz),
+        )  # fmt: skip
+        found = self.rounds.early(
+            "gradients", loss, start, 0.0 if kinked else unsure**2,
+            curvature=lambda phi: self._margin_curvature(smooth, phi),
+            centred=centred if lead and not kinked else None,
+        )  # fmt: skip
+        if not self.config.ranking:
+            found, curvature = self._calibrated(sharp, found, share)
+        if kinked:
+            late = self._kinked(self.loss, curvature, 1.0, HINGE_INSIDE)
+        else:
+            factor = Factor("curvature", smooth, weighting="square")
+            slope = Slope(smooth, weighting="square")
+            late = LocalLoss(slope, curvature, 1.0, 1.0, factor, float(smooth.smoothness))
+        mean = self._refined(found, late).copy()
+        if self.config.ranking:  # 0 is then the threshold for classes of equal weight
+            mean[:lead] -= start[:lead]
+        return mean
+
+    def _spread(self, phi: Array) -> float:
+        """Return the standard deviation of margins that released moments lead to expect."""
+        return math.sqrt(float(self.rounds.moments[self.lead :] @ phi[self.lead :] ** 2))
+
+    def _centred(self, phi: Array, share: float) -> Array:
+        """Return coefficients with the intercept for which normal margins have this mean probability, in part.
+
+        Clipped gradients are wrong about it where clips are narrow, and noisy where records are few.
+        """
+        exact = intercept_of_share(share, self._spread(phi)) / self.frame.constant
+        believed = self.config.records / (self.config.records + PINNED_RECORDS)
+        moved = phi.copy()
+        moved[0] = believed * phi[0] + (1 - believed) * exact
+        return moved
+
+    def _margin_curvature(self, loss: PointwiseLoss, phi: Array) -> Array:
+        """Return the curvature that is expected of normal margins, right along the constant and along phi."""
+        lead, moments, spread = self.lead, self.rounds.moments, self._spread(phi)
+        middle = float(phi[:lead].sum()) * self.frame.constant
+        height, tilt, along = margin_moments(loss, middle, spread, self.config.clip)
+        matrix = height * np.diag(moments)
+        if spread < 1e-3:
+            return matrix
+        way = phi.copy()
+        way[:lead] = 0.0
+        direction = moments * way / spread  # of u . way / spread, which has unit variance
+        matrix += (along - height) * np.outer(direction, direction)
+        if lead:
+            constant = np.zeros(self.size)
+            constant[0] = self.frame.constant
+            matrix += tilt * (np.outer(direction, constant) + np.outer(constant, direction))
+        return np.asarray(matrix)
+
+    def _calibrated(
+        self, loss: PointwiseLoss, found: Estimate, share: float
+    ) -> tuple[Estimate, float]:
+        """Put slope and intercept of the margin right, from a noisy histogram of margins by label.
+
+        Also return the mean curvature there.
+        """
+        lead, frame = self.lead, self.frame
+        direction = found.mean.copy()
+        direction[:lead] = 0.0
+        spread = self._spread(direction)
+        if spread < 1e-6:
+            spread = 1.0
+        middle = float(found.mean[:lead].sum()) * frame.constant
+        edges = margin_edges(middle, spread)
+        margin = Statistic("margin", frame.to_rows(direction))
+        counts = self.rows.histogram("margins", margin, spread * edges[1:-1], by_label=True)
+        std = self.terms["margins"].scale / self.mass
+        penalty = np.zeros((2, 2))
+        if self.rounds.penalty is not None:
+            constant = np.zeros(self.size)
+            constant[:lead] = 1 / frame.constant
+            basis = np.column_stack([constant, direction / spread])
+            penalty = basis.T @ self.rounds.penalty @ basis
+        intercept, slope, curvature = calibrated_margin(
+            counts / self.mass, std, edges, share, loss, bool(lead), penalty, (middle, spread)
+        )
+        factor = slope / spread
+        self.released["calibration"] = np.array([intercept, factor])
+        mean = factor * direction
+        mean[:lead] = intercept / frame.constant
+        variance = factor**2 * found.variance
+        return Estimate(mean, variance, mean, variance, found.kept_share), curvature
+
+
+def positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
+    """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
+    centre = 0.5 if rows.bounds.void_rows else 0.0  # where rows may be ignored, counts are centred
+    found = centre * mass + rows.count("labels", Statistic("label"), -0.5, centre)
+    std = rows.terms["labels"].scale / mass
+    share = expected_label_share(found / mass, std, mass)
+    return share, min(std / (share * (1 - share)), 1.0)
+
+
+def counted_mass(rows: PrivateRows, name: str, n_samples: int) -> float:
+    """Return what all records count for: a noisy number, at least a hundredth of theirs."""
+    found = rows.count(name, Statistic("target"), math.inf)
+    return min(max(found, _LEAST_MASS * n_samples), float(n_samples))
