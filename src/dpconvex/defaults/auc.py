@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpconvex.defaults.forecast_quantile import rounded_up
+from dpconvex.fit.config import total_mu
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.mechanisms import (
     Moments,
@@ -15,7 +16,6 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseObjectivePerturbation,
 )
-from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.pairwise import (
     ADDED,
     LONGEST,

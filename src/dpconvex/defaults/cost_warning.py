@@ -10,7 +10,7 @@ from dataclasses import replace
 from dpconvex.defaults.forecast_classification import predicted_gradient_risk
 from dpconvex.defaults.forecast_logistic import CONSTANT_EXCESS
 from dpconvex.defaults.forecast_quantile_descent import lost_to_a_constant
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.fit.config import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import (
@@ -53,7 +53,7 @@ def warn_of_cost(certificate: Certificate) -> None:
         warnings.warn(generous, LargeDeltaWarning, stacklevel=6)
     bounds, guarantee = certificate.bounds, certificate.guarantee
     settings = certificate.parameters.get("gradient", {})
-    if certificate.mechanism != "gradient" or settings["geometry"] != "private":
+    if certificate.mechanism != "gradient":
         return
     problems = certificate.parameters.get("problems", 1)
     mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)

@@ -15,8 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpconvex.defaults.forecast_descent import logistic_descent_excess
-from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.fit.config import gradient_noise, plan_fit, total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters, calibrate
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee
@@ -73,11 +72,10 @@ def predicted_gradient_risk(
 ) -> float:
     """Return the predicted excess risk of noisy gradient descent, whose coordinates have unit second moments."""
     mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
-    plan = plan_gradient(bounds, mu, settings)
-    noise = descent_noise(plan, bounds, mu)
+    noise = gradient_noise(plan_fit(bounds, mu, settings), bounds, mu)
     error = bounds.dimension * (noise / CURVATURE) ** 2
     excess = EARLY_STOP * CURVATURE / 2 * error
-    return logistic_descent_excess(excess, bounds.n_samples * mu) if plan.course.private else excess
+    return logistic_descent_excess(excess, bounds.n_samples * mu)
 
 
 def _noise(

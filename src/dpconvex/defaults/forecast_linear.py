@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from dpconvex.defaults.forecast_descent import kept_below
 from dpconvex.defaults.linear_preset import linear_preset
+from dpconvex.fit.config import gradient_noise, plan_fit, total_mu
 from dpconvex.losses import Huber, Squared
-from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import calibrate
 from dpconvex.privacy.guarantees import Guarantee
@@ -42,7 +42,7 @@ def linear_excess(
 
     Parameters
     ----------
-    mechanism : {"least-squares", "output", "none", "constant"}
+    mechanism : {"gradient", "output", "none", "constant"}
         How noise is added; "none" is least squares without privacy, "constant" the best constant prediction.
     bounds : LinearBounds
         Public facts; its loss is not used.
@@ -60,12 +60,9 @@ def linear_excess(
         return sampling if mechanism == "none" else constant
     if mechanism == "output":
         return sampling + _LESS_CURVED * _output(bounds, guarantee, moment) / scales**2
-    found = calibrate("least-squares", replace(bounds, loss=Squared()), guarantee, {})
-    height = min(1.0, found.stated["limits"]["clip"])
-    products = found.noise["products"]
-    noise = size**2 / products.releases * (products.scale / (n * height)) ** 2
-    half = _HALF_LOST * size**_GROWTH
-    lost = 1 / (1 + (n * total_mu(guarantee, "LeastSquares") / half) ** _STEEPNESS)
+    mu, squared = total_mu(guarantee, "NoisyGradientDescent"), replace(bounds, loss=Squared())
+    noise = size * gradient_noise(plan_fit(squared, mu, {}), squared, mu) ** 2
+    lost = 1 / (1 + (n * mu / (_HALF_LOST * size**_GROWTH)) ** _STEEPNESS)
     return kept_below(noise + sampling, constant, lost)
 
 

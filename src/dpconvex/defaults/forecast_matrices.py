@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpconvex.defaults.forecast_quantile import NO_CURVATURE, mean_excess, rounded_up
+from dpconvex.fit.config import total_mu
 from dpconvex.losses import VectorLoss
-from dpconvex.mechanisms.gradient_settings import total_mu
 from dpconvex.mechanisms.objective import RELEASE_SHARE, calibrate_objective
 from dpconvex.mechanisms.output import calibrate_output
 from dpconvex.mechanisms.structured_gradient import AVERAGED

@@ -19,10 +19,8 @@ from dpconvex.defaults.forecast_quantile import (
     mean_excess,
     predicted_excess,
 )
-NARROW = 0.05
-from dpconvex.mechanisms.gradient_plan import descent_noise, level_of, plan_gradient
-from dpconvex.mechanisms.gradient_settings import total_mu
-from dpconvex.mechanisms.quantile_descent import BANDWIDTH_SHARE
+from dpconvex.fit.config import gradient_noise, level_of, plan_fit, total_mu
+from dpconvex.fit.constants import FINE_WIDTH
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters
 from dpconvex.privacy.description import rebuild
@@ -72,17 +70,11 @@ def _excess(
     quantile: float, kernel: Kernel, bounds: LinearBounds, mu: float, settings: Parameters
 ) -> NDArray[np.float64]:
     """Return the predicted relative excess risk for each residual scale."""
-    plan = plan_gradient(bounds, mu, settings)
     bandwidth = settings["bandwidth"]
     if bandwidth is None:
-        bandwidth = BANDWIDTH_SHARE * RESIDUAL_SCALES if plan.course.private else NARROW
-    moment = 1.0 if plan.course.private else 1 / SPREAD
-    population = ReferencePopulation(quantile, bounds.dimension, moment, RESIDUAL_SCALES)
-    noise = descent_noise(plan, bounds, mu)
+        bandwidth = FINE_WIDTH * RESIDUAL_SCALES
+    population = ReferencePopulation(quantile, bounds.dimension, 1.0, RESIDUAL_SCALES)
+    noise = gradient_noise(plan_fit(bounds, mu, settings), bounds, mu)
     excess = predicted_excess(population, kernel, bandwidth, NO_PENALTY, noise)
-    if plan.course.private:
-        size = bounds.n_samples * mu
-        excess = quantile_descent_excess(
-            excess, size, bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES
-        )
-    return excess
+    size = bounds.n_samples * mu
+    return quantile_descent_excess(excess, size, bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES)

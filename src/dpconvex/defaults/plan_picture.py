@@ -46,7 +46,7 @@ def draw_plan(outlook: RiskPlan, axes: Axes) -> None:
     own = float(getattr(outlook.guarantee, "mu", None) or outlook.guarantee.epsilon_bound)  # type: ignore[union-attr]
     budgets = np.geomspace(own / 20, own * 20, 21)
     colours = {"objective": "#c8553d", "output": "#588157"}
-    colours |= dict.fromkeys(("gradient", "least-squares"), "#1b6ca8")
+    colours["gradient"] = "#1b6ca8"
     curves = outlook.curve(budgets)
     for name, risks in curves.items():
         shown = np.isfinite(risks)

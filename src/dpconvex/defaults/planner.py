@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number
-from dpconvex.defaults.forecast_classification import EARLY_STOP, SPREADS, penalty_for
+from dpconvex.defaults.forecast_classification import SPREADS, penalty_for
 from dpconvex.defaults.forecast_descent import (
     constant_excess,
     logistic_descent_excess,
@@ -45,12 +45,10 @@ from dpconvex.defaults.forecast_quantile import (
 )
 from dpconvex.defaults.forecast_quantile_output import output_prescription
 from dpconvex.defaults.plan_picture import draw_plan
+from dpconvex.fit.config import gradient_noise, plan_fit, total_mu
+from dpconvex.fit.constants import FINE_WIDTH
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.gradient import NARROW
-from dpconvex.mechanisms.gradient_plan import GradientPlan, descent_noise, plan_gradient
-from dpconvex.mechanisms.gradient_settings import total_mu
-from dpconvex.mechanisms.quantile_descent import BANDWIDTH_SHARE
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.certificates.rules import calibrate
@@ -64,7 +62,7 @@ __all__ = ["Forecast", "RiskPlan", "plan"]
 
 MECHANISMS = {
     "quantile": ("gradient", "objective", "output"),
-    "linear": ("least-squares", "output"),
+    "linear": ("gradient", "output"),
     "logistic": ("gradient", "objective", "output"),
 }
 TASKS = tuple(MECHANISMS)
@@ -324,7 +322,7 @@ class _Problem:
             return False
         if isinstance(self.guarantee, GaussianDP):
             return mechanism != "objective"
-        gaussian = mechanism in ("gradient", "least-squares")
+        gaussian = mechanism == "gradient"
         return not (isinstance(self.guarantee, PureDP) and gaussian)
 
     def bounds(self, n_samples: int) -> LinearBounds:
@@ -408,21 +406,19 @@ class _Problem:
                 chosen.level, stds["release"],
             )  # fmt: skip
         else:
-            steps, noise = self._descent(bounds)
-            width = BANDWIDTH_SHARE * scales if steps.course.private else NARROW
+            noise, width = self._descent_noise(bounds), FINE_WIDTH * scales
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
             squares = scales**2
             share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
             population = replace(
                 population,
                 # Private geometry makes the second moments of features 1, and leaves predictions as they are.
-                feature_moment=1.0 if steps.course.private else moment,
+                feature_moment=1.0,
                 sampling=sampling / share,
             )
             excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
-            if steps.course.private:
-                size = n * self._mu
-                excess = quantile_descent_excess(excess, size, bounds.dimension, moment, scales)
+            size = n * self._mu
+            excess = quantile_descent_excess(excess, size, bounds.dimension, moment, scales)
         return float(mean_excess(excess))
 
     def _logistic_risk(self, mechanism: str, bounds: LinearBounds) -> float:
@@ -438,14 +434,10 @@ class _Problem:
         if mechanism == "constant":
             return constant
         if mechanism == "gradient":
-            steps, noise = self._descent(bounds)
-            settings["gradient_std"] = noise
-            if steps.course.private:
-                # Features of moment 1 then, so the noise has the same effect whatever their spread.
-                spreads = np.ones(1)
-                settings["reached"] = _ROUGH_GEOMETRY
-            else:
-                settings["reached"] = EARLY_STOP
+            settings["gradient_std"] = self._descent_noise(bounds)
+            # Features of moment 1, so the noise has the same effect whatever their spread.
+            spreads = np.ones(1)
+            settings["reached"] = _ROUGH_GEOMETRY
         elif mechanism != "none":
             alpha, _ = penalty_for(mechanism, bounds, self.guarantee, self._shared)
             stds = self._noise(mechanism, replace(bounds, alpha=alpha))
@@ -453,17 +445,15 @@ class _Problem:
             settings["gradient_std"] = stds.get("objective", 0.0) / n
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
         found = float(np.exp(np.mean(np.log(risks))))
-        if mechanism == "gradient" and steps.course.private:
-            size = n * self._mu
-            found = logistic_descent_excess(found, size, constant)
+        if mechanism == "gradient":
+            found = logistic_descent_excess(found, n * self._mu, constant)
         return found
 
-    def _descent(self, bounds: LinearBounds) -> tuple[GradientPlan, float]:
-        """Return the plan of noisy gradient descent and the noise of its average, per coordinate of the mean."""
+    def _descent_noise(self, bounds: LinearBounds) -> float:
+        """Return the noise of all gradients of the private fit, per coordinate of the mean."""
         kernel = _KERNEL if self.task == "quantile" else None
         settings = NoisyGradientDescent().settings(None, kernel, self.levels)
-        steps = plan_gradient(bounds, self._mu, settings)
-        return steps, descent_noise(steps, bounds, self._mu)
+        return gradient_noise(plan_fit(bounds, self._mu, settings), bounds, self._mu)
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
         """Return the standard deviation of each kind of noise, per coordinate."""

@@ -82,12 +82,8 @@ def _output(mechanism: OutputPerturbation, request: Request[LinearBounds]) -> Ch
 
 def _gradient(mechanism: NoisyGradientDescent, request: Request[LinearBounds]) -> Choice:
     loss, kernel = _wanted(request)
-    # Who states both the rows' influence and the residuals' scale need not pay for either.
-    informed = request.own_influence and request.bandwidth is not None and not request.levels
-    if informed and not mechanism.plain and mechanism == NoisyGradientDescent():
-        mechanism = NoisyGradientDescent(geometry="given")
     settings = mechanism.settings(request.bandwidth, kernel, request.levels, request.targets)
-    if request.raw_target and not mechanism.plain and mechanism.geometry == "private":
+    if request.raw_target and not mechanism.plain:
         settings["raw_target"] = True
     predicted = predicted_gradient_excess(
         loss.quantile, kernel, request.bounds, request.guarantee, settings

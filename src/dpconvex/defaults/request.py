@@ -43,8 +43,6 @@ class Request(Generic[AnyBounds]):
         What stands for the plain loss of a classifier where the objective must be smooth.
     problems : int
         1, or one per class of more than two.
-    own_influence : bool
-        Whether the user set the influence bound, and with it the scale of the rows.
     levels : tuple of float
         Of several quantiles that one run finds; empty for a single one.
     targets : int
@@ -64,7 +62,6 @@ class Request(Generic[AnyBounds]):
     problems: int = 1
     levels: tuple[float, ...] = ()
     targets: int = 1
-    own_influence: bool = False
     row_map: RowMap | None = None
     raw_target: bool = False
 

@@ -14,7 +14,9 @@ from dpconvex.checks import check_number
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts
 from dpconvex.estimators.parameters import estimator
+from dpconvex.fit.config import kind_of
 from dpconvex.losses import Logistic, Pinball
+from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Array
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WithIntervals"]
 
-# Records per coefficient that noise must leave: n mu / (columns and intercept). Newton steps need more of them than
-# least squares, whose curvature is known up to the limits of residuals.
-ENOUGH = {"least-squares": 50.0, "newton": 100.0}
+# Records per coefficient that noise must leave, n mu / (columns and intercept), by the kind of the loss: squares have a
+# curvature that is known up to the limits of residuals.
+ENOUGH = {"squares": 50.0, "margin": 100.0, "quantile": 100.0}
 _FARTHEST = 0.05  # level of a quantile; beyond, intervals held 90 % in place of 95 %
 _COMMON = 0.09  # q (1 - q) below which a level q needs more: the farther out, the fewer residuals tell a density
 
@@ -47,7 +49,7 @@ class WithIntervals(PrivateLinearModel):
         }
 
     def _interval_plan(self, facts: PublicFacts, loss: Logistic | Pinball, own: Facts) -> Plan:
-        """Return the plan of a fit with intervals, by Newton steps."""
+        """Return the plan of a private fit with intervals."""
         level = loss.quantile if isinstance(loss, Pinball) else 0.5
         if not _FARTHEST <= level <= 1 - _FARTHEST:
             raise ValueError(
@@ -56,24 +58,25 @@ class WithIntervals(PrivateLinearModel):
                 f"{level:g} instead."
             )
         rare = max(1.0, _COMMON / (level * (1 - level))) ** 2
-        self._check_inference(facts, "newton", own.get("problems", 1), rare)
+        self._check_inference(facts, kind_of(loss), own.get("problems", 1), rare)
         if self.mechanism != "auto":
             raise ValueError(
                 f"The 'mechanism' parameter of {type(self).__name__} must be 'auto' with inference=True, which has one "
                 f"of its own. Got {self.mechanism!r} instead."
             )
-        from dpconvex.mechanisms import NewtonSteps  # few fits pay for intervals
-
-        mechanism, seeded = NewtonSteps(), self.random_state is not None
+        mechanism, seeded = NoisyGradientDescent(), self.random_state is not None
         row_map = mechanism.mapped(facts.row_map)
         bounds = facts.linear_bounds(loss, 0.0, self.neighbors)
         bounds = replace(bounds, max_norm=row_map.max_norm)
-        parameters = {**facts.parameters, **own, "inference": True}
+        settings = mechanism.settings()
+        if isinstance(loss, Pinball) and facts.parameters["target_bounds"] is None:
+            settings["raw_target"] = True
+        parameters = {**facts.parameters, **own, "gradient": settings, "inference": True}
         certificate = mechanism.certify(bounds, facts.guarantee, parameters, seeded=seeded)
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _check_inference(
-        self, facts: PublicFacts, mechanism: str, problems: int = 1, rare: float = 1.0
+        self, facts: PublicFacts, kind: str, problems: int = 1, rare: float = 1.0
     ) -> None:
         """Raise where intervals are not offered: by public facts alone, before anything is charged."""
         owner = type(self).__name__
@@ -96,7 +99,7 @@ class WithIntervals(PrivateLinearModel):
                 "with. Give delta or mu, or leave it at False."
             )
         size = facts.row_map.dim
-        _check_enough(facts.n_samples, size, ENOUGH[mechanism] * rare, facts.guarantee, problems)
+        _check_enough(facts.n_samples, size, ENOUGH[kind] * rare, facts.guarantee, problems)
 
     def _store(self, coefficients: list[Array], plan: Plan) -> None:
         super()._store(coefficients, plan)

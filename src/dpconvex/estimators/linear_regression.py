@@ -47,7 +47,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
     alpha : float, optional
         Penalty on the mapped coefficients; none by default, where noise is met by shrinkage instead.
     mechanism : str or Mechanism, default="auto"
-        ``"gradient"`` (private moments in white coordinates; columns without ``feature_bounds`` find their sizes),
+        ``"gradient"`` (the private fit; columns without ``feature_bounds`` find their sizes),
         or ``"output"`` for the Huber loss of a width of a
         quarter of the target's range; ``"auto"`` takes the second for pure epsilon.
 
@@ -123,10 +123,10 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
         if self.inference:
             if not isinstance(mechanism, NoisyGradientDescent):
                 raise ValueError(
-                    f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'least-squares', which "
+                    f"The 'inference' parameter of {type(self).__name__} needs the mechanism 'gradient', which "
                     "offers Gaussian DP and (epsilon, delta)-DP. Give delta above 0, or leave it at False."
                 )
-            self._check_inference(facts, "gradient")
+            self._check_inference(facts, "squares")
             parameters = {**parameters, "inference": True}
         certificate = mechanism.certify(
             bounds, facts.guarantee, parameters, seeded=self.random_state is not None

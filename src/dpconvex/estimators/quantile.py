@@ -110,7 +110,6 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             bandwidth=None if bandwidth is None else bandwidth * facts.target_scale,
             levels=levels if len(levels) > 1 else (),
             targets=self._targets(levels),
-            own_influence=self.row_norm is not None,
             row_map=facts.row_map,
             raw_target=facts.parameters["target_bounds"] is None,
         )

@@ -253,7 +253,7 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
 
 
 def few_records(size: float) -> float:
-    """Return how much of a fit is a private constant: near 1 where ``size = n mu`` is far below 80, near 0 far above."""
+    """Return how much of a fit is a private constant: 1/2 where ``size = n mu`` is 80, less above."""
     return 1 / (1 + (size / FEW_RECORDS) ** 1.5)
 
 

@@ -19,7 +19,7 @@ __all__ = ["check_whole_rows", "denoised_curvature", "sandwich", "wide_inverse"]
 
 Array = NDArray[np.float64]
 
-# Least eigenvalue of a curvature, relative to the mean: for steps, and for covariances. What noise may have made of one.
+# Least eigenvalue of a curvature, over the mean: for steps, and for covariances; what noise may have made of one.
 _LEAST, _FLAT, _DOUBTED = 0.01, 0.01, 2.0
 
 

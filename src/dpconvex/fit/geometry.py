@@ -23,8 +23,8 @@ from dpconvex.fit.config import FitConfig
 from dpconvex.fit.constants import (
     COLUMN_OCTAVES,
     FALSE_ALARM,
-    HIDDEN_THERE,
     HIDDEN_SHARE,
+    HIDDEN_THERE,
     LENGTH_EDGES,
     LENGTH_PRIOR_SPREAD,
     LONGER_ROWS,
@@ -171,7 +171,7 @@ def _column_units(counts: Array, std: float, mass: float, above: int) -> tuple[A
 def _seen_moments(
     counts: Array, places: Array, threshold: float, std: float, mass: float
 ) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """Return mean and variance of each column, what noise may hide of the latter, and whether anything but 0 is seen."""
+    """Return mean and variance of columns, what noise may hide of the latter, and whether anything but 0 is seen."""
     half = counts.shape[1] // 2
     kept = counts > threshold * std
     sides = counts[:, half + 1 :] + counts[:, :half][:, ::-1]  # sizes, whatever their sign

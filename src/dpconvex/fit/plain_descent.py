@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.coordinates import Coordinates
-from dpconvex.core.queries import Query, prove_sums
+from dpconvex.core.queries import Query
 from dpconvex.core.release import PrivateRows
 from dpconvex.core.slopes import Slope
-from dpconvex.mechanisms.gradient_settings import check_smoothing, total_mu
+from dpconvex.fit.config import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
+from dpconvex.privacy.certificates.rules import Calibration, Parameters
 from dpconvex.privacy.description import Facts, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import convolve
 
-__all__ = ["PLAIN", "descend_plainly", "plain_settings"]
+__all__ = ["PLAIN", "check_plain", "descend_plainly", "plain_calibration", "plain_settings"]
 
 Array = NDArray[np.float64]
 
@@ -129,8 +129,7 @@ def _check_run(bounds: LinearBounds, settings: Parameters, plain: Parameters, st
     return steps
 
 
-@calibrates(PLAIN)
-def calibrate_plain(
+def plain_calibration(
     bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
 ) -> Calibration:
     """Derive the noise of every step: ``std = sqrt(T) D / mu``, D the sensitivity of a sum of gradients."""
@@ -150,17 +149,11 @@ def calibrate_plain(
     return Calibration({"gradients": term})
 
 
-@proves(PLAIN)
-def prove_plain(certificate: Certificate) -> Proof:
-    """Compose the stated sums of gradients."""
-    certificate.check_bounds(LinearBounds, several=True)
-    check_smoothing(certificate.parameters["gradient"])
+def check_plain(certificate: Certificate) -> None:
+    """Raise on stated choices that are not public data of the right shape."""
     stated = certificate.parameters["plain"]
-    plain_settings(certificate.bounds, **{name: stated[name] for name in _NAMES})
-    return prove_sums(certificate)
-
-
-_NAMES = ("step_size", "start", "covariance", "average", "truncation")
+    names = ("step_size", "start", "covariance", "average", "truncation")
+    plain_settings(certificate.bounds, **{name: stated[name] for name in names})
 
 
 def descend_plainly(rows: PrivateRows, certificate: Certificate) -> Array:

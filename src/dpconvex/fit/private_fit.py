@@ -15,7 +15,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf, expit, logit, ndtri
+from scipy.special import erf, logit, ndtri
 
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.core.slopes import Factor, Slope

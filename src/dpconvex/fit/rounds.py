@@ -122,7 +122,8 @@ class Rounds:
             part = config.early_rows if step < number - last else None
             gradient, std = self._gradient(name, phi, loss, part, pull)
             height = np.diag(heights) if curvature is None else curvature(phi)
-            points.add(phi, gradient, std, None if curvature is None else np.linalg.inv(height))
+            inverse = None if curvature is None else np.asarray(np.linalg.inv(height), np.float64)
+            points.add(phi, gradient, std, inverse)
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
             phi = self._limited(phi, self._penalised(mean, height), loss.scale)

@@ -7,11 +7,9 @@ from dpconvex.on_demand import on_demand
 if TYPE_CHECKING:
     from dpconvex.mechanisms.exponential import ExponentialMechanism
     from dpconvex.mechanisms.gradient import NoisyGradientDescent
-    from dpconvex.mechanisms.least_squares import LeastSquares
     from dpconvex.mechanisms.mechanism import Mechanism
     from dpconvex.mechanisms.moments import Moments
     from dpconvex.mechanisms.names import resolve_mechanism
-    from dpconvex.mechanisms.newton import NewtonSteps
     from dpconvex.mechanisms.objective import ObjectivePerturbation
     from dpconvex.mechanisms.output import OutputPerturbation
     from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
@@ -23,10 +21,8 @@ else:
         __name__,
         {
             "ExponentialMechanism": "exponential",
-            "LeastSquares": "least_squares",
             "Mechanism": "mechanism",
             "Moments": "moments",
-            "NewtonSteps": "newton",
             "NoisyGradientDescent": "gradient",
             "NoisySGD": "stochastic",
             "ObjectivePerturbation": "objective",
@@ -41,10 +37,8 @@ else:
 
 __all__ = [
     "ExponentialMechanism",
-    "LeastSquares",
     "Mechanism",
     "Moments",
-    "NewtonSteps",
     "NoisyGradientDescent",
     "NoisySGD",
     "ObjectivePerturbation",
@@ -62,9 +56,7 @@ RULES = {
     "auc-objective": "pairwise",
     "exponential": "exponential",
     "gradient": "gradient",
-    "least-squares": "least_squares",
     "moments": "moments",
-    "newton": "newton",
     "objective": "objective",
     "output": "output",
     "phased-erm": "phased",

@@ -1,31 +1,37 @@
 r"""Noisy gradient descent: noise enters during solving, under Gaussian DP.
 
-Every step releases a sum of gradients plus Gaussian noise. What makes it accurate is free, being post-processing or a
-smaller sensitivity: the later iterates are averaged, so the error is that of one Gaussian release at the optimum; a
-record's influence is bounded instead of its row; the constant part of the gradient is released once; coordinates are
-whitened and steps sized by a private residual scale where the data are large enough to pay for them.
+Every round releases a sum of gradients plus Gaussian noise. What makes it accurate is free, being post-processing or a
+smaller sensitivity, and is the private fit of :mod:`dpconvex.fit`: rounds share what they find, a record's influence is
+bounded instead of its row, coordinates are whitened and steps sized by private scales, and where records are many the
+curvature is released as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpconvex.checks import check_number
 from dpconvex.core.queries import prove_sums
 from dpconvex.core.release import PrivateRows
 from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
-from dpconvex.fit.config import FitConfig, plan_fit
+from dpconvex.fit.config import FitConfig, plan_fit, total_mu
 from dpconvex.fit.levels import SeveralQuantiles
+from dpconvex.fit.plain_descent import (
+    PLAIN,
+    check_plain,
+    descend_plainly,
+    plain_calibration,
+    plain_settings,
+)
 from dpconvex.fit.private_fit import PrivateFit
-from dpconvex.losses import Squared
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism
-from dpconvex.fit.plain_descent import PLAIN, descend_plainly, plain_settings
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.objectives.objective import OverRows
 from dpconvex.privacy.bounds.base import Bounds
@@ -34,6 +40,7 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import finds_units
 from dpconvex.privacy.certificates.rules import (
     Calibration,
+    CertificateError,
     Parameters,
     Proof,
     calibrates,
@@ -44,8 +51,10 @@ from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel
 
+__all__ = ["NoisyGradientDescent", "stated_farthest"]
+
 Array = NDArray[np.float64]
-Schedule = Callable[[int], float]
+
 
 @calibrates("gradient")
 def calibrate_gradient(
@@ -57,9 +66,9 @@ def calibrate_gradient(
             f"NoisyGradientDescent needs a loss of bounded slope, but {type(bounds.loss).__name__} has "
             "lipschitz=inf. Use Huber(width) in its place."
         )
-    mu = total_mu(guarantee, "NoisyGradientDescent")
-    mu /= math.sqrt(parameters.get("problems", 1))
-    plan = plan_fit(bounds, mu, parameters["gradient"])
+    mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(parameters.get("problems", 1))
+    inference = {"inference": True} if parameters.get("inference", False) else {}
+    plan = plan_fit(bounds, mu, {**parameters["gradient"], **inference})
     return Calibration(plan.terms(bounds, mu), stated={"fit": plan.config.stated()})
 
 
@@ -67,26 +76,53 @@ def calibrate_gradient(
 def prove_gradient(certificate: Certificate) -> Proof:
     """Compose the stated sums."""
     certificate.check_bounds(LinearBounds, several=True)
+    bounds, parameters = certificate.bounds, certificate.parameters
+    settings, config = parameters["gradient"], FitConfig(**parameters["fit"])
+    check_smoothing(settings)
+    stated = settings.get("levels", []), settings.get("targets", 1)
+    named = parameters.get("quantile", list(config.levels))
+    if stated != (list(config.levels), config.targets) or (config.levels and named != stated[0]):
+        raise CertificateError("The certificate's fit is not that of its settings: see levels.")
+    if config.levels and type(bounds.loss) is not Pinball:
+        raise CertificateError("Several levels are those of the pinball loss.")
+    parts = [rows for rows in (config.geometry_rows, config.early_rows) if rows is not None]
+    if parts and (bounds.neighbors != "replace_one" or max(parts) > bounds.n_samples):
+        raise CertificateError(
+            "Which rows are a part of them is public only where their number is."
+        )
     return prove_sums(certificate)
+
+
+def check_smoothing(settings: Parameters) -> None:
+    """Refuse settings that no run could have had: slopes keep their range only if a density averages them."""
+    if not {"steps", "bandwidth", "kernel"} <= set(settings) <= _SETTINGS:
+        raise CertificateError("The certificate's settings are not those of a noisy descent.")
+    kernel, width = rebuild(settings["kernel"]), settings["bandwidth"]
+    if not isinstance(kernel, Kernel) or kernel.dim != 1 or describe(kernel) != settings["kernel"]:
+        raise CertificateError("The certificate's kernel is not a density of one variable.")
+    if width is not None:
+        allowed = "None or a finite number above 0"
+        check_number("bandwidth", "The certificate", width, allowed, 0, math.inf, low_open=True)
+
+
+_SETTINGS = {"steps", "bandwidth", "kernel", "ranking", "raw_target", "levels", "targets"}
 
 
 @dataclass(frozen=True)
 class NoisyGradientDescent(PrivateMechanism):
-    r"""Descend along noisy sums of gradients and average the later iterates.
+    r"""The private fit: rounds of noisy gradients, each asked for where all before them expect the minimiser.
 
     Parameters
     ----------
     steps : int, optional
-        Steps of the final descent; by default 20 to 40, by public facts.
-    geometry : {"private", "given"}
-        Whether to pay for whitening coordinates, or to trust the influence bound alone.
+        Fine rounds of gradients; by default 4 to 16, by the loss.
     step_size, truncation, start, covariance : optional
         Public choices, in mapped units with the intercept first: the rate of every step, the bound B on the norm of a
         record's row where it is white, the first iterate, and the known second-moment matrix of the rows. Any of them,
-        or ``average=False``, asks for the plain algorithm of :mod:`~dpconvex.mechanisms.plain_descent` (10 steps by
-        default) and leaves all that is paid for privately aside.
+        or ``average=False``, asks for the plain algorithm of :mod:`~dpconvex.fit.plain_descent` (10 steps by default)
+        and leaves all that is paid for privately aside.
     average : bool, default=True
-        Whether the later iterates are averaged; False returns the last one.
+        Whether the plain algorithm averages the later iterates; False returns the last one.
 
     Notes
     -----
@@ -104,7 +140,6 @@ class NoisyGradientDescent(PrivateMechanism):
     """
 
     steps: int | None = None
-    geometry: str = "private"
     step_size: float | None = None
     truncation: float | None = None
     start: ArrayLike | None = None
@@ -138,20 +173,14 @@ class NoisyGradientDescent(PrivateMechanism):
                 "The 'steps' parameter of NoisyGradientDescent must be None or a positive integer. "
                 f"Got {self.steps!r} instead."
             )
-        if self.geometry not in ("private", "given"):
+        if levels and self.plain:
             raise ValueError(
-                "The 'geometry' parameter of NoisyGradientDescent must be 'private' or 'given'. "
-                f"Got {self.geometry!r} instead."
-            )
-        if levels and (self.geometry != "private" or self.plain):
-            raise ValueError(
-                "NoisyGradientDescent finds several quantiles in released coordinates only. Got a plain descent or "
-                "geometry='given' instead. Use NoisyGradientDescent() or fit one quantile at a time."
+                "NoisyGradientDescent finds several quantiles in released coordinates only. Got a plain descent "
+                "instead. Use NoisyGradientDescent() or fit one quantile at a time."
             )
         several = {"levels": list(levels), "targets": targets} if levels else {}
         return {
             "steps": None if self.steps is None else int(self.steps),
-            "geometry": self.geometry,
             "bandwidth": bandwidth,
             "kernel": describe(kernel or LogisticKernel()),
             **several,
@@ -168,7 +197,7 @@ class NoisyGradientDescent(PrivateMechanism):
     @property
     def farthest(self) -> float:
         """Where columns without bounds are clipped."""
-        return FARTHEST if self.plain or self.geometry == "given" else RAW_FARTHEST
+        return FARTHEST if self.plain else RAW_FARTHEST
 
     @property
     def plain(self) -> bool:
@@ -187,7 +216,6 @@ class NoisyGradientDescent(PrivateMechanism):
         if not self.plain:
             return super().certify(bounds, guarantee, parameters, seeded)
         chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
-        chosen["gradient"] = {**chosen["gradient"], "geometry": "given"}
         chosen["plain"] = plain_settings(
             cast(LinearBounds, bounds),
             self.step_size,
@@ -211,7 +239,8 @@ class NoisyGradientDescent(PrivateMechanism):
         rows = PrivateRows(targets, certificate, noise)
         if certificate.mechanism == PLAIN:
             return descend_plainly(rows, certificate)
-        config, settings = FitConfig(**certificate.parameters["fit"]), certificate.parameters["gradient"]
+        config = FitConfig(**certificate.parameters["fit"])
+        settings = certificate.parameters["gradient"]
         smoothing = rebuild(settings["kernel"]), settings["bandwidth"]
         if config.levels:
             return SeveralQuantiles(rows, config, *smoothing, record).run().T
@@ -227,3 +256,18 @@ def stated_farthest(certificate: Certificate) -> float:
     return RAW_FARTHEST if finds_units(certificate) else FARTHEST
 
 
+@calibrates(PLAIN)
+def calibrate_plain(
+    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
+) -> Calibration:
+    """Derive the noise of every step of the plain algorithm."""
+    return plain_calibration(bounds, guarantee, parameters)
+
+
+@proves(PLAIN)
+def prove_plain(certificate: Certificate) -> Proof:
+    """Compose the stated sums of gradients."""
+    certificate.check_bounds(LinearBounds, several=True)
+    check_smoothing(certificate.parameters["gradient"])
+    check_plain(certificate)
+    return prove_sums(certificate)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dpconvex.core.class_rows import PrivateClasses
 from dpconvex.core.queries import Query, prove_sums
-from dpconvex.mechanisms.gradient_settings import mass_share, total_mu
+from dpconvex.fit.config import mass_share, total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpconvex.checks import check_number
 from dpconvex.core.perturbed_minimiser import release_phases
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.fit.config import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism, check_one_each
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds

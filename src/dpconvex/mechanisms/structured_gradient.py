@@ -19,7 +19,7 @@ from dpconvex.checks import check_count, check_number
 from dpconvex.core.matrix_records import PrivateMatrices
 from dpconvex.core.queries import Query, prove_sums
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.mechanisms.gradient_settings import total_mu
+from dpconvex.fit.config import total_mu
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.bounds.structured import StructuredBounds

@@ -51,7 +51,7 @@ NOT_SAVED = ("ledger", "random_state", "verbose")
 LATER = {"rows_per_person", "person_weight", "class_weight"}
 OMITTABLE = ("kernel", "mechanism")
 #: Mechanisms that weight rows which others shorten for want of feature bounds.
-_WEIGHTED = ("gradient", "plain-gradient", "least-squares", "newton")
+_WEIGHTED = ("gradient", "plain-gradient")
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "format": str,
     "version": str,

@@ -58,8 +58,6 @@ _MECHANISMS = {
     "objective": "noise is added to the objective before it is minimised",
     "auc-objective": "noise is added to the objective before it is minimised",
     "output": "noise is added to the finished coefficients",
-    "newton": "noise is added in every step of the solver",
-    "least-squares": "noise is added to sums, which the coefficients are computed from",
     "moments": "noise is added to moments, which the coefficients are computed from",
     "phased-erm": "noise is added to the coefficients after every phase",
     "phased-sgd": "noise is added to the coefficients after every phase",

@@ -34,15 +34,6 @@ _METHODS = {
         "A few totals of the data (counts, sums, and sums of products of columns, in which no record weighs more than "
         "a fixed limit) were published with random noise. The coefficients were computed from these totals alone."
     ),
-    "least-squares": (
-        "A few totals of the data (counts, and sums of products of columns and residuals, in which no record weighs "
-        "more than a fixed limit) were published with random noise. The coefficients were computed from them alone."
-    ),
-    "newton": (
-        "Coefficients were found step by step. In every step each record says in which direction it would move them, "
-        "no record louder than a fixed limit; the answers are added up, random noise is added to the total, and only "
-        "the noisy total is used. How certain the result is was measured in the same way."
-    ),
     "sgd": (
         "Coefficients were improved step by step on small random parts of the data, with random noise in every step."
     ),

@@ -46,7 +46,7 @@ WITHDRAWN = {
 
 # Mechanisms whose sums, counts and draws carry votes; others must be read and tested before they join.
 _CARRY_VOTES = {
-    "gradient", "least-squares", "objective", "output", "sgd", "phased-erm", "phased-sgd",
+    "gradient", "objective", "output", "sgd", "phased-erm", "phased-sgd",
 }  # fmt: skip
 
 

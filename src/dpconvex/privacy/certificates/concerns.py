@@ -33,8 +33,7 @@ def large_delta(certificate: Certificate) -> str | None:
 
 def finds_units(certificate: Certificate) -> bool:
     """Return whether sizes of columns without public bounds are found privately."""
-    stated = (certificate.parameters.get(name, {}) for name in ("course", "limits"))
-    return any(choices.get("above", 0) > 0 for choices in stated)
+    return bool(certificate.parameters.get("fit", {}).get("max_octaves", 0) > 0)
 
 
 def unbounded_columns(certificate: Certificate) -> str | None:
