@@ -21,7 +21,7 @@ from dpconvex import (
     DPQuantileRegressor,
 )
 from dpconvex.core.release import PrivateRows
-from dpconvex.mechanisms.gradient_run import PrivateDescent
+from dpconvex.fit.private_fit import PrivateFit
 
 ROWS = 1237
 #: Rooms that may hold arrays of rows; estimators hand them from inputs to the core. Objectives and solvers are those of
@@ -94,16 +94,14 @@ def test_no_fit_holds_rows(name):
 
 
 def test_a_fit_that_takes_rows_out_of_its_handle_is_seen(monkeypatch):
-    honest = PrivateDescent.run
+    honest = PrivateFit.run
 
     def dishonest(self):
         rows: PrivateRows = self.rows
         targets = rows._rows.targets
         return honest(self) + 0.0 * float(targets[0])
 
-    monkeypatch.setattr(
-        PrivateDescent, "run", in_room(dishonest, "dpconvex.mechanisms.gradient_run")
-    )
+    monkeypatch.setattr(PrivateFit, "run", in_room(dishonest, "dpconvex.fit.private_fit"))
     assert holders(FITS["median"]) != set()
 
 

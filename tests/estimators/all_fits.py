@@ -29,7 +29,7 @@ SUMS = {
     "objective": {"mechanism": "objective"},
     "output": {"mechanism": "output"},
     "gradient": {"mechanism": "gradient"},
-    "plain gradient": {"mechanism": NoisyGradientDescent(geometry="given", steps=5)},
+    "plain gradient": {"mechanism": NoisyGradientDescent(steps=5, average=False)},
 }
 RECORDS = {
     "sgd": {"mechanism": NoisySGD(steps=50)},

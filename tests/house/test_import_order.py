@@ -19,6 +19,7 @@ ORDER = (
     ("core",),
     ("solvers",),
     ("core",),
+    ("fit",),
     ("mechanisms",),
     ("defaults", "inputs"),
     ("models",),

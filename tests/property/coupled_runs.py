@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from dpconvex.core.release import PrivateRows
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.empirical import SeveralTargets
 from dpconvex.privacy import GaussianDP, LinearBounds, NoiseSource
 
 LOSSES = [Pinball(0.5), Pinball(0.9), Pinball(0.2), Absolute(), Huber(0.3), Logistic(), Hinge()]
+FITTED = [*LOSSES, Squared()]
 
 
 class Coupled(NoiseSource):
@@ -32,12 +33,16 @@ class Coupled(NoiseSource):
         self.leader, self.log = leader, []
 
     def add_gaussian(self, value, std):
+        raise AssertionError("noise that no term states")
+
+    def add(self, value, term):
+        assert term.distribution == "gaussian"
         exact = np.array(value, dtype=float)
         if self.leader is None:
-            out = exact + std * self.generator.standard_normal(exact.shape)
+            out = exact + term.scale * self.generator.standard_normal(exact.shape)
         else:
             out = self.leader.log[len(self.log)][1]
-        self.log.append((exact, out, std))
+        self.log.append((exact, out, term))
         return out.copy()
 
 
@@ -70,17 +75,9 @@ def silent_rows(rows, bounds, **queries):
 
 
 def phases_in_order(certificate, log):
-    """Name every release of a log by its phase: standard deviation and size tell them apart."""
-    names = []
-    for exact, _, std in log:
-        fits = [
-            name
-            for name, term in certificate.noise.items()
-            if term["std"] == std and term["dimension"] == exact.size
-        ]
-        assert len(fits) == 1, "a release that the certificate does not list"
-        names.append(fits[0])
-    return names
+    """Name every release of a log by the term that it was paid with."""
+    names = {id(term): name for name, term in certificate.noise.items()}
+    return [names[id(term)] for _, _, term in log]
 
 
 def differences(first, second, bounds, row_map, certificate):
@@ -94,21 +91,21 @@ def differences(first, second, bounds, row_map, certificate):
         assert names.count(name) == term["releases"]
     ratios = dict.fromkeys(certificate.noise, 0.0)
     spent = 0.0
-    for name, (mine, _, std), (theirs, _, other) in zip(
+    for name, (mine, _, term), (theirs, _, other) in zip(
         names, leader.log, follower.log, strict=True
     ):
-        assert std == other
+        assert term is other
         size = float(np.linalg.norm(mine - theirs))
-        ratios[name] = max(ratios[name], size / certificate.noise[name]["sensitivity"])
-        spent += (size / std) ** 2
+        ratios[name] = max(ratios[name], size / term.sensitivity)
+        spent += (size / term.scale) ** 2
     return ratios, math.sqrt(spent)
 
 
 def facts(
-    loss, n, d, mu, *, intercept, row_norm, neighbors, how, steps=None, alpha=0.0, ranking=False,
-    raw=False, levels=(), targets=1,
+    loss, n, d, mu, *, intercept, row_norm, neighbors, steps=None, alpha=0.0, ranking=False, raw=False,
+    levels=(), targets=1, inference=False,
 ):  # fmt: skip
-    mechanism = NoisyGradientDescent(steps=steps, geometry=how)
+    mechanism = NoisyGradientDescent(steps=steps)
     known = None if raw else (-1.0, 1.0)
     row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
     row_map = mechanism.mapped(row_map)
@@ -117,14 +114,16 @@ def facts(
     )
     chosen = mechanism.settings(levels=levels, targets=targets)
     parameters = {"gradient": chosen | ({"ranking": True} if ranking else {})}
-    if raw and how == "private":
+    if raw:
         parameters["gradient"]["raw_target"] = True
+    if inference:
+        parameters["inference"] = True
     return row_map, bounds, mechanism.certify(bounds, GaussianDP(mu), parameters)
 
 
 @st.composite
 def problems(draw):
-    loss = draw(st.sampled_from(LOSSES))
+    loss = draw(st.sampled_from(FITTED))
     n, d = draw(st.integers(2, 6)), draw(st.integers(1, 3))
     raw = draw(st.booleans())
     sizes = [-3.0, -1.0, -0.5, -0.01, 0.0, 0.02, 0.5, 1.0, 3.0]
@@ -137,18 +136,18 @@ def problems(draw):
         "intercept": draw(st.booleans()),
         "row_norm": draw(st.sampled_from([None, 0.3, 5.0])),
         "neighbors": draw(st.sampled_from(["replace_one", "add_or_remove_one"])),
-        "how": draw(st.sampled_from(["private", "given"])),
         "alpha": draw(st.sampled_from([0.0, 0.1])),
         "ranking": loss.kind == "margin" and draw(st.booleans()),
         "raw": raw,
+        "inference": draw(st.booleans()),
     }
-    if type(loss) is Pinball and public["how"] == "private":
+    if type(loss) is Pinball and not public["inference"]:
         public["levels"] = draw(st.sampled_from([(), (0.1, 0.5, 0.9), (0.5, 0.5)]))
         public["targets"] = draw(st.sampled_from([1, max(1, len(public["levels"]))]))
         if public["targets"] > 1:
             more = [[draw(target) for _ in y] for _ in range(public["targets"] - 1)]
             y = np.column_stack([y, *more])
-    # With a large budget even a handful of rows affords private coordinates and scale.
+    # With a large budget even a handful of rows affords late rounds, and is seen through noise.
     return loss, X, y, draw(st.sampled_from([0.5, 20.0, 1e4])), public
 
 

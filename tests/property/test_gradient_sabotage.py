@@ -13,12 +13,11 @@ from dpconvex.core.queries import Query
 from dpconvex.core.release import Answers
 from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows
+from dpconvex.fit import config, private_fit
+from dpconvex.fit.levels import SeveralQuantiles
+from dpconvex.fit.private_fit import PrivateFit
+from dpconvex.fit.rounds import Rounds
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms import gradient_geometry as geometry
-from dpconvex.mechanisms import gradient_plan
-from dpconvex.mechanisms.gradient_run import PrivateDescent
-from dpconvex.mechanisms.quantile_descent import QuantileDescent
-from dpconvex.mechanisms.several_quantiles import SeveralQuantiles
 from dpconvex.privacy import CertificateError
 
 
@@ -54,15 +53,13 @@ def sabotage_count(monkeypatch):
 
 def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
     """Geometry of rows that depend on all of them: replacing one exchanges many."""
-    for name in ("_LOOK_LEAST", "_LOOK_MOST"):
-        monkeypatch.setattr(gradient_plan, name, 4)
+    monkeypatch.setattr(config, "GEOMETRY_ROWS", (4, 4))
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
     other_X = X.copy()
     other_X[3] = 0.0
     row_map, bounds, certificate = facts(
         Pinball(0.9), 12, 2, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private",
     )  # fmt: skip
 
     def largest_ratio():
@@ -84,26 +81,69 @@ def test_a_choice_of_rows_by_what_they_hold_is_caught(monkeypatch):
 
 def sabotage_release(monkeypatch):
     """Use the residual scale without noise."""
-    honest = QuantileDescent._residuals
+    honest = PrivateFit._residuals
 
     def unpaid(self, phi, scale, level):
-        _, shift = honest(self, phi, scale, level)
+        shift, unsure, _ = honest(self, phi, scale, level)
         theta, rows = self.frame.to_rows(phi), self.rows._rows
         (total,) = rows.sum(lambda block, y, w: (np.abs(y - block @ theta).sum(),))
-        return float(min(1.0, max(1e-2, total / rows.n_rows))), shift
+        return shift, unsure, float(min(1.0, max(1e-2, total / rows.n_rows)))
 
-    monkeypatch.setattr(QuantileDescent, "_residuals", unpaid)
+    monkeypatch.setattr(PrivateFit, "_residuals", unpaid)
 
 
 def sabotage_rows(monkeypatch):
     """Divide by the true number of rows, which is private when records come and go."""
-    original = PrivateDescent.__init__
+    original = PrivateFit.__init__
 
     def init(self, *arguments):
         original(self, *arguments)
-        self.n = self.rows._rows.n_rows
+        self.mass = float(self.rows._rows.n_rows)
 
-    monkeypatch.setattr(PrivateDescent, "__init__", init)
+    monkeypatch.setattr(PrivateFit, "__init__", init)
+
+
+def sabotage_curvature(monkeypatch):
+    """Divide gradients by a curvature without noise."""
+    honest = Rounds._curvature
+
+    def unpaid(self, phi, loss):
+        found = honest(self, phi, loss)
+        (total,) = self.rows._rows.sum(lambda block, y, w: (block.T @ block,))
+        return found + self.frame.matrix @ total @ self.frame.matrix.T
+
+    monkeypatch.setattr(Rounds, "_curvature", unpaid)
+
+
+def sabotage_bins(monkeypatch):
+    """Pay for the histogram of one column, and answer with those of all."""
+    monkeypatch.setattr(
+        Query, "histograms", lambda bins, columns=1: Query("histogram", 1, bins * columns)
+    )
+    claim = Answers.claim
+
+    def wider(self, name, kinds=("",), dimension=None):
+        term = claim(self, name, kinds, dimension)
+        return Wider(term) if term.kind == "histogram" else term
+
+    class Wider:
+        """A term that is said to be for more columns than its noise was for."""
+
+        bound = 99
+
+        def __init__(self, term):
+            self.term = term
+
+        def __getattr__(self, name):
+            return getattr(self.term, name)
+
+    release_of = Answers.release
+    monkeypatch.setattr(Answers, "claim", wider)
+    monkeypatch.setattr(
+        Answers,
+        "release",
+        lambda self, term, exact: release_of(self, getattr(term, "term", term), exact),
+    )
 
 
 def sabotage_centring(monkeypatch):
@@ -147,16 +187,18 @@ def sabotage_levels(monkeypatch):
     monkeypatch.setattr(Answers, "claim", uncounted)
 
 
-def sabotage_places(monkeypatch):
+def sabotage_centres(monkeypatch):
     """Centre columns around where their numbers are, without noise."""
-    honest = geometry.column_units
+    honest = private_fit.private_coordinates
 
-    def unpaid(rows, mass, above):
-        found = honest(rows, mass, above)
+    def unpaid(rows, config, mass):
+        found = honest(rows, config, mass)
         (total,) = rows._rows.sum(lambda block, y, w: (block[:, 1:].sum(axis=0),))
-        return replace(found, centres=np.asarray(total))
+        matrix = found.matrix.copy()
+        matrix[1:, 0] -= 1e-3 * matrix[1:, 1:] @ total
+        return replace(found, matrix=matrix)
 
-    monkeypatch.setattr(geometry, "column_units", unpaid)
+    monkeypatch.setattr(private_fit, "private_coordinates", unpaid)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +212,9 @@ def sabotage_places(monkeypatch):
         (sabotage_relation, "replace_one"),
         (sabotage_count, "replace_one"),
         (sabotage_release, "replace_one"),
-        (sabotage_places, "replace_one"),
+        (sabotage_centres, "replace_one"),
+        (sabotage_curvature, "replace_one"),
+        (sabotage_bins, "replace_one"),
         (sabotage_rows, "add_or_remove_one"),
     ],
 )
@@ -184,7 +228,7 @@ def test_sabotage_is_caught(monkeypatch, sabotage, neighbors):
     def survives():
         row_map, bounds, certificate = facts(
             Pinball(0.9), 3, 2, 1e4, intercept=True, row_norm=None, neighbors=relation,
-            how="private", levels=levels, raw=sabotage is sabotage_places,
+            levels=levels,
         )  # fmt: skip
         ones = np.ones(2)
         tests = [

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dpconvex.core.coordinates import Coordinates, cancellation
 from dpconvex.core.queries import Query, largest_cancellation
-from dpconvex.core.slopes import Slope
+from dpconvex.core.release import Statistic
+from dpconvex.core.slopes import Factor, Slope
 from dpconvex.engine import MemoryRows
-from dpconvex.losses import Hinge, Huber, Logistic, Pinball
-from dpconvex.mechanisms import gradient_plan
-from dpconvex.mechanisms.gradient_geometry import given_coordinates
+from dpconvex.fit import config
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.smoothing import LogisticKernel, convolve
 
 PROFILE = settings(max_examples=80, derandomize=True, deadline=None)
@@ -46,7 +46,7 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     rng = np.random.default_rng(seed)
     d, n, lead = int(rng.integers(1, 4)), 5, int(rng.integers(0, 2))
     row_map, bounds, _ = facts(
-        loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors, how="private"
+        loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors
     )
     X = rng.choice([-1.0, -0.3, 0.0, 0.3, 1.0], size=(n + 1, d))
     y = rng.choice([-1.0, 1.0], size=n + 1) * (1.0 if loss.kind == "margin" else 1e3)
@@ -81,14 +81,15 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
 
 def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
     """Geometry of a public part of the rows: the record that differs is in it, or not."""
-    for name in ("_LOOK_LEAST", "_LOOK_MOST"):
-        monkeypatch.setattr(gradient_plan, name, 4)
+    monkeypatch.setattr(config, "GEOMETRY_ROWS", (4, 4))
+    monkeypatch.setattr(config, "EARLY_ROWS", (5, 0.0))
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, size=(12, 2)), rng.uniform(-1, 1, size=12)
     row_map, bounds, certificate = facts(
         Pinball(0.9), 12, 2, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private",
     )  # fmt: skip
+    fit = certificate.parameters["fit"]
+    assert (fit["geometry_rows"], fit["early_rows"]) == (4, 5)
     for changed in range(12):
         other_X, other_y = X.copy(), y.copy()
         other_X[changed], other_y[changed] = -1.0, 1e3
@@ -100,7 +101,7 @@ def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
 def test_the_clip_is_attained_by_a_label_flip():
     """A long row far on the wrong side, with one label and with the other."""
     row_map, bounds, _ = facts(
-        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one", how="private"
+        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
     )
     frame, query = Coordinates(np.diag([1.0, 50.0]), 1), Query("vector", 0.5, 2)
     sums = []
@@ -113,37 +114,53 @@ def test_the_clip_is_attained_by_a_label_flip():
     assert 0.998 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
 
 
-@pytest.mark.parametrize("how", ["private", "given"])
-@pytest.mark.parametrize("loss", [Pinball(0.9), Pinball(0.5), Huber(0.3), Hinge()])
-def test_gradient_sensitivity_is_attained(loss, how):
-    """A record at the influence bound against the same with the opposite target, or label."""
-    extreme = 1.0 if loss.kind == "margin" else 1e6
-    d, row_norm = 2, None if how == "private" else 0.5
-    row_map, bounds, certificate = facts(
-        loss, 3, d, 20.0, intercept=True, row_norm=row_norm, neighbors="replace_one", how=how
+@pytest.mark.parametrize("loss", [Pinball(0.9), Pinball(0.5), Huber(0.3), Absolute(), Hinge()])
+def test_slope_sums_are_attained(loss):
+    """A long record against the same with the opposite target, or label: twice the bound, but for its rounding."""
+    row_map, bounds, _ = facts(
+        loss, 1, 2, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
     )
-    record = np.full(d, 0.5 / math.sqrt(d)) if how == "given" else np.ones(d)
-    first, second = pair(d, extreme, -extreme, record, record)
+    frame, query = Coordinates(np.diag([1.0, 50.0, 50.0]), 1), Query("vector", 0.7, 3)
+    far = np.array([0.0, 1e3, 1e3]) if loss.kind == "margin" else np.zeros(3)
+    slope = Slope(loss, sum(loss.slope_range) / 2 if loss.kind == "residual" else 0.0)
+    sums = []
+    for sign in (-1.0, 1.0):
+        y = np.array([sign if loss.kind == "margin" else 1e6 * sign])
+        rows = MemoryRows(np.ones((1, 2)), y, row_map, threads=1)
+        handle = silent_rows(rows, bounds, gradients=query)
+        sums.append(handle.slope_sum("gradients", far, slope, frame, 2.0) / 2.0)
+    claimed, moved = query.sensitivity(bounds), np.linalg.norm(sums[0] - sums[1])
+    # A hinge is flat on one side, so that half of it is all that a flip can do.
+    least = 0.499 if loss.kind == "margin" else 0.998
+    assert least * claimed <= moved <= claimed
+
+
+@pytest.mark.parametrize("loss", [Pinball(0.9), Pinball(0.5), Huber(0.3), Squared(), Hinge()])
+def test_the_gradients_of_a_run_come_near_their_sensitivity(loss):
+    """A long record against the same with the opposite target, or label, in a whole run."""
+    extreme = 1.0 if loss.kind == "margin" else 1e6
+    row_map, bounds, certificate = facts(
+        loss, 3, 2, 20.0, intercept=True, row_norm=None, neighbors="replace_one"
+    )
+    first, second = pair(2, extreme, -extreme, np.ones(2), np.ones(2))
     ratios, spent = differences(first, second, bounds, row_map, certificate)
     assert spent <= 20.0 * (1 + 1e-9)
-    # The hinge saturates only far from the origin; private coordinates weight long rows.
-    least = 0.95 if how == "given" and loss.kind == "residual" else 0.3
-    assert ratios["gradients"] >= least
-    if how == "given" and loss == Pinball(0.5):
-        assert spent >= 0.99 * 20.0  # nothing but gradients was released: all of mu is needed
+    assert ratios["gradients"] >= 0.3
 
 
-def test_the_constant_part_is_attained():
-    """Mirrored records, and one record more or less, where the influence bound gives the coordinates."""
-    d = 2
+@pytest.mark.parametrize("loss", [Pinball(0.7), Squared(), Logistic()])
+def test_curvature_and_scores_of_intervals_come_near_theirs(loss):
+    """Records at a right angle, and one that is near the kink and one that is not."""
     row_map, bounds, certificate = facts(
-        Pinball(0.9), 3, d, 2.0, intercept=True, row_norm=None,
-        neighbors="add_or_remove_one", how="given",
-    )  # fmt: skip
-    first, _ = pair(d, 0.0, 0.0, np.ones(d), -np.ones(d))
-    shorter = first[0][:-1], first[1][:-1]
-    ratios, _ = differences(first, shorter, bounds, row_map, certificate)
-    assert ratios["constant part"] == pytest.approx(1.0, abs=2e-3)  # a thousandth pays for rounding
+        loss, 3, 2, 1e4, intercept=False, row_norm=None, neighbors="replace_one", inference=True
+    )
+    sign = 1.0 if loss.kind == "margin" else 1e-3
+    first, second = pair(2, sign, -sign, np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    ratios, spent = differences(first, second, bounds, row_map, certificate)
+    assert spent <= 1e4 * (1 + 1e-9)
+    assert {"curvature", "late gradients", "scores"} <= set(ratios)
+    assert min(ratios[name] for name in ("curvature", "scores")) > 0
+    assert ratios["moments"] > 0.3
 
 
 @pytest.mark.parametrize("targets", [1, 3])
@@ -154,7 +171,7 @@ def test_several_levels_attain_their_sensitivities(targets):
     much, little = (
         facts(
             Pinball(0.9), n, 1, mu, intercept=True, row_norm=None, neighbors="replace_one",
-            how="private", levels=levels, targets=targets,
+            levels=levels, targets=targets,
         )
         for mu in (1e4, 1.0)
     )  # fmt: skip
@@ -178,14 +195,14 @@ def test_several_levels_attain_their_sensitivities(targets):
     for phase in ("octaves", "targets", "residuals"):
         assert found[phase] == pytest.approx(1.0, abs=1e-12)
     certificate = much[-1]
-    assert certificate.noise["residuals"].releases == 20 * len(levels)
-    assert certificate.noise["targets"].releases == 16 * targets
+    assert certificate.noise["residuals"].releases == 10 * len(levels)
+    assert certificate.noise["targets"].releases == 12 * targets
     found = ratios((1.0, 1e6), (1.0, -1e6), little)
-    for phase in ("rough gradients", "early gradients", "gradients"):
+    for phase in ("rough gradients", "gradients"):
         assert 0.9 < found[phase] <= 1
-    assert 0.5 < ratios((1.0, 0.0), (-1.0, 0.0), little)["constant part"] <= 1
+    assert 0.5 < ratios((1.0, 0.0), (-1.0, 0.0), little)["mean row"] <= 1
     assert certificate.noise["gradients"].sensitivity == pytest.approx(
-        certificate.noise["constant part"].sensitivity / 2
+        certificate.noise["mean row"].sensitivity / 2
     )
 
 
@@ -199,24 +216,22 @@ def test_counts_and_histograms_are_attained():
     other_X[-1], other_y[-1] = 1e-3, -1e3
     row_map, bounds, certificate = facts(
         Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private",
     )  # fmt: skip
     ratios, _ = differences((X, y), (other_X, other_y), bounds, row_map, certificate)
-    for phase in ("scales", "octaves", "targets", "residuals"):
+    for phase in ("columns", "octaves", "targets", "residuals"):
         assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     assert ratios["lengths"] > 0.99
     years = np.where(np.arange(n) % 2, 1990.0, 2024.0)[:, None]
     row_map, bounds, certificate = facts(
         Pinball(0.5), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private", raw=True,
+        raw=True,
     )  # fmt: skip
     changed = np.vstack([years[:-1], [[-1e9]]])
     ratios, _ = differences((years, y), (changed, other_y), bounds, row_map, certificate)
-    for phase in ("scales", "places", "octaves"):
+    for phase in ("columns", "octaves"):
         assert ratios[phase] == pytest.approx(1.0, abs=1e-12)
     row_map, bounds, certificate = facts(
         Logistic(), n, 1, 1e4, intercept=True, row_norm=None, neighbors="replace_one",
-        how="private",
     )  # fmt: skip
     y = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
     ratios, _ = differences((X, y), (X, np.r_[y[:-1], -y[-1]]), bounds, row_map, certificate)
@@ -224,34 +239,64 @@ def test_counts_and_histograms_are_attained():
     assert ratios["margins"] == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("ranking", [False, True])
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
-def test_counts_in_place_of_vectors_are_attained(neighbors, ranking):
-    """Labels that are all the same, and one that is not: what follows counts them, and costs all that was planned."""
-    row_map, bounds, certificate = facts(
-        Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors, how="private",
-        ranking=ranking,
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    "query", [Query("vector", 0.3, 4), Query("histogram", 3, 99), Query("second moments", 1.0, 10)]
+)
+def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
+    """A term may be spent on a count that is scaled to it: one record moves it as far as was paid for, no further."""
+    row_map, bounds, _ = facts(
+        Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors
+    )
     X, y = np.full((20, 3), 0.5), -np.ones(20)
-    other = (X, np.r_[y[:-1], 1.0])
+    changed = (X, np.r_[y[:-1], 1.0])
     if neighbors == "add_or_remove_one":
-        other = (np.vstack([X, X[:1]]), np.r_[y, 1.0])
-    ratios, _ = differences((X, y), other, bounds, row_map, certificate)
-    for phase in {"early gradients", "gradients", "margin range", "margins"} & set(ratios):
-        assert 1 - 2e-6 < ratios[phase] <= 1
+        changed = (np.vstack([X, X[:1]]), np.r_[y, 1.0])
+    found = []
+    for rows in ((X, y), changed):
+        handle = silent_rows(MemoryRows(*rows, row_map, threads=1), bounds, asked=query)
+        released = []
+        add = handle._answers.noise.add
+        handle._answers.noise.add = lambda value, term, add=add, kept=released: (
+            kept.append(value) or add(value, term)
+        )
+        assert handle.count("asked", Statistic("label"), -0.5) == pytest.approx(
+            np.sum(rows[1] > 0), abs=1e-12
+        )
+        found.append(released[0])
+    ratio = np.linalg.norm(found[0] - found[1]) / query.sensitivity(bounds)
+    assert 1 - 2e-6 < ratio <= 1
 
 
 def test_logistic_sensitivity_is_attained():
     """The moving part of a logistic gradient knows no label: two rows on both sides of a steep separator attain it."""
-    row_map, _, certificate = facts(
-        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one", how="given"
+    row_map, bounds, _ = facts(
+        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
     )
-    frame, term = given_coordinates(1, True, 1.0), certificate.noise["gradients"]
-    query = Query(term.kind, term.bound, term.dimension)
-    theta, sums = frame.to_rows(np.array([-0.9995e6, 1e6])), []
+    frame, query = Coordinates(np.eye(2), 1), Query("vector", math.sqrt(2) / 2, 2)
+    theta, sums = np.array([-0.9995e6, 1e6]), []
     for x in (1.0, 0.999):
         rows = MemoryRows(np.full((1, 1), x), np.ones(1), row_map, threads=1)
-        handle = silent_rows(rows, certificate.bounds, gradients=query)
+        handle = silent_rows(rows, bounds, gradients=query)
         sums.append(handle.slope_sum("gradients", theta, Slope(Logistic(), -0.5), frame))
-    claimed = term.sensitivity
+    claimed = query.sensitivity(bounds)
     assert 0.998 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("factor", [None, Factor("inside", width=0.5), Factor("slope", Huber(0.3))])
+def test_second_moments_are_attained(factor, neighbors):
+    """Two long rows at a right angle, shortened to the radius: a Frobenius distance of sqrt(2), or 1."""
+    row_map, bounds, _ = facts(
+        Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors
+    )
+    frame = Coordinates(np.diag([1e3, 1e3]), 0, added_length=0.0)
+    y = np.full(1, 1e3 if factor is not None and factor.kind == "slope" else 0.0)
+    sums = []
+    for row in ([1.0, 0.0], [0.0, 1.0]):
+        X = np.array([row]) if neighbors == "replace_one" or row[0] else np.zeros((0, 2))
+        rows = MemoryRows(X, y[: len(X)], row_map, threads=1)
+        handle = silent_rows(rows, bounds, moments=Query.moments(2))
+        sums.append(handle.second_moments("moments", frame, 2.0, factor, np.zeros(2)))
+    claimed = Query.moments(2).sensitivity(bounds)
+    assert 0.999 * claimed <= np.linalg.norm(sums[0] - sums[1]) <= claimed

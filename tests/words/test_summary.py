@@ -4,8 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpconvex import DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
-from dpconvex.words.content import value_heading
+from dpconvex import (
+    DPAUCClassifier,
+    DPLinearRegression,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPQuantileRegressor,
+)
+from dpconvex.fit.constants import SHARES
+from dpconvex.words.certificate_words import describe_release
+from dpconvex.words.content import noise_rows, value_heading
+from dpconvex.words.officer import method
 from dpconvex.words.summary import WIDTH, shown, shown_names
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 3))
@@ -65,3 +74,21 @@ def test_coefficients_are_drawn_with_their_intervals():
     assert np.allclose([line[:, 0] for line in drawn], 2 * model.confidence_interval(0.9))
     with pytest.raises(ValueError, match="inference=True"):
         DPQuantileRegressor(feature_bounds=(-1, 1)).fit(table, table["a"]).plot_coefficients()
+
+
+def test_every_release_of_a_fit_has_words():
+    models = [
+        DPLinearRegression(inference=True, feature_bounds=(-1, 1), target_bounds=(-1, 1)),
+        DPLogisticRegression(classes=[0, 1], invalid_rows="ignore"),
+        DPQuantileRegressor((0.1, 0.5, 0.9), feature_bounds=(-1, 1), target_bounds=(-1, 1)),
+        DPAUCClassifier(classes=[0, 1], mechanism="moments"),
+    ]
+    certificates = [model.certify(100_000, 3) for model in models]
+    names = {name for certificate in certificates for name in certificate.noise}
+    assert names >= {*SHARES, "gradients", "curvature", "late gradients", "mean row", "scores"}
+    assert [name for name in names if describe_release(name) == name] == []
+    for certificate in certificates:
+        assert len({row["what"] for row in noise_rows(certificate)}) == len(certificate.noise)
+    assert ["How certain" in method(certificate) for certificate in certificates] == [
+        True, False, False, False,
+    ]  # fmt: skip

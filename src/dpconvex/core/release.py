@@ -417,9 +417,16 @@ class PrivateRows:
     def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
         """Return rows with the weights of a slope in place of their own."""
         key, whole = (weighting, limit, *_key(frame)), self.target(0)
+        weights = _Weights(weighting, limit)
+        if self._size is not None and not self._kept.holds(key):
+            # A part alone is asked for: weights of all rows would take longer.
+            return self._kept.alone(
+                (*key, id(self._rows), self._size),
+                lambda: self._measured(frame).rescaled(weights),
+            )
 
         def weigh() -> Rows:
-            return whole._measured(frame).rescaled(_Weights(weighting, limit))
+            return whole._measured(frame).rescaled(weights)
 
         return self._kept.rows(self, key, weigh)
 

@@ -146,12 +146,16 @@ class Tails:
         return cls(places, shares, std / mass)
 
     def scale(self, usual: float) -> float:
-        """Return the scale of a normal law with this median size, or a usual one as far as noise hides it."""
+        """Return the scale of a normal law with this median size, or a usual one as far as noise hides it.
+
+        The innermost octave is told apart from nothing: what lies in it has half of the next one's size.
+        """
         order = np.argsort(np.abs(self.places))
         sizes, shares = np.abs(self.places)[order], self.shares[order]
         if shares.sum() < 0.75:
             return usual
-        return float(np.interp(0.5, np.cumsum(shares) / shares.sum(), sizes)) / NORMAL_MEDIAN
+        found = float(np.interp(0.5, np.cumsum(shares) / shares.sum(), sizes))
+        return max(found, float(sizes[sizes > 0][0]) / 2) / NORMAL_MEDIAN
 
     def best(self, least: float, noise: float) -> float:
         """Return the limit, ``least`` times a power of 2, for which hidden parts and noise are least together.

@@ -125,8 +125,9 @@ class NewtonPoints:
             unsure = unsure + self._drift(found[EXPECTED], variance[EXPECTED])
             both = variance + unsure
             logs = logs - ((found - before) ** 2 / both + np.log(both)) / 2
-            found = (found * unsure + before * variance) / both
-            variance = variance * unsure / both
+            # Nothing may be known of one of them: shares do not overflow, products would.
+            found = found * (unsure / both) + before * (variance / both)
+            variance = variance * (unsure / both)
         lead, size = self.lead, self.start.size
         columns = posterior(
             found[:, lead:], variance[:, lead:], logs[:, lead:], self.laws, self.prior

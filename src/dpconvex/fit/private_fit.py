@@ -19,6 +19,7 @@ from scipy.special import erf, logit, ndtri
 
 from dpconvex.core.release import PrivateRows, Statistic
 from dpconvex.core.slopes import Factor, Slope
+from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.fit.calibration import (
     calibrated_margin,
     expected_label_share,
@@ -105,7 +106,8 @@ class PrivateFit:
         self.released["coordinates"] = self.frame.matrix
         self.size = self.frame.moments.size
         self.rounds = Rounds(self.rows, self.frame, self.config, self.mass)
-        return self.frame.to_rows(self._found())
+        with single_threaded_blas():  # matrices are small: threads would wait for each other
+            return self.frame.to_rows(self._found())
 
     def _found(self) -> Array:
         """Return coefficients of the coordinates."""
@@ -317,6 +319,9 @@ class PrivateFit:
         def centred(phi: Array) -> Array:
             return self._centred(phi, share)
 
+        def bent(phi: Array) -> Array:
+            return self._margin_curvature(smooth, phi)
+
         curvature = margin_moments(smooth, float(start[:lead].sum()), 0.0, self.config.clip)[0]
         loss = LocalLoss(
             Slope(smooth, weighting="clip"), curvature, 1.0,
@@ -324,7 +329,7 @@ class PrivateFit:
         )  # fmt: skip
         found = self.rounds.early(
             "gradients", loss, start, 0.0 if kinked else unsure**2,
-            curvature=lambda phi: self._margin_curvature(smooth, phi),
+            curvature=None if self.frame.matrix.ndim == 1 else bent,
             centred=centred if lead and not kinked else None,
         )  # fmt: skip
         if not self.config.ranking:

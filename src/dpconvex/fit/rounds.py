@@ -117,7 +117,8 @@ class Rounds:
         if earlier is not None:
             points.remember(*earlier, phi)
         number = term.releases // (config.targets if name == "rough gradients" else config.fits)
-        last = 0 if name == "rough gradients" else LAST_ROUNDS
+        # Very large tables are read as a whole by late rounds, or by the last ones where there are none.
+        last = 0 if name == "rough gradients" or "late gradients" in self.terms else LAST_ROUNDS
         for step in range(number):
             part = config.early_rows if step < number - last else None
             gradient, std = self._gradient(name, phi, loss, part, pull)
@@ -195,14 +196,16 @@ class Rounds:
         rounds = self.terms["late gradients"].releases // fits
         every = rounds // (self.terms["curvature"].releases // fits)
         laws, prior = law_variances(loss.scale), deviation_prior()
-        phi, taken, points, released = origin, [], [], []
+        phi, taken, points, released, stds = origin, [], [], [], []
         for step in range(rounds):
             if step % every == 0:
                 released.append(self._curvature(phi, loss))
                 height, left = self._mean_curvature(released, loss)
                 values, vectors = np.linalg.eigh(height)
                 known = np.maximum((vectors**2).T @ before.variance, 0.0)
-            gradient, std = self._gradient("late gradients", phi, loss)
+            part = config.early_rows if step < rounds // 2 else None
+            gradient, std = self._gradient("late gradients", phi, loss, part)
+            stds.append(std)
             points.append(phi - vectors @ (vectors.T @ gradient / values))
             taken.append(phi)
             estimate, variance = points[-1], known
@@ -212,7 +215,7 @@ class Rounds:
                 whole = gaps.sum(axis=1, keepdims=True)
                 away = left**2 / 2 * whole / values**2
                 away = away + LATE_MISMATCH**2 * (gaps + whole / values.size) / 2
-                weights = 1 / ((std / values) ** 2 + away)
+                weights = 1 / (np.divide.outer(np.array(stds), values) ** 2 + away)
                 total = weights.sum(axis=0)
                 way = (weights * ((np.array(points) - origin) @ vectors)).sum(axis=0) / total
                 if not config.inference:

@@ -15,13 +15,17 @@ __all__ = ["limits", "method", "quotable", "sharper", "unit_of", "who_and_why"]
 
 _RECORD_UNITS = ("record", "one record")
 
+_STEPS = (
+    "Coefficients were found step by step. In every step each record says in which direction it would move them, "
+    "no record louder than a fixed limit; the answers are added up, random noise is added to the total, and only "
+    "the noisy total is used."
+)
+_CERTAINTY = " How certain the result is was measured in the same way."
 #: By mechanism, how coefficients were computed, for a reader who has never heard of it.
 _METHODS = {
-    "gradient": (
-        "Coefficients were found step by step. In every step each record says in which direction it would move them, "
-        "no record louder than a fixed limit; the answers are added up, random noise is added to the total, and only "
-        "the noisy total is used. How columns are scaled was measured in the same way."
-    ),
+    "gradient": f"{_STEPS} How columns are scaled was measured in the same way.",
+    "plain-gradient": _STEPS,
+    "structured-gradient": _STEPS,
     "output": (
         "The best coefficients were computed exactly, with a penalty that keeps any one record from moving them far. "
         "Random noise, large enough to hide such a move, was then added to them."
@@ -85,7 +89,8 @@ def sharper(certificate: Certificate) -> Guarantee | None:
 
 def method(certificate: Certificate) -> str:
     """Return how the coefficients were computed, in words."""
-    return _METHODS.get(certificate.mechanism, "Random noise was added as the certificate states.")
+    found = _METHODS.get(certificate.mechanism, "Random noise was added as the certificate states.")
+    return found + _CERTAINTY * bool(certificate.parameters.get("inference", False))
 
 
 def limits(certificate: Certificate, label_set: object) -> Iterator[tuple[str, str]]:
