@@ -148,7 +148,7 @@ def test_mechanism_objects_and_loss_objects(data):
     for mechanism, name in (
         (ObjectivePerturbation(), "auc-objective"),
         (NoisyGradientDescent(steps=3), "gradient"),
-        (NoisyGradientDescent(steps=3, geometry="given"), "gradient"),
+        (NoisyGradientDescent(steps=3, average=False), "plain-gradient"),
         (Moments(), "moments"),
     ):
         model = DPAUCClassifier(PairLogistic("e"), mechanism=mechanism, **COMMON).fit(X, y)

@@ -23,8 +23,8 @@ from dpconvex import (  # noqa: E402
     DPTopRankClassifier,
 )
 from dpconvex.engine.dask.schedule import watching  # noqa: E402
+from dpconvex.fit import config  # noqa: E402
 from dpconvex.inputs.tables import map_rows, read_training  # noqa: E402
-from dpconvex.mechanisms import gradient_plan  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 
 CHUNKS = (900, 0, 1, 1600, 499)
@@ -55,16 +55,16 @@ def test_same_coefficients_as_in_memory(mechanism, spill_limit):
 @pytest.mark.parametrize("spill_limit", [None, 0])
 @pytest.mark.parametrize("estimator", [DPQuantileRegressor, DPLogisticRegression])
 def test_parts_of_the_rows_are_the_same_in_partitions(estimator, spill_limit, monkeypatch):
-    """Geometry and early steps on a public part of the rows."""
-    for name, rows in (("_LOOK_LEAST", 400), ("_LOOK_MOST", 500), ("_STEPPED_LEAST", 600)):
-        monkeypatch.setattr(gradient_plan, name, rows)
+    """Geometry and early rounds on a public part of the rows."""
+    monkeypatch.setattr(config, "GEOMETRY_ROWS", (400, 500))
+    monkeypatch.setattr(config, "EARLY_ROWS", (600, 0.1))
     X, y = make_table()
     extra = {"target_bounds": (-9, 9)} if estimator is DPQuantileRegressor else {}
     y = y if extra else (y > 0).astype(int)
     model = estimator(**{**SETTINGS, "epsilon": 100.0}, **extra)
     expected = model.fit(X, y)
-    course = expected.certificate_.parameters["course"]
-    assert course["looked_at"] < course["stepped_on"] < 1500
+    stated = expected.certificate_.parameters["fit"]
+    assert stated["geometry_rows"] < stated["early_rows"] < 1500
     again = clone(model)
     with dask.config.set({"dpconvex.spill-limit": spill_limit, "scheduler": "threads"}):
         assert_same_fit(again.fit(in_chunks(X), in_chunks(y)), expected)

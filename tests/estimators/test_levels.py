@@ -13,9 +13,9 @@ from sklearn.metrics import mean_pinball_loss
 from dpconvex import DPNewsvendor, DPQuantileRegressor, load_model, save_model
 from dpconvex.defaults import plan
 from dpconvex.evaluation import private_score
+from dpconvex.fit.levels import smooth_in_level
 from dpconvex.intervals import DPConformal
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.several_quantiles import smooth_in_level
 from dpconvex.models.parsing import ModelFileError
 from dpconvex.privacy import ApproxDP, Ledger
 from dpconvex.selection import DPSelect
@@ -155,7 +155,7 @@ def test_products_have_the_names_of_their_columns(tmp_path, table):
         ({"quantile": ()}, "increasing order"),
         ({"quantile": (0.5, 1.0)}, "'quantile' parameter"),
         ({"quantile": LEVELS, "mechanism": "objective"}, "'auto' or 'gradient'"),
-        ({"quantile": LEVELS, "mechanism": NoisyGradientDescent(geometry="given")}, "released coord"),
+        ({"quantile": LEVELS, "mechanism": NoisyGradientDescent(average=False)}, "released coord"),
         ({"quantile": LEVELS, "mechanism": NoisyGradientDescent(step_size=0.1)}, "released coord"),
         ({"quantile": LEVELS, "epsilon": 1.0, "delta": 0.0}, "pure epsilon"),
         ({"quantile": LEVELS, "smoothing": "moreau"}, "'smoothing' parameter"),

@@ -422,7 +422,7 @@ def test_a_certificate_of_smaller_facts_is_refused(name, files):
     stated = copy.deepcopy(content["certificate"])
     stated["bounds"].update(facts)
     bounds = parse_bounds(stated["bounds"])
-    parameters = {key: value for key, value in stated["parameters"].items() if key != "course"}
+    parameters = {key: value for key, value in stated["parameters"].items() if key != "fit"}
     guarantee = parse_model(content).estimator.certificate_.guarantee
     forged = NoisyGradientDescent().certify(bounds, guarantee, parameters)
     forged.verify()

@@ -345,18 +345,17 @@ class Judge:
         return self._sums("StructuredBounds")
 
     def _judge_gradient(self) -> bool:
-        levels, named = self.parameters["course"].get("levels", []), self.parameters.get("quantile")
+        stated, settings = self.parameters["fit"], self.parameters["gradient"]
+        levels, named = stated.get("levels", []), self.parameters.get("quantile")
         require(not levels or named is None or named == levels, "quantile")
+        require(settings.get("levels", []) == levels, "levels")
+        parts = [
+            rows for name in ("geometry_rows", "early_rows") if (rows := stated[name]) is not None
+        ]
+        require(not parts or self.neighbors == "replace_one", "parts of the rows")
         return self._sums("LinearBounds")
 
     def _judge_plain_gradient(self) -> bool:
-        return self._sums("LinearBounds")
-
-    def _judge_newton(self) -> bool:
-        return self._sums("LinearBounds")
-
-    def _judge_least_squares(self) -> bool:
-        require(self.problems == 1, "one problem")
         return self._sums("LinearBounds")
 
     def _phases(self, name: str) -> list[tuple[int, float]]:

@@ -30,9 +30,7 @@ from dpconvex.losses import (
     Squared,
 )
 from dpconvex.mechanisms import (
-    LeastSquares,
     Moments,
-    NewtonSteps,
     NoisyGradientDescent,
     NoisySGD,
     ObjectivePerturbation,
@@ -257,17 +255,15 @@ def gradient(draw: Draw) -> Certificate:
         if loss.kind == "margin" or loss.slope_range[0] < 0 < loss.slope_range[1]
     ]
     bounds = linear(draw, losses, [0.0, 0.1])
-    mechanism = NoisyGradientDescent(
-        draw(st.sampled_from([None, 1, 35])), draw(st.sampled_from(["private", "given"]))
-    )
+    mechanism = NoisyGradientDescent(draw(st.sampled_from([None, 1, 35])))
     bandwidth, several = draw(st.sampled_from([None, 0.2])), draw(st.sampled_from([0, 1, 2]))
     settings = mechanism.settings(bandwidth)
-    if several and type(bounds.loss) is Pinball and mechanism.geometry == "private":
+    if several and type(bounds.loss) is Pinball:
         levels = draw(st.sampled_from([(0.1, 0.9), (0.5, 0.5)]))
         settings = mechanism.settings(bandwidth, None, levels, several)
     if draw(st.booleans()):
         settings["ranking"] = True
-    if mechanism.geometry == "private" and draw(st.booleans()):
+    if draw(st.booleans()):
         settings["raw_target"] = True
     claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
     return mechanism.certify(bounds, claim, {**parameters, "gradient": settings})
@@ -319,24 +315,37 @@ def structured_gradient(draw: Draw) -> Certificate:
     return mechanism.certify(bounds, guarantee(draw, "approx", "gaussian"))
 
 
-def newton(draw: Draw) -> Certificate:
-    bounds = linear(draw, [Logistic(), Pinball(0.2), Pinball(0.9)], [0.0])
-    margin = bounds.loss.kind == "margin"
-    parameters = classes(draw) if margin else draw(st.sampled_from([{}, {"target_bounds": None}]))
+def intervals(draw: Draw) -> Certificate:
+    bounds = linear(draw, [Logistic(), Pinball(0.2), Pinball(0.9), Squared()], [0.0])
+    settings = NoisyGradientDescent().settings()
+    if bounds.loss.kind != "margin" and draw(st.booleans()):
+        settings["raw_target"] = True
+    parameters = classes(draw) if bounds.loss.kind == "margin" else {}
     claim = guarantee(draw, "approx", "gaussian")
-    return NewtonSteps().certify(bounds, claim, {**parameters, "inference": True})
+    parameters = {**parameters, "gradient": settings, "inference": True}
+    return NoisyGradientDescent().certify(bounds, claim, parameters)
 
 
-def least_squares(draw: Draw) -> Certificate:
+def squares(draw: Draw) -> Certificate:
     bounds = linear(draw, [Squared()], [0.0, 0.1])
-    parameters = draw(st.sampled_from([{}, {"target_bounds": None}]))
+    settings = NoisyGradientDescent().settings()
+    if draw(st.booleans()):
+        settings["raw_target"] = True
     records = draw(
         st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}])
     )
-    if not records and draw(st.booleans()):
-        parameters = {**parameters, "inference": True}
     claim = guarantee(draw, "approx", "gaussian")
-    return LeastSquares().certify(replace(bounds, **records), claim, parameters)
+    return NoisyGradientDescent().certify(replace(bounds, **records), claim, {"gradient": settings})
+
+
+def plain(draw: Draw) -> Certificate:
+    bounds = linear(draw, [*KINKED, Huber(0.5), Logistic()], [0.0, 0.1])
+    step = draw(st.sampled_from([1e-3, 0.3]))
+    mechanism = NoisyGradientDescent(
+        draw(st.sampled_from([None, 1, 35])), step, draw(st.sampled_from([None, 0.5]))
+    )
+    claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
+    return mechanism.certify(bounds, claim, parameters)
 
 
 HONEST: dict[str, Callable[[Draw], Certificate]] = {
@@ -349,8 +358,9 @@ HONEST: dict[str, Callable[[Draw], Certificate]] = {
     "moments": moments,
     "auc-objective": auc_objective,
     "structured-gradient": structured_gradient,
-    "newton": newton,
-    "least-squares": least_squares,
+    "intervals": intervals,
+    "squares": squares,
+    "plain-gradient": plain,
 }
 
 

@@ -103,14 +103,14 @@ def differences(first, second, bounds, row_map, certificate):
 
 def facts(
     loss, n, d, mu, *, intercept, row_norm, neighbors, steps=None, alpha=0.0, ranking=False, raw=False,
-    levels=(), targets=1, inference=False,
+    levels=(), targets=1, inference=False, void=False,
 ):  # fmt: skip
     mechanism = NoisyGradientDescent(steps=steps)
     known = None if raw else (-1.0, 1.0)
     row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
     row_map = mechanism.mapped(row_map)
     bounds = LinearBounds(
-        n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors
+        n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors, void_rows=void
     )
     chosen = mechanism.settings(levels=levels, targets=targets)
     parameters = {"gradient": chosen | ({"ranking": True} if ranking else {})}

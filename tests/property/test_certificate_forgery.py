@@ -18,10 +18,8 @@ from certificate_samples import HONEST, certificates
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dpconvex.losses import Logistic, PairLogistic, PairSquared, Pinball, Squared
+from dpconvex.losses import Hinge, Huber, Logistic, PairLogistic, PairSquared, Pinball, Squared
 from dpconvex.mechanisms import (
-    LeastSquares,
-    NewtonSteps,
     NoisyGradientDescent,
     ObjectivePerturbation,
     OutputPerturbation,
@@ -242,7 +240,16 @@ def first_of(mechanism: str) -> Certificate:
 
 @pytest.mark.parametrize(
     "mechanism",
-    ["objective", "output", "gradient", "moments", "phased-sgd", "newton", "least-squares"],
+    [
+        "objective",
+        "output",
+        "gradient",
+        "moments",
+        "phased-sgd",
+        "intervals",
+        "squares",
+        "plain-gradient",
+    ],
 )
 @pytest.mark.parametrize("weakness", ["follows", "term"])
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
@@ -269,14 +276,28 @@ def refused(tree: Any) -> bool:
 
 
 SUMS = {
-    "logistic": (NewtonSteps(), Logistic(), 1.0, {"inference": True}),
-    "logistic, raw": (NewtonSteps(), Logistic(), 1e4, {"inference": True}),
-    "quantile": (NewtonSteps(), Pinball(0.9), 1.0, {"inference": True}),
-    "quantile, raw": (NewtonSteps(), Pinball(0.9), 1e4, {"inference": True, "target_bounds": None}),
-    "least squares": (LeastSquares(), Squared(), 1.0, {}),
-    "least squares, raw": (LeastSquares(), Squared(), 1e4, {"target_bounds": None}),
-    "least squares, intervals": (LeastSquares(), Squared(), 1.0, {"inference": True}),
+    "logistic": (Logistic(), 1.0, {}),
+    "hinge": (Hinge(), 1.0, {}),
+    "ranking": (Logistic(), 1.0, {"ranking": True}),
+    "quantile": (Pinball(0.9), 1.0, {}),
+    "quantile, raw": (Pinball(0.9), 1e4, {"raw_target": True}),
+    "levels": (Pinball(0.5), 1.0, {"levels": [0.1, 0.5, 0.9], "targets": 1}),
+    "Huber": (Huber(0.3), 1.0, {}),
+    "least squares": (Squared(), 1.0, {}),
+    "least squares, raw": (Squared(), 1e4, {"raw_target": True}),
+    "logistic, intervals": (Logistic(), 1.0, {"inference": True}),
+    "logistic, raw, intervals": (Logistic(), 1e4, {"inference": True}),
+    "quantile, intervals": (Pinball(0.9), 1.0, {"inference": True}),
+    "quantile, raw, intervals": (Pinball(0.9), 1e4, {"inference": True, "raw_target": True}),
+    "least squares, intervals": (Squared(), 1.0, {"inference": True}),
 }
+
+
+def parameters_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a descent with these settings beside its own."""
+    own = {name: value for name, value in settings.items() if name != "inference"}
+    more = {"inference": True} if "inference" in settings else {}
+    return {"gradient": {**NoisyGradientDescent().settings(), **own}, **more}
 
 
 @pytest.mark.parametrize("neighbors", ["replace_one", "add_or_remove_one"])
@@ -286,12 +307,13 @@ def test_the_judge_knows_every_released_sum(name, neighbors):
 
     A file that states fewer queries promises no more than they are: a handle answers none that it does not state.
     """
-    mechanism, loss, longest, parameters = SUMS[name]
+    loss, longest, more = SUMS[name]
     bounds = LinearBounds(20_000, 3, loss, 1.0, longest, neighbors=neighbors)
-    tree = issued(mechanism, bounds, GaussianDP(1.0), parameters)
+    tree = issued(NoisyGradientDescent(), bounds, GaussianDP(1.0), parameters_of(more))
     assert suffices(tree)
-    wanted = {"places"} if longest > 1 else set()
-    assert wanted | {"scales", "lengths", "moments", "finer moments"} <= set(tree["noise"])
+    wanted = {"scores"} if "inference" in more else set()
+    wanted |= {"columns", "lengths", "moments", "gradients", "curvature", "late gradients"}
+    assert wanted <= set(tree["noise"])
     for phase, term in tree["noise"].items():
         for field, value in (
             ("scale", term["scale"] / 2),
@@ -311,12 +333,14 @@ def test_the_judge_knows_every_released_sum(name, neighbors):
 @pytest.mark.parametrize(
     "record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}]
 )
-@pytest.mark.parametrize("name", [name for name in SUMS if "inference" in SUMS[name][3]])
+@pytest.mark.parametrize("name", [name for name in SUMS if "inference" in SUMS[name][2]])
 def test_intervals_of_rows_that_share_a_vote_are_not_offered(name, record):
-    mechanism, loss, longest, parameters = SUMS[name]
+    loss, longest, more = SUMS[name]
     bounds = LinearBounds(20_000, 3, loss, 1.0, longest)
     with pytest.raises(ValueError, match="records of their own"):
-        mechanism.certify(replace(bounds, **record), GaussianDP(1.0), parameters)
+        NoisyGradientDescent().certify(
+            replace(bounds, **record), GaussianDP(1.0), parameters_of(more)
+        )
 
 
 # Forgeries that verified once, or that only one check stands against.
@@ -425,8 +449,27 @@ FORGERIES = {
     "a millionth of a problem": lambda: several(1e-6),
     "one problem for ten classes": lambda: several(1),
     "true problems": lambda: several(True),
-    "a reach below 0": lambda: put(
-        issued(NoisyGradientDescent(), LINEAR), ("parameters.course.reach", -1.0)
+    "a clip below 0": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR), ("parameters.fit.clip", -1.0)
+    ),
+    "geometry of more rows than there are": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR), ("parameters.fit.geometry_rows", 501)
+    ),
+    "a part of an unknown number of rows": lambda: put(
+        issued(NoisyGradientDescent(), replace(LINEAR, neighbors="add_or_remove_one")),
+        ("parameters.fit.early_rows", 100),
+    ),
+    "levels that no setting names": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR),
+        ("parameters.fit.levels", [0.1, 0.9]), ("parameters.fit.targets", 1),
+    ),
+    "levels of a margin": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR),
+        ("parameters.fit.levels", [0.1, 0.9]), ("parameters.fit.targets", 1),
+        ("parameters.gradient.levels", [0.1, 0.9]), ("parameters.gradient.targets", 1),
+    ),
+    "a choice that no fit has": lambda: put(
+        issued(NoisyGradientDescent(), LINEAR), ("parameters.fit.noise", 0.0)
     ),
     "a loss for a kernel": lambda: smoothed_by({"class": "Logistic", "base": "e"}),
     "no kernel": lambda: smoothed_by(None),

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dpconvex.engine import MemoryRows, RowMap, memory
+from dpconvex.fit.config import plan_fit
 from dpconvex.losses import Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan
+from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.privacy import GaussianDP, LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate, CertificateError
 
@@ -16,11 +17,11 @@ from dpconvex.privacy.certificates.certificate import Certificate, CertificateEr
 @pytest.mark.parametrize("n", [41_000, 50_000, 200_000, 1_000_000])
 def test_no_row_is_looked_at_twice(n):
     """A record that is summed twice moves counts, histograms and moments twice as far as is paid for."""
-    course = gradient_plan.plan_gradient(
-        LinearBounds(n, 3, Pinball(0.5), 1.0, 1.0), 1.0, NoisyGradientDescent().settings()
-    ).course
+    bounds = LinearBounds(n, 3, Pinball(0.5), 1.0, 1.0)
+    config = plan_fit(bounds, 1.0, NoisyGradientDescent().settings()).config
+    assert config.geometry_rows is not None
     rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
-    for size in {course.looked_at, course.stepped_on} - {None}:
+    for size in {config.geometry_rows, config.early_rows} - {None}:
         for places in (rows.part(size).where.places(), rows.spread(n, size)):
             assert np.unique(places).size == places.size == size
             assert 0 <= places.min() <= places.max() < n
@@ -42,8 +43,8 @@ def test_a_part_of_a_private_number_of_rows_does_not_verify():
     """One row more shifts the rows that are looked at: half of ten others are replaced."""
     bounds = LinearBounds(1000, 2, Pinball(0.5), 1.0, 1.0, neighbors="add_or_remove_one")
     certificate = NoisyGradientDescent().certify(bounds, GaussianDP(1.0))
-    course = {**certificate.parameters["course"], "looked_at": 10}
-    forged = replace(certificate, parameters={**certificate.parameters, "course": course})
+    fit = {**certificate.parameters["fit"], "geometry_rows": 10}
+    forged = replace(certificate, parameters={**certificate.parameters, "fit": fit})
     forged = replace(forged, digest=forged._hash())
     # A row that comes first moves all others by one place.
     shifted = {int(place) - 1 for place in MemoryRows.spread(1001, 10)}

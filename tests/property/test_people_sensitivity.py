@@ -30,9 +30,9 @@ from dpconvex import (
 from dpconvex.engine import MemoryRows, RowMap, memory
 from dpconvex.engine.votes import Votes, at_most_each, person_tags, round_votes, share_votes
 from dpconvex.estimators import release as release_path
+from dpconvex.fit import config
 from dpconvex.inputs import people
 from dpconvex.losses import Logistic, Pinball
-from dpconvex.mechanisms import NoisyGradientDescent, gradient_plan
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import LinearBounds
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -42,9 +42,7 @@ RELATIONS = ["replace_one", "add_or_remove_one"]
 MODELS = {
     "quantile": lambda **public: DPQuantileRegressor(0.8, target_bounds=(-2, 2), **public),
     "newsvendor": lambda **public: DPNewsvendor(3.0, 1.0, target_bounds=(-2, 2), **public),
-    "given": lambda **public: DPQuantileRegressor(
-        0.9, target_bounds=(-2, 2), mechanism=NoisyGradientDescent(geometry="given"), **public
-    ),
+    "levels": lambda **public: DPQuantileRegressor((0.1, 0.6), target_bounds=(-2, 2), **public),
     "least squares": lambda **public: DPLinearRegression(target_bounds=(-2, 2), **public),
     "logistic": lambda **public: DPLogisticRegression(classes=[0, 1], **public),
     "hinge": lambda **public: DPLinearSVC(classes=[0, 1, 2], alpha=0.1, **public),
@@ -73,16 +71,9 @@ ONLY_REPLACE = {"ranking", "tilted", "tilted regression"}
 CLASSES = {"hinge": 3, "weighted classes": 3}
 
 
-class Coupled(coupled.Coupled):
-    """As there, for every way in which noise is added."""
-
-    def add(self, value, term):
-        return self.add_gaussian(value, term.scale)
-
-
 def fitted(model, table, patch, leader=None):
     """Return all that a fit shows (attributes and warnings), and its noise."""
-    noise = Coupled(0, leader)
+    noise = coupled.Coupled(0, leader)
     patch.setattr(release_path, "noise_source", lambda model, certificate: noise)
     X, y, groups, sample_weight = table
     with warnings.catch_warnings(record=True) as said:
@@ -134,8 +125,8 @@ def spent_by(first, second, make, public, patch):
     assert len(leader.log) == len(follower.log)
     return math.sqrt(
         math.fsum(
-            float(np.sum((a - b) ** 2)) / std**2
-            for (a, _, std), (b, _, _) in zip(leader.log, follower.log, strict=True)
+            float(np.sum((a - b) ** 2)) / term.scale**2
+            for (a, _, term), (b, _, _) in zip(leader.log, follower.log, strict=True)
         )
     )
 
@@ -189,7 +180,7 @@ def test_a_person_is_worth_no_more_than_the_budget(name, relation, monkeypatch):
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
-    "name", ["quantile", "logistic", "output", "robust", "given", "least squares"]
+    "name", ["quantile", "logistic", "output", "robust", "levels", "least squares"]
 )
 def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, monkeypatch):
     """At most k rows by identifier, or k rows that are promised and replaced where they stand."""
@@ -302,9 +293,8 @@ def test_votes_of_others_do_not_depend_on_how_many_people_there_are(count):
 @pytest.mark.parametrize("name", ["quantile", "logistic"])
 def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
     """Geometry and early steps on part of the people, whom nothing but their own identifiers choose."""
-    for constant in ("_LOOK_LEAST", "_LOOK_MOST", "_STEPPED_LEAST"):
-        monkeypatch.setattr(gradient_plan, constant, 4.0)
-    monkeypatch.setattr(gradient_plan, "_STEPPED", 0.0)
+    monkeypatch.setattr(config, "GEOMETRY_ROWS", (4.0, 4.0))
+    monkeypatch.setattr(config, "EARLY_ROWS", (4.0, 0.0))
     for seed in range(15):
         first, second = neighbours(
             name, "replace_one", np.random.default_rng(seed), people_at_most=40

@@ -73,7 +73,7 @@ def changes(seed, relation, lead, excludes, stretch):
         found[name] = float(np.linalg.norm(first - second)) / query.sensitivity(bounds)
 
     size, theta = COLUMNS + lead, frame.to_rows(phi)
-    see("scales", Query.histograms(17, COLUMNS), lambda h: h.column_octaves("asked", 0, 17))
+    see("columns", Query.histograms(33, COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
     see(
         "moments",
         Query.moments(size),
@@ -116,7 +116,9 @@ def test_no_neighbour_moves_a_sum_further_than_claimed(relation, excludes):
 
     run()
     # Claims are nearly attained, so a sum that moved by a tenth more would have been seen.
-    assert min(seen[name] for name in ("moments", "lengths", "clipped", "weighted")) > 0.85
+    assert (
+        min(seen[name] for name in ("columns", "moments", "lengths", "clipped", "weighted")) > 0.85
+    )
 
 
 def test_lengths_that_are_too_short_are_caught(monkeypatch):

@@ -7,10 +7,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from dpconvex.defaults.forecast_classification import predicted_gradient_risk
+from dpconvex.defaults.forecast_linear import linear_excess
 from dpconvex.defaults.forecast_logistic import CONSTANT_EXCESS
+from dpconvex.defaults.forecast_quantile import RESIDUAL_SCALES, SPREAD
 from dpconvex.defaults.forecast_quantile_descent import lost_to_a_constant
-from dpconvex.fit.config import total_mu
+from dpconvex.fit.config import kind_of, total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import (
@@ -79,11 +83,18 @@ def warn_of_cost(certificate: Certificate) -> None:
 
 def _lost(bounds: LinearBounds, mu: float, settings: Parameters) -> float:
     """Return the predicted excess over that of a constant, in the reference population of the loss."""
-    if bounds.loss.kind == "margin":
+    kind = kind_of(bounds.loss)
+    if kind == "margin":
         return predicted_gradient_risk(bounds, GaussianDP(mu), settings, 1) / CONSTANT_EXCESS
-    if math.isfinite(bounds.smoothness):
-        return 0.0  # a loss with a scale of its own: nothing is predicted
-    return lost_to_a_constant(bounds, mu, settings)
+    if kind == "squares":
+        excess, constant = (
+            linear_excess(name, bounds, GaussianDP(mu), 1 / SPREAD, RESIDUAL_SCALES)
+            for name in ("gradient", "constant")
+        )
+        return float(np.median(excess / constant))
+    if kind == "quantile":
+        return lost_to_a_constant(bounds, mu, settings)
+    return 0.0  # a loss with a scale of its own: nothing is predicted
 
 
 def _factor(lost: Callable[[float], float]) -> float:

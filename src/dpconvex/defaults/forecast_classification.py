@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.defaults.forecast_descent import logistic_descent_excess
+from dpconvex.defaults.forecast_descent import MARGINS, records_left
+from dpconvex.defaults.forecast_logistic import logistic_constant_excess, logistic_excess
 from dpconvex.fit.config import gradient_noise, plan_fit, total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.rules import Parameters, calibrate
@@ -23,9 +24,6 @@ from dpconvex.privacy.guarantees import GaussianDP, Guarantee
 CURVATURE = 0.15
 _MARGIN_VARIANCE = 2.0
 SPREADS = np.array([1 / 4, 1 / 16, 1 / 64])
-# A few dozen steps do not reach the directions that noise dominates; the excess risk is about this share of what
-# a converged descent would have (five data sets, 1,000 to 200,000 rows, epsilon from 0.05 to 1).
-EARLY_STOP = 0.3
 _ALPHAS = np.geomspace(1e-7, 10.0, 49)
 
 
@@ -68,14 +66,31 @@ def penalty_for(
 
 
 def predicted_gradient_risk(
-    bounds: LinearBounds, guarantee: Guarantee, settings: Parameters, problems: int
+    bounds: LinearBounds,
+    guarantee: Guarantee,
+    settings: Parameters,
+    problems: int,
+    intercept: float = 1.0,
 ) -> float:
-    """Return the predicted excess risk of noisy gradient descent, whose coordinates have unit second moments."""
+    """Return the predicted excess risk of the private fit, in whose coordinates features have unit second moments.
+
+    Parameters
+    ----------
+    bounds, guarantee, settings : LinearBounds, Guarantee, mapping
+        Public facts, budget, and :meth:`NoisyGradientDescent.settings`.
+    problems : int
+        How many fits share the budget.
+    intercept : float
+        Mean of the best margins.
+    """
     mu = total_mu(guarantee, "NoisyGradientDescent") / math.sqrt(problems)
-    noise = gradient_noise(plan_fit(bounds, mu, settings), bounds, mu)
-    error = bounds.dimension * (noise / CURVATURE) ** 2
-    excess = EARLY_STOP * CURVATURE / 2 * error
-    return logistic_descent_excess(excess, bounds.n_samples * mu)
+    plan = plan_fit(bounds, mu, settings)
+    noise, records = gradient_noise(plan, bounds, mu), records_left(plan, bounds)
+    excess = logistic_excess(
+        bounds.n_samples, bounds.n_features, 1.0, gradient_std=noise, intercept=intercept
+    )
+    constant = logistic_constant_excess(intercept)
+    return float(MARGINS.excess(excess, constant, records, bounds.dimension))
 
 
 def _noise(

@@ -1,13 +1,9 @@
 r"""Predicted risk of private least squares: the squared error beyond the best linear model's, as a share of it.
 
-In white coordinates a coefficient has the error of the mean of all released products, ``std sqrt(k / r) / (n h)``
-residual scales for k coefficients (rows are ``sqrt(k)`` long), r products and weights that leave ``h`` of the second
-moments; without privacy it has ``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant, as the
-descents do. Output perturbation has a closed form: a ridge penalty's bias, and the released noise.
-
-How much columns lose where records are few was read off 60 settings of the reference population, six fits each (n of
-500 to 40,000, 1 to 15 columns, epsilon of 0.1 to 5), and a factor of output perturbation off 107. Of 55 other settings,
-46 predictions of least squares were within a factor of 2 of the mean of six fits, and 54 within a factor of 4.
+In white coordinates a coefficient of the private fit has the error of all fine gradients together, in residual scales;
+without privacy it has ``1 / sqrt(n)``. Where records are few, the fit keeps to a private constant
+(:mod:`dpconvex.defaults.forecast_descent`). Output perturbation has a closed form: a ridge penalty's bias, and the
+released noise; a factor of it was read off 107 settings of the reference population.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults.forecast_descent import kept_below
+from dpconvex.defaults.forecast_descent import SQUARES, records_left
 from dpconvex.defaults.linear_preset import linear_preset
 from dpconvex.fit.config import gradient_noise, plan_fit, total_mu
 from dpconvex.losses import Huber, Squared
@@ -30,8 +26,6 @@ __all__ = ["linear_excess"]
 Array = NDArray[np.float64]
 
 HUBER_WIDTH = 0.25  # of output perturbation, in half ranges of the target
-_HALF_LOST = 18.0  # n mu at which a fit of one coefficient loses half of what columns bring
-_GROWTH, _STEEPNESS = 0.6, 3.5  # of that number with the coefficients, and of the loss with n mu
 _LESS_CURVED = 1.6  # a Huber loss has less curvature than the square that the closed form is for
 
 
@@ -61,9 +55,9 @@ def linear_excess(
     if mechanism == "output":
         return sampling + _LESS_CURVED * _output(bounds, guarantee, moment) / scales**2
     mu, squared = total_mu(guarantee, "NoisyGradientDescent"), replace(bounds, loss=Squared())
-    noise = size * gradient_noise(plan_fit(squared, mu, {}), squared, mu) ** 2
-    lost = 1 / (1 + (n * mu / (_HALF_LOST * size**_GROWTH)) ** _STEEPNESS)
-    return kept_below(noise + sampling, constant, lost)
+    plan = plan_fit(squared, mu, {})
+    noise = size * gradient_noise(plan, squared, mu) ** 2
+    return SQUARES.excess(noise + sampling, constant, records_left(plan, squared), size)
 
 
 def _output(bounds: LinearBounds, guarantee: Guarantee, moment: float) -> float:

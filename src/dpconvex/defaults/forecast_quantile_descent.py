@@ -1,8 +1,9 @@
 r"""Predicted risk of quantile regression by noisy gradient descent.
 
-The reference population is that of :mod:`dpconvex.defaults.forecast_quantile`. The averaged iterate errs like one
-Gaussian release of the gradient at the optimum: noise of the moving and of the constant part over the curvature, with
-no penalty to pay. Private geometry makes every second moment 1; without it features keep the reference's 1/16.
+The reference population is that of :mod:`dpconvex.defaults.forecast_quantile`. All rounds together err like one
+Gaussian release of the gradient at the optimum: noise over the curvature, with no penalty to pay. Private geometry makes
+every second moment 1. Where records are few, the fit keeps to a private constant
+(:mod:`dpconvex.defaults.forecast_descent`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpconvex.defaults.forecast_descent import constant_excess, quantile_descent_excess
+from dpconvex.defaults.forecast_descent import QUANTILES, constant_excess, records_left
 from dpconvex.defaults.forecast_quantile import (
     NO_PENALTY,
     RESIDUAL_SCALES,
@@ -58,7 +59,7 @@ def lost_to_a_constant(bounds: LinearBounds, mu: float, settings: Parameters) ->
     Parameters
     ----------
     bounds, mu, settings : LinearBounds, float, mapping
-        Public facts, budget, and :meth:`NoisyGradientDescent.settings`, with private geometry.
+        Public facts, budget, and :meth:`NoisyGradientDescent.settings`.
     """
     kernel = rebuild(settings["kernel"])
     excess = _excess(level_of(bounds.loss), kernel, bounds, mu, settings)
@@ -74,7 +75,8 @@ def _excess(
     if bandwidth is None:
         bandwidth = FINE_WIDTH * RESIDUAL_SCALES
     population = ReferencePopulation(quantile, bounds.dimension, 1.0, RESIDUAL_SCALES)
-    noise = gradient_noise(plan_fit(bounds, mu, settings), bounds, mu)
+    plan = plan_fit(bounds, mu, settings)
+    noise = gradient_noise(plan, bounds, mu)
     excess = predicted_excess(population, kernel, bandwidth, NO_PENALTY, noise)
-    size = bounds.n_samples * mu
-    return quantile_descent_excess(excess, size, bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES)
+    constant = constant_excess(bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES)
+    return QUANTILES.excess(excess, constant, records_left(plan, bounds), bounds.dimension)

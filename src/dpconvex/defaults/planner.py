@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.checks import MOST_FEATURES, check_count, check_number
-from dpconvex.defaults.forecast_classification import SPREADS, penalty_for
-from dpconvex.defaults.forecast_descent import (
-    constant_excess,
-    logistic_descent_excess,
-    quantile_descent_excess,
+from dpconvex.defaults.forecast_classification import (
+    SPREADS,
+    penalty_for,
+    predicted_gradient_risk,
 )
+from dpconvex.defaults.forecast_descent import QUANTILES, constant_excess, records_left
 from dpconvex.defaults.forecast_linear import linear_excess
 from dpconvex.defaults.forecast_logistic import (
     intercept_for,
@@ -45,7 +45,7 @@ from dpconvex.defaults.forecast_quantile import (
 )
 from dpconvex.defaults.forecast_quantile_output import output_prescription
 from dpconvex.defaults.plan_picture import draw_plan
-from dpconvex.fit.config import gradient_noise, plan_fit, total_mu
+from dpconvex.fit.config import FitPlan, gradient_noise, plan_fit, total_mu
 from dpconvex.fit.constants import FINE_WIDTH
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms import NoisyGradientDescent
@@ -74,9 +74,6 @@ UNITS = {
 _KERNEL = LogisticKernel()
 _FEWEST, _MOST = 10, 10**9  # rows that are looked for
 _CLOSE = 1.02  # and how closely
-# Geometry that was itself released with noise, and finitely many steps, add to the effect of the noise: by this
-# factor, and so do clips, 3 to 15 in simulations with 2,000 to 8,000 rows and epsilon from 0.5 to 5.
-_ROUGH_GEOMETRY = 8.0
 
 
 @dataclass(frozen=True)
@@ -406,7 +403,8 @@ class _Problem:
                 chosen.level, stds["release"],
             )  # fmt: skip
         else:
-            noise, width = self._descent_noise(bounds), FINE_WIDTH * scales
+            found, mu = self._fit(bounds), self._mu
+            noise, width = gradient_noise(found, bounds, mu), FINE_WIDTH * scales
             # Averaged iterates gain nothing from the smoothing that lowers the variance of a minimiser's slopes.
             squares = scales**2
             share = np.arcsin(squares / (squares + _KERNEL.second_moment * width**2)) * 2 / math.pi
@@ -417,8 +415,9 @@ class _Problem:
                 sampling=sampling / share,
             )
             excess = predicted_excess(population, _KERNEL, width, NO_PENALTY, noise)
-            size = n * self._mu
-            excess = quantile_descent_excess(excess, size, bounds.dimension, moment, scales)
+            constant = constant_excess(bounds.dimension, moment, scales)
+            records = records_left(found, bounds)
+            excess = QUANTILES.excess(excess, constant, records, bounds.dimension)
         return float(mean_excess(excess))
 
     def _logistic_risk(self, mechanism: str, bounds: LinearBounds) -> float:
@@ -430,30 +429,23 @@ class _Problem:
         settings: dict[str, float] = {}
         if self.class_rate is not None:
             settings["intercept"] = intercept_for(self.class_rate)
-        constant = logistic_constant_excess(**settings)
         if mechanism == "constant":
-            return constant
+            return logistic_constant_excess(**settings)
         if mechanism == "gradient":
-            settings["gradient_std"] = self._descent_noise(bounds)
-            # Features of moment 1, so the noise has the same effect whatever their spread.
-            spreads = np.ones(1)
-            settings["reached"] = _ROUGH_GEOMETRY
-        elif mechanism != "none":
+            chosen = NoisyGradientDescent().settings()
+            return predicted_gradient_risk(bounds, self.guarantee, chosen, self.problems, **settings)
+        if mechanism != "none":
             alpha, _ = penalty_for(mechanism, bounds, self.guarantee, self._shared)
             stds = self._noise(mechanism, replace(bounds, alpha=alpha))
             settings |= {"alpha": alpha, "release_std": stds["release"]}
             settings["gradient_std"] = stds.get("objective", 0.0) / n
         risks = [logistic_excess(n, d, float(spread), **settings) for spread in spreads]
-        found = float(np.exp(np.mean(np.log(risks))))
-        if mechanism == "gradient":
-            found = logistic_descent_excess(found, n * self._mu, constant)
-        return found
+        return float(np.exp(np.mean(np.log(risks))))
 
-    def _descent_noise(self, bounds: LinearBounds) -> float:
-        """Return the noise of all gradients of the private fit, per coordinate of the mean."""
-        kernel = _KERNEL if self.task == "quantile" else None
-        settings = NoisyGradientDescent().settings(None, kernel, self.levels)
-        return gradient_noise(plan_fit(bounds, self._mu, settings), bounds, self._mu)
+    def _fit(self, bounds: LinearBounds) -> FitPlan:
+        """Return the plan of the private fit of all levels."""
+        settings = NoisyGradientDescent().settings(None, _KERNEL, self.levels)
+        return plan_fit(bounds, self._mu, settings)
 
     def _noise(self, mechanism: str, bounds: LinearBounds) -> dict[str, float]:
         """Return the standard deviation of each kind of noise, per coordinate."""

@@ -46,7 +46,7 @@ ROUGH_SHARE = 0.45  # of the gradients of residuals: those of the median, or wit
 LATE_SHARE, LATE_RECORDS = 0.5, 400.0  # of the gradients: with released curvature; half of it there
 LEAST_LATE = 0.01  # share below which late rounds are left out
 CURVATURE_SHARE = 0.3  # of the late rounds' budget
-INFERENCE_SHARES = (0.7, 0.06)  # of all gradients: late ones with intervals; the scores of records
+INFERENCE_SHARES = (0.78, 0.05)  # of all gradients: late ones with intervals; the scores of records
 ROUNDS = {
     "margin": (0, 16),
     "quantile": (8, 8),
@@ -58,7 +58,7 @@ LATE_ROUNDS, CURVATURE_RELEASES = 4, 2
 # Limits, in units of a typical row; they open with the records per coefficient.
 CLIP, CLIP_RECORDS = {"margin": 0.5, "quantile": 0.5, "squares": 0.7, "smooth": 0.5}, 100.0
 MARGIN_CLIP_RECORDS = (10.0, 2000.0)  # between which a margin's clip stays as it is
-LATE_CLIP, LATE_CLIP_RECORDS = 1.2, 1000.0
+LATE_CLIP, LATE_CLIP_RECORDS = 1.0, 1000.0
 WIDTH, WIDTH_RECORDS = 0.8, 20.0  # of residuals of least squares, in units of their scale
 INFERENCE_WIDTH = 4.0  # the same with intervals, at least
 

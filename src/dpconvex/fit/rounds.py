@@ -227,7 +227,7 @@ class Rounds:
             phi = self._limited(phi, self._penalised(estimate, height), loss.scale)
         if not config.inference:
             return self._penalised(estimate, height), None
-        last = rounds // 2
+        last = rounds - every  # the first ones start too far away
         covariance = self._covariance(released[-2:], phi, loss, std / math.sqrt(last))
         return np.asarray(np.mean(points[-last:], axis=0)), covariance
 

@@ -1,0 +1,446 @@
+"""Variants of the default private fit: stages that are switched off, constants that are halved and doubled.
+
+A variant patches attributes of the modules of :mod:`dpconvex.fit` where they are used; :mod:`benchmarks.ablation`
+measures them.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.tables import CLASSIFICATION, REGRESSION
+from dpconvex.fit import calibration, config, constants, geometry, location, points, private_fit
+from dpconvex.fit import rounds as rounds_module
+from dpconvex.fit.denoising import CovarianceNoise
+from dpconvex.fit.points import NewtonPoints
+from dpconvex.fit.private_fit import PrivateFit
+from dpconvex.fit.rounds import Rounds
+
+Array = NDArray[np.float64]
+Change = tuple[Any, str, Any]  # of what, which attribute, and its new value
+
+ALL = CLASSIFICATION + REGRESSION
+NOTHING = 1e-9  # share of mu^2 of a stage that is switched off: its release is not looked at
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stages that are switched off
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def constant(**values: Any) -> list[Change]:
+    """Return changes of constants wherever modules of the fit have imported them."""
+    found: list[Change] = []
+    for name, value in values.items():
+        old = getattr(constants, name)
+        users = [
+            module
+            for key, module in list(sys.modules.items())
+            if key.startswith("dpconvex.")
+            and module is not constants
+            and vars(module).get(name) is old
+        ]
+        if not users:
+            raise LookupError(f"No module uses the constant {name}.")
+        found += [(module, name, value) for module in users]
+    return found
+
+
+def shares(**values: float) -> list[Change]:
+    return constant(SHARES=constants.SHARES | values)
+
+
+def columns_only(
+    moments: Array,
+    std: float,
+    radius: float,
+    frame: geometry.Frame,
+    most: Array,
+    floor: float,
+    usual: float,
+) -> geometry.Frame:
+    """Stand in for whitening: columns in their own units."""
+    size = moments.shape[0] - frame.lead
+    left = np.concatenate([np.ones(frame.lead), np.full(size, min(usual, 1.0))])
+    return replace(frame, matrix=frame.matrix.copy(), moments=left)
+
+
+def bounds_only(counts: Array, std: float, mass: float, above: int) -> tuple[Array, Array, Array]:
+    """Stand in for columns' histograms: columns fill their bounds evenly."""
+    size = len(counts)
+    return np.ones(size), np.zeros(size), np.full(size, math.sqrt(1 / 3))
+
+
+def usual_length(
+    rows: Any, frame: geometry.Frame, level: float, usual: float, mass: float
+) -> float:
+    return max(usual, frame.constant if frame.lead else 1.0)
+
+
+def raw_covariance(
+    spread: Array, std: float, usual: tuple[float, float] | None = None
+) -> tuple[Array, CovarianceNoise]:
+    return (spread + spread.T) / 2, CovarianceNoise(std**2, std**2 * np.eye(len(spread)), 0.0)
+
+
+def raw_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:
+    """Stand in for a curvature that is drawn to the expected one: only its eigenvalues are raised to the noise."""
+    size = len(matrix)
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    least = max(0.01 * float(np.trace(expected)) / size, std * math.sqrt(size))
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T), std
+
+
+def wide_law(
+    found: Array, variance: Array, logs: Array, laws: Array, prior: Array, known: Any = 0.0
+) -> tuple[Array, Array, Array, Array]:
+    return points.posterior(found, variance, logs, laws[-1:], np.ones(1), known)
+
+
+def raw_share(noisy: float, std: float, n_samples: float) -> float:
+    nearest = 0.5 / max(n_samples, 2)
+    return min(max(noisy, nearest), 1 - nearest)
+
+
+def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
+    """Return the change of what Newton points are told: functions of an argument in place of the argument."""
+    names = (
+        "start", "curvature", "doubt", "between", "lead", "lead_variance", "mismatch", "laws",
+        "prior",
+    )  # fmt: skip
+    build = NewtonPoints.__init__
+
+    def told(self: NewtonPoints, *values: Any) -> None:
+        given = dict(zip(names, values, strict=True))
+        build(self, *(changed.get(name, lambda x: x)(value) for name, value in given.items()))
+
+    return [(NewtonPoints, "__init__", told)]
+
+
+def not_calibrated(self: PrivateFit, loss: Any, found: Any, share: float) -> tuple[Any, float]:
+    """Stand in for calibration: the margin is what the rounds claim."""
+    middle = float(found.mean[: self.lead].sum()) * self.frame.constant
+    spread = self._spread(found.mean)
+    return found, calibration.margin_moments(loss, middle, spread, self.config.clip)[0]
+
+
+def flat_curvature(self: PrivateFit, loss: Any, phi: Array) -> Array:
+    """Stand in for the curvature along a margin: its mean, the same in all directions."""
+    middle = float(phi[: self.lead].sum()) * self.frame.constant
+    height = calibration.margin_moments(loss, middle, self._spread(phi), self.config.clip)[0]
+    return np.asarray(height * np.diag(self.rounds.moments))
+
+
+def forgotten(self: NewtonPoints, found: Array, noise: Array, drift: float, anchor: Array) -> None:
+    self.anchor = anchor - self.start
+
+
+def expected_drift(self: NewtonPoints, found: Array, variance: Array) -> float:
+    return self.expected_drift**2
+
+
+def closed_limits() -> list[Change]:
+    never = 1e15
+    margins = (constants.MARGIN_CLIP_RECORDS[0], never)
+    return constant(
+        CLIP_RECORDS=never, MARGIN_CLIP_RECORDS=margins, LATE_CLIP_RECORDS=never,
+        WIDTH_RECORDS=never,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One thing that is otherwise than in the fit as it is.
+
+    Attributes
+    ----------
+    name : str
+        Of the stage, or constant and factor.
+    text : str
+        What is switched off or moved.
+    changes : callable
+        Returns what is patched.
+    tasks : tuple of str
+        Whose fits it can change at all.
+    reason : str
+        What the stage is for, where losses of these tables cannot show it.
+    constant : str
+        Name of the constant that is moved; empty for stages.
+    """
+
+    name: str
+    text: str
+    changes: Callable[[], list[Change]]
+    tasks: tuple[str, ...] = ALL
+    reason: str = ""
+    constant: str = ""
+
+
+STAGES = (
+    Variant(
+        "columns' histograms",
+        "columns in units of their bounds, not centred",
+        lambda: [(geometry, "_column_units", bounds_only), *shares(columns=NOTHING)],
+    ),
+    Variant(
+        "whitening",
+        "columns only in units of their own, no matrix of moments",
+        lambda: [(geometry, "_whitened", columns_only), *shares(moments=NOTHING)],
+    ),
+    Variant(
+        "denoised covariance",
+        "the matrix of moments as it was released; eigenvalues are raised to the noise all the same",
+        lambda: [(geometry, "denoised_covariance", raw_covariance)],
+    ),
+    Variant(
+        "lengths' histograms",
+        "the length that columns lead to expect in place of quantiles of rows' lengths",
+        lambda: [(geometry, "_length_quantile", usual_length), *shares(lengths=NOTHING)],
+    ),
+    Variant(
+        "moments by length",
+        "second moments are not raised to what the typical length says",
+        lambda: [(geometry, "_at_least", lambda frame, typical: frame.moments)],
+    ),
+    Variant(
+        "geometry for few records",
+        "the share of geometry does not grow where records per coefficient are few",
+        lambda: constant(UNSURE_RECORDS=1e-9),
+    ),
+    Variant(
+        "parts of rows",
+        "all rows in geometry and in early rounds",
+        lambda: [(config, "_parts", lambda bounds, mu: (None, None))],
+        reason="it saves time on tables of more than about 40,000 rows",
+    ),
+    Variant(
+        "constant first",
+        "where records are few, the budget does not go to the constant",
+        lambda: [(config, "few_records", lambda size: 0.0)],
+    ),
+    Variant(
+        "shares of labels",
+        "the noisy share of positives itself in place of its posterior mean",
+        lambda: [(private_fit, "expected_label_share", raw_share)],
+        CLASSIFICATION,
+    ),
+    Variant(
+        "level at once",
+        "where records are few, the search for a level begins at the median all the same",
+        lambda: [(private_fit, "few_records", lambda size: 0.0)],
+        ("median", "upper"),
+    ),
+    Variant(
+        "tails that open the limit",
+        "residuals of least squares are limited to a multiple of their scale, whatever their tails",
+        lambda: [(location.Tails, "best", lambda self, least, noise: least)],
+        ("linear",),
+    ),
+    Variant(
+        "narrow limit of squares",
+        f"residuals of least squares are limited to 2 scales and more, not {constants.WIDTH:g} and more",
+        lambda: constant(WIDTH=2.0),
+        ("linear",),
+    ),
+    Variant(
+        "a median is not the mean",
+        "rounds of least squares do not doubt that the mean is where the median was found",
+        lambda: constant(SKEWED=0.0),
+        ("linear",),
+    ),
+    Variant(
+        "limits that open",
+        "clips and limits do not open as records become many",
+        closed_limits,
+    ),
+    Variant(
+        "shrinkage",
+        "one wide law of coefficients in early rounds: nothing is drawn to the constant",
+        lambda: with_points(laws=lambda laws: laws[-1:], prior=lambda prior: np.ones(1)),
+        ("logistic", "svm", *REGRESSION),
+    ),
+    Variant(
+        "heavy tails of the law",
+        "all coefficients have the same scale",
+        lambda: constant(TAIL_WEIGHTS=((0, 1.0),)),
+    ),
+    Variant(
+        "columns that tell nothing",
+        "the prior gives no probability to columns that all have coefficients 0",
+        lambda: [*constant(SPIKE=0.0), (Rounds, "_hopeless", 0.0)],
+        ("logistic", "svm", *REGRESSION),
+        reason="it is meant for a handful of records, where fits must not blow up",
+    ),
+    Variant(
+        "factors of the curvature",
+        "the expected curvature is believed, whatever points say",
+        lambda: with_points(doubt=np.zeros_like),
+    ),
+    Variant(
+        "curvature between coordinates",
+        "noise in the matrix of moments is not taken for an error of gradients",
+        lambda: with_points(between=np.zeros_like),
+    ),
+    Variant(
+        "mismatch",
+        "early steps are weighed by their noise alone, however long they are",
+        lambda: constant(MISMATCH=dict.fromkeys(constants.MISMATCH, 0.0)),
+    ),
+    Variant(
+        "moving intercept",
+        "the intercept is not expected to move because columns do",
+        lambda: constant(LEAD_SHARE=0.0),
+    ),
+    Variant(
+        "limit of a move",
+        "one round may move predictions as far as it likes",
+        lambda: constant(MOST_MOVE=math.inf),
+        reason="it bounds what a single round can spoil",
+    ),
+    Variant(
+        "rough rounds remembered",
+        "fine rounds ignore what rough rounds found, but for where they begin",
+        lambda: [(NewtonPoints, "remember", forgotten)],
+        REGRESSION,
+    ),
+    Variant(
+        "drift as it is seen",
+        "what rough rounds found is believed as far as is expected, not as far as fine rounds agree",
+        lambda: [(NewtonPoints, "_drift", expected_drift)],
+        REGRESSION,
+    ),
+    Variant(
+        "curvature along the margin",
+        "the expected curvature of a margin is the same in all directions",
+        lambda: [(PrivateFit, "_margin_curvature", flat_curvature)],
+        CLASSIFICATION,
+    ),
+    Variant(
+        "pinned intercept",
+        "the intercept is what gradients say, not what the share of positives says",
+        lambda: constant(PINNED_RECORDS=0.0),
+        ("logistic", "auc"),
+    ),
+    Variant(
+        "calibration",
+        "size and intercept of the margin as the rounds left them",
+        lambda: [(PrivateFit, "_calibrated", not_calibrated), *shares(margins=NOTHING)],
+        ("logistic", "svm"),
+    ),
+    Variant(
+        "late rounds",
+        "no rounds with a released curvature",
+        lambda: constant(LATE_SHARE=0.0),
+        reason="without them a fit does not tend to that without privacy",
+    ),
+    Variant(
+        "curvature drawn to the expected one",
+        "late rounds use the released curvature as it is, with eigenvalues raised to the noise",
+        lambda: [(rounds_module, "denoised_curvature", raw_curvature)],
+    ),
+    Variant(
+        "late shrinkage",
+        "late rounds are not drawn to what early ones found",
+        lambda: [(rounds_module, "posterior", wide_law)],
+    ),
+    Variant(
+        "late mismatch",
+        "late points are weighed by their noise alone, however far away they were taken",
+        lambda: constant(LATE_MISMATCH=0.0),
+    ),
+)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Constants that are moved
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def times(names: Iterable[str]) -> Callable[[float], list[Change]]:
+    """Return changes by a factor of constants: numbers, or all numbers of a mapping or tuple."""
+
+    def scaled(value: Any, factor: float) -> Any:
+        if isinstance(value, dict):
+            return {key: scaled(each, factor) for key, each in value.items()}
+        if isinstance(value, tuple):
+            return tuple(scaled(each, factor) for each in value)
+        return factor * value
+
+    return lambda factor: constant(
+        **{name: scaled(getattr(constants, name), factor) for name in names}
+    )
+
+
+def parts_times(name: str, keys: Iterable[str]) -> Callable[[float], list[Change]]:
+    """Return changes by a factor of some entries of a mapping."""
+
+    def moved(factor: float) -> list[Change]:
+        whole = getattr(constants, name)
+        return constant(**{name: whole | {key: factor * whole[key] for key in keys}})
+
+    return moved
+
+
+def fine_rounds(factor: float) -> list[Change]:
+    many = {kind: (rough, round(factor * fine)) for kind, (rough, fine) in constants.ROUNDS.items()}
+    return constant(ROUNDS=many)
+
+
+MOVED: dict[str, tuple[str, Callable[[float], list[Change]], tuple[str, ...]]] = {
+    "SHARES of geometry": (
+        "budget of columns, lengths and moments",
+        parts_times("SHARES", ("columns", "lengths", "moments")), ALL,
+    ),
+    "SHARES of location": (
+        "budget of labels, octaves and targets",
+        parts_times("SHARES", ("labels", "octaves", "targets")), ALL,
+    ),
+    "SHARES of looks": (
+        "budget of residuals and margins",
+        parts_times("SHARES", ("residuals", "margins")), ("logistic", "svm", *REGRESSION),
+    ),
+    "FEW_RECORDS": ("below which a fit is mostly a constant", times(["FEW_RECORDS"]), ALL),
+    "ROUGH_SHARE": ("budget of rough rounds", times(["ROUGH_SHARE"]), REGRESSION),
+    "LATE_SHARE": ("budget of late rounds", times(["LATE_SHARE"]), ALL),
+    "LATE_RECORDS": ("per coefficient, from which late rounds are worth it", times(["LATE_RECORDS"]), ALL),
+    "CURVATURE_SHARE": ("budget of the curvature, of that of late rounds", times(["CURVATURE_SHARE"]), ALL),
+    "ROUNDS, fine": ("number of fine rounds", fine_rounds, ALL),
+    "CLIP of margins": ("of slopes and rows", parts_times("CLIP", ["margin"]), CLASSIFICATION),
+    "CLIP of residuals": ("of rows", parts_times("CLIP", ["quantile", "squares"]), REGRESSION),
+    "LATE_CLIP": ("of rows in late rounds", times(["LATE_CLIP"]), ALL),
+    "WIDTH": ("limit of residuals of least squares", times(["WIDTH"]), ("linear",)),
+    "ROUGH_WIDTH, FINE_WIDTH": ("smoothing of quantiles", times(["ROUGH_WIDTH", "FINE_WIDTH"]), ("median", "upper")),
+    "HINGE_WIDTH": ("smoothing of the hinge", times(["HINGE_WIDTH", "SHARP_HINGE_WIDTH"]), ("svm",)),
+    "SIGNAL": ("variance that columns are expected to explain", times(["SIGNAL"]), ("logistic", "svm", *REGRESSION)),
+    "PRIOR_SPREAD": ("octaves around it", times(["PRIOR_SPREAD"]), ("logistic", "svm", *REGRESSION)),
+    "HOPELESS_RECORDS": (
+        "below which columns may tell nothing",
+        times(["HOPELESS_RECORDS", "HOPELESS_EACH"]), ("logistic", "svm", *REGRESSION),
+    ),
+    "DOUBT": ("of the expected curvature", times(["DOUBT"]), ALL),
+    "MISMATCH": ("error of a step, of its length", times(["MISMATCH"]), ALL),
+    "DRIFT": ("between rough and fine rounds", times(["DRIFT"]), ("upper", "linear")),
+    "PINNED_RECORDS": (
+        "per coefficient, from which gradients tell the intercept",
+        times(["PINNED_RECORDS"]), ("logistic", "auc"),
+    ),
+}  # fmt: skip
+FACTORS = {"half": 0.5, "double": 2.0}
+
+
+def moved_constants() -> Iterator[Variant]:
+    for name, (text, move, tasks) in MOVED.items():
+        for word, factor in FACTORS.items():
+            yield Variant(
+                f"{name}, {word}", text, lambda m=move, f=factor: m(f), tasks, constant=name
+            )
+
+
+VARIANTS = {variant.name: variant for variant in (*STAGES, *moved_constants())}
