@@ -45,6 +45,7 @@ def test_every_public_package_has_its_reference():
         "cli",
         "core",
         "estimators",
+        "fit",
         "inputs",
         "models",
     }  # their names are in dpconvex, or not public

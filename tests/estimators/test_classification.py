@@ -57,7 +57,8 @@ def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
     single = model.certify(*X.shape)
     name = {"objective": "objective", "output": "release", "gradient": "gradients"}[mechanism]
     if mechanism != "output" or certificate.bounds.alpha == single.bounds.alpha:
-        assert certificate.noise[name]["std"] > 1.5 * single.noise[name]["std"]
+        # By sqrt(3), but for clips that are narrower where less is left of the records.
+        assert certificate.noise[name]["std"] > 1.4 * single.noise[name]["std"]
 
 
 @pytest.mark.parametrize(

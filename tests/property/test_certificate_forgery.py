@@ -471,6 +471,13 @@ FORGERIES = {
     "a choice that no fit has": lambda: put(
         issued(NoisyGradientDescent(), LINEAR), ("parameters.fit.noise", 0.0)
     ),
+    "a plain descent of more columns than it starts from": lambda: put(
+        issued(NoisyGradientDescent(step_size=0.1), LINEAR), ("bounds.n_features", 10**15)
+    ),
+    "a plain descent of many columns that starts nowhere": lambda: put(
+        issued(NoisyGradientDescent(step_size=0.1), LINEAR),
+        ("bounds.n_features", 10**15), ("parameters.plain.start", None),
+    ),
     "a loss for a kernel": lambda: smoothed_by({"class": "Logistic", "base": "e"}),
     "no kernel": lambda: smoothed_by(None),
     "a kernel of two variables": lambda: smoothed_by({"class": "GaussianKernel", "dim": 2}),

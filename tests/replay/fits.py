@@ -127,7 +127,7 @@ def one(budgets: tuple[dict[str, float], ...], choices=LINEAR, **more: Any) -> F
 PHASES = {"in_place": True, "sizes": (9, 16, 33)}
 BY_GRADIENT = {
     "gradient": one(GAUSSIAN, mechanism="gradient", pairs=3),
-    "given": one(GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(geometry="given", steps=5)),
+    "ridged": one(GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(steps=3), pairs=3),
     "plain": one(
         GAUSSIAN,
         RIDGED,
@@ -217,6 +217,34 @@ NUMBERS = {"target_bounds": (-2.0, 2.0)}
 TWO, THREE = {"classes": [0, 1]}, {"classes": [0, 1, 2]}
 
 
+class Descended:
+    """Noisy descent on a smooth loss of residuals, which no estimator offers, with the face of one."""
+
+    def __init__(
+        self, random_state, loss, inference=False, neighbors=REPLACE, nominal_samples=None, **budget
+    ):
+        self.facts = random_state, loss, inference, neighbors, nominal_samples, budget
+
+    def fit(self, X, y):
+        from dpconvex.engine import MemoryRows, RowMap
+        from dpconvex.objectives import EmpiricalObjective
+        from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
+
+        seed, loss, inference, neighbors, nominal, budget = self.facts
+        mechanism, row_map = NoisyGradientDescent(), RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
+        n = len(y) if nominal is None else nominal
+        bounds = LinearBounds(
+            n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, neighbors=neighbors
+        )
+        claim = GaussianDP(**budget) if "mu" in budget else ApproxDP(**budget)
+        parameters = {"inference": True} if inference else {}
+        self.certificate_ = mechanism.certify(bounds, claim, parameters, seeded=True)
+        objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), loss, 0.0, divisor=n)
+        self.released_ = {}
+        self.coef_ = mechanism.release(objective, self.certificate_, seed, self.released_)
+        return self
+
+
 class Drawn:
     """The exponential mechanism, which no estimator offers, with the face of one."""
 
@@ -287,7 +315,8 @@ def _conformal(random_state, **budget):
 
 def _others() -> dict[str, Fit]:
     """What releases numbers and is no estimator of a mechanism: scores, intervals, searches, preprocessing."""
-    from dpconvex.losses import Absolute, Logistic
+    from dpconvex.losses import Absolute, Huber, Logistic
+    from dpconvex.smoothing import GaussianKernel, convolve
 
     rows = {"variants": ("rows",), "choices": {}}
     replaced = {**rows, "relations": (REPLACE,)}
@@ -297,7 +326,11 @@ def _others() -> dict[str, Fit]:
             ExponentialMechanism(points=5, localise=True, radius=3.0),
         )
     }
+    smooth = {"loss": (Huber(0.3), convolve(Absolute(), GaussianKernel(), 0.2))}
+    large = ({"mu": 300.0},)  # few rows leave enough for late rounds at a large budget only
     found = {
+        "NoisyGradientDescent-smooth": Fit(Descended, "number", (*GAUSSIAN, *large), {}, smooth, ("rows",)),
+        "NoisyGradientDescent-intervals": Fit(Descended, "number", large, {"inference": True}, smooth, ("rows",)),
         "ExponentialMechanism-absolute": Fit(Drawn, "number", PURE, {"loss": Absolute()}, draws, ("rows",), columns=2),
         "ExponentialMechanism-logistic": Fit(Drawn, "sign", PURE, {"loss": Logistic()}, draws, ("rows",), columns=2),
         "DPQuantileBounds": Fit(DPQuantileBounds, "number", PURE, {"search_bounds": (-1, 1)}, **replaced),
@@ -331,14 +364,16 @@ def _others() -> dict[str, Fit]:
 ESTIMATORS: dict[str, Fit] = {
     **fits_of(dp.DPQuantileRegressor, "number", {"quantile": 0.7, **NUMBERS}, {
         **SUMS, **INFERENCE, "levels": one(GAUSSIAN, quantile=(0.2, 0.5, 0.9), pairs=3),
+        "late": one(({"mu": 300.0},), pairs=3), "late-levels": one(({"mu": 300.0},), quantile=(0.2, 0.9), pairs=3),
         "no-bounds": one(GAUSSIAN, {"feature_bounds": (None,)}, target_bounds=None, pairs=3)}),
     **fits_of(dp.DPNewsvendor, "number", {"underage_cost": 3.0, **NUMBERS}, {
         "auto": one(GAUSSIAN, pairs=3), "output": one(GAUSSIAN, mechanism="output", pairs=3)}),
     **fits_of(dp.DPLinearRegression, "number", NUMBERS, {
-        "sums": one(GAUSSIAN), "output": one(BOTH, mechanism="output", pairs=3), **INFERENCE}),
+        "squares": one((*GAUSSIAN, {"mu": 300.0})), "output": one(BOTH, mechanism="output", pairs=3), **INFERENCE}),
     **fits_of(dp.DPTiltedRegressor, "number", NUMBERS, TILTED),
     **fits_of(dp.DPRobustRegressor, "number", NUMBERS, OUTPUT),
-    **fits_of(dp.DPLogisticRegression, "label", TWO, {**SUMS, **INFERENCE}),
+    **fits_of(dp.DPLogisticRegression, "label", TWO, {
+        **SUMS, **INFERENCE, "late": one(({"mu": 300.0},), pairs=3)}),
     **fits_of(dp.DPLogisticRegression, "three labels", THREE, {
         "three": one(GAUSSIAN, pairs=3), "three-objective": one(APPROXIMATE, mechanism="objective"),
         "class-weights": one(GAUSSIAN, class_weight={0: 0.3, 2: 2.0}, pairs=3,

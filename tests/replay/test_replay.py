@@ -16,7 +16,7 @@ from replaying import Replay, cells, pairs_of, seeds_of
 from transcript import ROUNDING, Transcript, listening
 
 from dpconvex.engine import memory, summation_order
-from dpconvex.mechanisms import gradient_geometry, gradient_plan
+from dpconvex.fit import config, geometry
 
 CELLS = list(cells())
 EACH = 3  # neighbours of one table
@@ -44,7 +44,7 @@ def test_a_neighbour_costs_no_more_than_is_promised(name, relation, variant):
 
 # Fits that count residuals, or take slopes at a kink.
 KINKED = [f"DPQuantileRegressor-{name}" for name in ("gradient", "levels", "intervals")]
-KINKED += ["DPNewsvendor-auto", "DPLinearRegression-sums"]
+KINKED += ["DPNewsvendor-auto", "DPLinearRegression-squares"]
 
 
 @pytest.mark.parametrize("name", KINKED)
@@ -56,12 +56,12 @@ def test_residuals_on_edges_are_told_by_their_own_records(name):
 DESCENTS = [
     "DPQuantileRegressor-gradient",
     "DPLogisticRegression-gradient",
-    "DPLinearRegression-sums",
+    "DPLinearRegression-squares",
 ]
 
 
 @pytest.mark.parametrize("variant", ["rows", "people", "sparse"])
-@pytest.mark.parametrize("name", [*DESCENTS, "DPQuantileRegressor-given", "DPLinearSVC-output"])
+@pytest.mark.parametrize("name", [*DESCENTS, "DPQuantileRegressor-late", "DPLinearSVC-output"])
 def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
     """Blocks of 64 rows that are not kept, by compiled kernels: what tables of millions of rows go through."""
     monkeypatch.setattr(memory, "CACHE_BYTES", 0)
@@ -74,10 +74,9 @@ def test_blocks_of_large_tables_keep_to_it(name, variant, monkeypatch):
 @pytest.mark.parametrize("name", DESCENTS)
 def test_parts_of_the_rows_keep_to_it(name, variant, monkeypatch):
     """Geometry and early steps on some rows, or people: the record that differs is among them, or not."""
-    for constant in ("_LOOK_LEAST", "_LOOK_MOST", "_STEPPED_LEAST"):
-        monkeypatch.setattr(gradient_plan, constant, 6)
-    monkeypatch.setattr(gradient_plan, "_STEPPED", 0.0)
-    monkeypatch.setattr(gradient_geometry, "_LONGER", 5.0)  # a bound stands for lengths
+    monkeypatch.setattr(config, "GEOMETRY_ROWS", (6.0, 6.0))
+    monkeypatch.setattr(config, "EARLY_ROWS", (6.0, 0.0))
+    monkeypatch.setattr(geometry, "LONGER_ROWS", 5.0)  # a bound stands for lengths
     replay(name, REPLACE, variant, tables=2, each=4, sizes=(12, 13, 24))
 
 

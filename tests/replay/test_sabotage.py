@@ -8,8 +8,8 @@ from replaying import Replay
 from dpconvex.core import choices, perturbed_minimiser
 from dpconvex.core.queries import Query
 from dpconvex.engine import mapping, votes
+from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.inputs import people
-from dpconvex.mechanisms.gradient_run import PrivateDescent
 from dpconvex.mechanisms.output import OutputPerturbation
 from dpconvex.privacy.bounds.base import Bounds
 
@@ -113,13 +113,13 @@ def show_what_is_exact(monkeypatch):
 
 def divide_by_the_rows(monkeypatch):
     """Divide by the true number of rows, which is private when records come and go."""
-    honest = PrivateDescent.__init__
+    honest = PrivateFit.__init__
 
     def init(self, *arguments):
         honest(self, *arguments)
         self.mass = float(self.rows._rows.n_rows)
 
-    monkeypatch.setattr(PrivateDescent, "__init__", init)
+    monkeypatch.setattr(PrivateFit, "__init__", init)
 
 
 def share_phases(monkeypatch):
@@ -159,7 +159,7 @@ def whole_votes(monkeypatch):
         ("DPLogisticRegression-gradient", ADD, "rows", divide_by_the_rows),
         ("DPQuantileRegressor-phased-erm", ADD, "rows", share_phases),
         ("ExponentialMechanism-absolute", ADD, "rows", spread_of_one),
-        ("DPQuantileRegressor-given", ADD, "people", whole_votes),
+        ("DPQuantileRegressor-gradient", ADD, "people", whole_votes),
     ],
 )
 def test_sabotage_is_caught(name, relation, variant, sabotage, monkeypatch):

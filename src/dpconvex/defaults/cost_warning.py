@@ -31,6 +31,8 @@ __all__ = ["PrivacyCostWarning", "UnboundedColumnsWarning", "warn_of_cost"]
 # Share of what columns bring in the reference populations; there noise alone costs as much as all of it.
 _MOST = math.sqrt(0.5)
 _LITTLE = 0.4  # of it may be lost where more rows or budget are said to do
+_MOST_OCTAVES = 40  # by which rows or budget are looked at
+_LARGEST_MU = 40.0  # that is recommended
 
 
 class PrivacyCostWarning(PrivacyWarning):
@@ -67,14 +69,15 @@ def warn_of_cost(certificate: Certificate) -> None:
     growth = _factor(
         lambda f: _lost(replace(bounds, n_samples=round(f * bounds.n_samples)), mu, settings)
     )
-    rows, unit = 2 * growth * bounds.n_samples, bounds.counted
+    rows, unit, budget = 2 * growth * bounds.n_samples, bounds.counted, ""
     more = 2 * math.sqrt(problems) * mu * _factor(lambda f: _lost(bounds, f * mu, settings))
-    budget = f"mu of {more:.2g}"
-    if isinstance(guarantee, ApproxDP):
-        budget = f"epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g}"
+    if more < _LARGEST_MU:  # for a few rows no budget does
+        budget = f", or mu of {more:.2g},"
+        if isinstance(guarantee, ApproxDP):
+            budget = f", or epsilon of {GaussianDP(more).epsilon(guarantee.delta_bound):.2g},"
     warnings.warn(
         f"Privacy will cost more than {bounds.n_features} columns can bring at {bounds.n_samples:,} {unit}: the fit "
-        f"will predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} {unit}, or {budget}, "
+        f"will predict nearly the same value for every row. About {float(f'{rows:.2g}'):,.0f} {unit}{budget} "
         "would do; so would fewer columns.",
         PrivacyCostWarning,
         stacklevel=6,
@@ -99,7 +102,10 @@ def _lost(bounds: LinearBounds, mu: float, settings: Parameters) -> float:
 
 def _factor(lost: Callable[[float], float]) -> float:
     """Return by how much a number must grow for little enough to be lost, to an eighth of an octave."""
-    factor = 1.0
-    while factor < 2.0**40 and lost(factor) > _LITTLE:
-        factor *= 2.0**0.125
-    return factor
+    low, high = -1.0, 0.0
+    while high < _MOST_OCTAVES and lost(2.0**high) > _LITTLE:
+        low, high = high, high + 1
+    for _ in range(3):
+        middle = (low + high) / 2
+        low, high = (middle, high) if lost(2.0**middle) > _LITTLE else (low, middle)
+    return max(1.0, 2.0**high)

@@ -263,7 +263,7 @@ def _shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, f
     located = ["labels"] if kind == "margin" else ["octaves", "targets"]
     looked = {"margin": "margins", "quantile": "residuals", "squares": "residuals"}.get(kind)
     names = ["columns", "lengths", "moments", *located]
-    if looked is not None and not config.ranking:
+    if looked is not None:
         names.append(looked)
     if bounds.n_features > MOST_WHITENED:
         names.remove("moments")

@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 
 # Least eigenvalue of a curvature, over the mean: for steps, and for covariances; what noise may have made of one.
 _LEAST, _FLAT, _DOUBTED = 0.01, 0.01, 2.0
+_TRACE = 1e-4  # of what an eigenvalue lacks of the least one, that is left
 
 
 def check_whole_rows(bounds: LinearBounds) -> None:
@@ -43,7 +44,9 @@ def denoised_curvature(matrix: Array, std: float, expected: Array) -> tuple[Arra
     kept = max(0.0, 1 - noise / max(float(np.square(apart).sum()), 1e-300))
     values, vectors = np.linalg.eigh(expected + kept * (apart + apart.T) / 2)
     least = max(_LEAST * float(np.trace(expected)) / size, kept * std * math.sqrt(size))
-    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T), std * kept
+    raised = np.maximum(values, least)
+    raised += _TRACE * (np.maximum(values, -least) - raised)  # eigenvectors are not arbitrary
+    return np.asarray((vectors * raised) @ vectors.T), std * kept
 
 
 def wide_inverse(matrix: Array, std: float, shape: Array) -> Array:

@@ -62,6 +62,11 @@ class Frame(Coordinates):
     moment_noise_std: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
+    def constant(self) -> float:
+        """What the constant column becomes; 1 where there is none."""
+        return float(self.matrix.flat[0]) if self.lead else 1.0
+
+    @property
     def penalty(self) -> Array:
         """The second derivative of ``||theta||^2 / 2`` in these coordinates."""
         if self.matrix.ndim == 1:

@@ -23,7 +23,7 @@ from dpconvex.core.slopes import Slope
 from dpconvex.fit.config import total_mu
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import Calibration, Parameters
+from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters
 from dpconvex.privacy.description import Facts, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import convolve
@@ -59,10 +59,10 @@ def plain_settings(
             "truncation", _OWNER, truncation, positive, 0, math.inf, low_open=True
         )
     chosen["truncation"] = truncation
-    chosen["start"] = _numbers("start", start, (size,), np.zeros(size)).tolist()
+    chosen["start"] = [0.0] * size if start is None else _numbers("start", start, (size,)).tolist()
     chosen["covariance"] = None
     if covariance is not None:
-        matrix = _numbers("covariance", covariance, (size, size), np.eye(size))
+        matrix = _numbers("covariance", covariance, (size, size))
         if not np.allclose(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
             raise ValueError(
                 f"The 'covariance' parameter of {_OWNER} must be symmetric and positive definite. "
@@ -86,9 +86,7 @@ def plain_settings(
     return chosen
 
 
-def _numbers(name: str, given: object, shape: tuple[int, ...], default: Array) -> Array:
-    if given is None:
-        return default
+def _numbers(name: str, given: object, shape: tuple[int, ...]) -> Array:
     try:
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -152,6 +150,8 @@ def plain_calibration(
 def check_plain(certificate: Certificate) -> None:
     """Raise on stated choices that are not public data of the right shape."""
     stated = certificate.parameters["plain"]
+    if stated["start"] is None:  # a strange file may name any number of columns
+        raise CertificateError("The certificate does not say where its descent starts.")
     names = ("step_size", "start", "covariance", "average", "truncation")
     plain_settings(certificate.bounds, **{name: stated[name] for name in names})
 

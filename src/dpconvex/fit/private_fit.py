@@ -301,7 +301,7 @@ class PrivateFit:
     def _margins(self) -> Array:
         """Fit along clipped gradients, put size and intercept of the margin right, refine.
 
-        A ranking needs neither size nor intercept, and its budget goes to the gradients.
+        Where only the order of margins matters, 0 is the threshold for classes of equal weight.
         """
         lead, sharp = self.lead, self.loss
         kinked = not math.isfinite(self.loss.smoothness)
@@ -332,8 +332,7 @@ class PrivateFit:
             curvature=None if self.frame.matrix.ndim == 1 else bent,
             centred=centred if lead and not kinked else None,
         )  # fmt: skip
-        if not self.config.ranking:
-            found, curvature = self._calibrated(sharp, found, share)
+        found, curvature = self._calibrated(sharp, found, share)
         if kinked:
             late = self._kinked(self.loss, curvature, 1.0, HINGE_INSIDE)
         else:
@@ -341,7 +340,7 @@ class PrivateFit:
             slope = Slope(smooth, weighting="square")
             late = LocalLoss(slope, curvature, 1.0, 1.0, factor, float(smooth.smoothness))
         mean = self._refined(found, late).copy()
-        if self.config.ranking:  # 0 is then the threshold for classes of equal weight
+        if self.config.ranking:
             mean[:lead] -= start[:lead]
         return mean
 

@@ -108,7 +108,7 @@ class Rounds:
         laws = law_variances(loss.scale / math.sqrt(float(self.moments[self.lead :].mean())))
         prior = signal_prior(self.size - self.lead, self._hopeless)
         if config.ranking:  # any direction ranks better than none
-            laws, prior = laws[-4:-3], np.ones(1)
+            prior[0] = 0.0
         points = NewtonPoints(
             start, heights, np.hypot(DOUBT[self.kind], between), between, self.lead,
             lead_variance, MISMATCH[self.kind], laws, prior,
