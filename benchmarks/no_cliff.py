@@ -1,7 +1,7 @@
 """Nothing jumps: five per cent more rows change what is planned, forecast and measured by little.
 
-Planned: every phase's noise, without its trend ``1 / n^2``, and what is given up where noise rules, for rows from 200
-to 1e6 and budgets from 0.02 to 2. Measured: the default's loss on the same tables, cut at 5 % more and more rows.
+Planned: every phase's noise, clips, and what is given to the search for a constant, for rows from 200 to 1e6 and
+budgets from 0.02 to 2. Measured: the default's loss on the same tables, cut at 5 % more and more rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 from benchmarks import Measurement
 from benchmarks.shapes import TABLES, default_model, loss_of, predictions
 from dpconvex.engine import RowMap
-from dpconvex.losses import Logistic, Pinball
+from dpconvex.fit.config import few_records, gradient_noise, plan_fit
+from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
-from dpconvex.mechanisms.gradient_plan import descent_noise, plan_gradient
-from dpconvex.mechanisms.gradient_steps import expected_wander
 from dpconvex.privacy import LinearBounds
 
 STEP = 1.05
@@ -27,26 +26,28 @@ MEASURED = ("one flag, median", "money, 0.9", "one column, labels", "a block of 
 
 
 def planned() -> dict[str, float]:
-    """Return the largest factor by which a step changes each planned number beyond its trend."""
+    """Return the largest factor by which a step changes each planned number; of all gradients, beyond its trend."""
     worst: dict[str, float] = {}
     settings = NoisyGradientDescent().settings()
     sizes = np.unique(np.geomspace(200, 1e6, math.ceil(math.log(5000, STEP))).astype(int)).tolist()
-    for loss in (Pinball(0.5), Pinball(0.9), Logistic()):
+    for loss in (Pinball(0.5), Pinball(0.9), Squared(), Logistic()):
         for d, mu in itertools.product((1, 10, 100), (0.02, 0.2, 2.0)):
             row_map = RowMap.from_bounds(d, (-1.0, 1.0))
             rows = []
             for n in sizes:
                 bounds = LinearBounds(n, d, loss, row_map.row_norm, row_map.max_norm)
-                plan = plan_gradient(bounds, mu, settings)
-                found = {"excess of the descent": descent_noise(plan, bounds, mu) ** 2}
-                for name, phase in plan.phases.items():
-                    found[f"noise, {name}"] = phase.std(mu) ** 2 / phase.releases / n**2
-                row = {name: value * n**2 for name, value in found.items()}
-                # What is given up of a way that noise rules, on top of the loss that is left anyway.
-                row["1 + share given up"] = 2 - 1 / (1 + expected_wander(plan, bounds, mu) ** 2)
+                plan = plan_fit(bounds, mu, settings)
+                row = {"all gradients": (gradient_noise(plan, bounds, mu) * n) ** 2}
+                for name, term in plan.terms(bounds, mu).items():
+                    row[f"noise, {name}"] = term.scale**2 / term.releases
+                row |= {
+                    f"limit, {name}": getattr(plan.config, name)
+                    for name in ("clip", "late_clip", "width", "radius_multiple")
+                }
+                row["1 + share of a constant"] = 1 + few_records(n * mu)
                 rows.append(row)
             for one, other in itertools.pairwise(rows):
-                for name in one:
+                for name in one.keys() & other.keys():  # late rounds begin with a small share
                     change = math.exp(abs(math.log(other[name] / one[name])))
                     worst[name] = max(worst.get(name, 1.0), change)
     return worst

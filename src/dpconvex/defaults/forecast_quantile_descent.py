@@ -1,8 +1,8 @@
 r"""Predicted risk of quantile regression by noisy gradient descent.
 
 The reference population is that of :mod:`dpconvex.defaults.forecast_quantile`. All rounds together err like one
-Gaussian release of the gradient at the optimum: noise over the curvature, with no penalty to pay. Private geometry makes
-every second moment 1. Where records are few, the fit keeps to a private constant
+Gaussian release of the gradient at the optimum: noise over the curvature, with no penalty to pay. Private geometry
+makes every second moment 1. Where records are few, the fit keeps to a private constant
 (:mod:`dpconvex.defaults.forecast_descent`).
 """
 

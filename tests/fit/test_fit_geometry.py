@@ -14,32 +14,28 @@ from dpconvex.core.queries import pack_symmetric, unpack_symmetric
 from dpconvex.core.release import _moment_sums
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.rows import RAW_FARTHEST
-from dpconvex.mechanisms.column_ranges import column_units
-from dpconvex.mechanisms.gradient_geometry import (
-    STRETCH_LIMIT,
-    Look,
-    given_coordinates,
-    private_coordinates,
-)
-
-DIGITS = 1e5  # how much digits of a sum may cancel
+from dpconvex.fit.config import FitConfig
+from dpconvex.fit.constants import STRETCH_LIMIT
+from dpconvex.fit.geometry import _column_units, column_octaves, private_coordinates
 
 
 def frame_of(matrix, lead=1):
     return Coordinates(np.array(matrix), lead)
 
 
-def found_in(rows, look, std):
+def found_in(rows, std, above=0, **more):
     """Return coordinates with noise of one size on everything."""
     lead = int(rows.row_map.fit_intercept)
-    terms = geometry_terms(std, rows.dim - lead, lead)
-    return private_coordinates(handle(rows, terms), look)
+    terms = geometry_terms(std, rows.dim - lead, lead, above)
+    config = FitConfig(records=100.0, max_octaves=above, **more)
+    return private_coordinates(handle(rows, terms), config, rows.n_rows)
 
 
-def units_of(rows, std, above=0, places=False):
-    """Return units of columns with noise of one size."""
-    terms = geometry_terms(std, rows.dim - 1, above=above, places=places)
-    return column_units(handle(rows, terms), rows.n_rows, above)
+def units_of(rows, std, above=0, seed=0):
+    """Return units, centres and spreads of columns with noise of one size."""
+    asked = handle(rows, geometry_terms(std, rows.dim - 1, above=above), seed)
+    counts = asked.column_octaves("columns", above, column_octaves(above))
+    return _column_units(counts, std, rows.n_rows, above)
 
 
 def rows_of(X, intercept=True):
@@ -55,12 +51,11 @@ def skewed(n, rng):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_coordinates_whiten(intercept):
-    """Two rounds with little noise: every direction has about the same spread, and the constant stays."""
+    """With little noise every direction has about the same spread, and the constant stays."""
     rng = np.random.default_rng(0)
     X = skewed(20_000, rng) - (0.0 if intercept else 0.3)
     rows = rows_of(X, intercept)
-    look = Look(20_000, None, intercept, math.sqrt(3), 1.1, 0.5, 1.0, DIGITS)
-    found = found_in(rows, look, 2.0)
+    found = found_in(rows, 2.0)
     placed = rows.mapped()[0] @ found.matrix.T
     if intercept:
         assert np.array_equal(placed[:, 0], np.ones(20_000))
@@ -69,81 +64,157 @@ def test_coordinates_whiten(intercept):
     values = np.linalg.eigvalsh(placed.T @ placed / len(placed))
     assert values.min() > 0.25
     assert values.max() < 4.0
+    lengths = np.sqrt(1 + np.square(placed).sum(axis=1))
+    assert found.median_row_norm == pytest.approx(np.median(lengths), rel=0.25)
+    assert found.moments == pytest.approx(np.ones(3 + intercept), abs=0.5)
 
 
 def test_noise_does_not_pass_for_signal():
     """With noise far above the data, coordinates stay finite and no direction is blown up against another."""
-    rng = np.random.default_rng(1)
-    look = Look(50, None, True, math.sqrt(3), 1.1, 0.5, 0.5, DIGITS)
-    found = found_in(rows_of(rng.uniform(-1, 1, size=(50, 3))), look, 200.0)
-    assert np.all(np.isfinite(found.matrix))
-    assert np.linalg.cond(found.matrix[1:, 1:]) < 10
+    X = np.random.default_rng(1).uniform(-1, 1, size=(50, 3))
+    for std in (200.0, 1e6, 1e12):
+        found = found_in(rows_of(X), std)
+        assert np.all(np.isfinite(found.matrix))
+        assert np.linalg.cond(found.matrix[1:, 1:]) < 10
+        assert np.isfinite(found.moments).all()
+        assert 1 <= found.median_row_norm < 1e4
 
 
 def test_a_flag_that_is_rare_keeps_its_scale_and_a_narrow_column_is_stretched():
-    """Scales come from the octave that holds values, not from the spread: zeros do not count."""
     rng = np.random.default_rng(3)
     n = 20_000
     X = np.column_stack([rng.random(n) < 0.01, 1e-4 * rng.standard_normal(n)])
     rows = rows_of(X)
-    look = Look(n, None, True, math.sqrt(2), 8.0, 0.5, 1.0, DIGITS)
-    found = found_in(rows, look, 3.0)
+    found = found_in(rows, 3.0, radius_multiple=8.0)
     placed = rows.mapped()[0] @ found.matrix.T
     values = np.linalg.eigvalsh(np.cov(placed[:, 1:].T))
+    # Long rows are shortened before moments are taken, so flags weigh a little less.
     assert values.min() > 0.3
-    assert (
-        values.max() < 100
-    )  # long rows are shortened before moments are taken, so flags weigh a little less
+    assert values.max() < 100
 
 
 def test_columns_that_noise_hides_one_by_one_share_a_unit():
     """Noise of 250 hides octaves of 400 values in one column, and not in twenty."""
     rng = np.random.default_rng(0)
     X = rng.choice([-1, 1], (1000, 20)) * 2.0 ** -rng.uniform(6, 8.5, (1000, 20))
-    units = units_of(rows_of(X), 250.0)
-    assert 2.0**-7 <= units.sizes.min() <= units.sizes.max() <= 2.0**-5
-    drowned = units_of(rows_of(X[:, 1:2]), 250.0)
-    assert drowned.sizes.tolist() == [1.0]
+    sizes, _, _ = units_of(rows_of(X), 250.0)
+    assert 2.0**-9 <= sizes.min() <= sizes.max() <= 2.0**-5
+    drowned, _, spreads = units_of(rows_of(X[:, 1:2]), 250.0)
+    assert drowned.tolist() == [1.0]
+    assert spreads[0] < 1  # not all that may be hidden is there
 
 
-def test_columns_in_a_corner_of_their_bounds_are_centred_and_few_far_numbers_not_stretched():
-    """Blood pressures and a flag that is mostly set; noise of 60 hides single places, and not stretches of them."""
+def test_columns_alike_share_a_unit():
+    """Of 50 columns alike none is stretched twice as far as others, as noise would have it."""
+    X = np.random.default_rng(0).normal(0, 0.2, (3500, 50)).clip(-1, 1)
+    for seed in range(10):
+        sizes = units_of(rows_of(X), 60.0, seed=seed)[0]
+        assert np.mean(np.abs(np.log2(sizes / np.median(sizes))) < 1) > 0.9
+
+
+def test_columns_far_off_centre_are_centred_and_flags_keep_their_size():
+    """Blood pressures in a corner of their bounds, a flag that is mostly set, and one that is rare."""
     rng = np.random.default_rng(0)
     X = np.column_stack([
         rng.normal(0.4, 0.04, 2000), rng.random(2000) < 0.9, rng.normal(0, 0.1, 2000),
         rng.random(2000) < 0.1, rng.normal(-0.8, 0.01, 2000),
     ]).astype(float)  # fmt: skip
-    for std, far in ((1.0, 0.35), (60.0, 0.8)):
-        units = units_of(rows_of(X), std, places=True)
-        np.testing.assert_allclose(units.centres, [0.4, 0.98, 0, 0, -0.8], atol=0.06)
-        assert units.sizes[0] < far
-        assert units.sizes[4] < far
-        assert min(units.sizes[1], units.sizes[3]) > 0.3
+    sizes, centres, spreads = units_of(rows_of(X), 1.0)
+    # An octave is told, and not where in it: the moments do the rest.
+    np.testing.assert_allclose(centres, [0.4, 0.9, 0, 0.1, -0.8], atol=0.25)
+    assert max(sizes[0], sizes[4]) < 0.35
+    assert min(sizes[1], sizes[3]) > 0.2
+    assert (spreads <= 1).all()
+    rows = rows_of(X)
+    for std, most in ((1.0, 0.5), (30.0, 0.8)):
+        found = found_in(rows, std)
+        placed = (rows.mapped()[0] @ found.matrix.T)[:, 1:]
+        assert np.abs(placed.mean(axis=0)).max() < most
 
 
-def test_raw_columns_find_their_units_and_years_their_middle():
+def test_signs_tell_centres_of_columns_apart():
+    """Values on one side of 0 have a centre, the same on both sides have none, and as wide a unit."""
+    rng = np.random.default_rng(0)
+    sizes = rng.uniform(0.25, 1.0, (4000, 1))
+    X = np.hstack([sizes, -sizes, sizes * rng.choice([-1, 1], (4000, 1))])
+    units, centres, _ = units_of(rows_of(X), 1.0)
+    np.testing.assert_allclose(centres, [0.625, -0.625, 0.0], atol=0.1)
+    assert units[2] > 1.5 * max(units[:2])
+    assert units[0] == pytest.approx(units[1], rel=0.1)
+
+
+def test_raw_columns_find_their_units():
     rng = np.random.default_rng(0)
     X = np.column_stack([
         rng.integers(1990, 2024, 2000), np.exp(rng.normal(10.5, 0.8, 2000)), rng.random(2000) < 0.05,
         1e-7 * rng.random(2000), np.zeros(2000),
     ]).astype(float)  # fmt: skip
     rows = MemoryRows(X, np.zeros(2000), RowMap.from_bounds(5, None).weighted(RAW_FARTHEST))
-    units = units_of(rows, 1.0, 40, places=True)
-    assert abs(units.centres[0] - 2007) < units.sizes[0] <= 128
-    assert 2.0**17 <= units.sizes[1] <= 2.0**19
-    assert 1 <= units.sizes[2] <= 2
-    assert 2.0**-24 <= units.sizes[3] <= 2.0**-22
-    assert not units.centres[1:].any()
+    sizes, centres, _ = units_of(rows, 1.0, 40)
+    assert abs(centres[0] - 2007) < 2 * sizes[0] <= 2048
+    assert 2.0**13 <= sizes[1] <= 2.0**19
+    assert 0.1 <= sizes[2] <= 2
+    assert 2.0**-27 <= sizes[3] <= 2.0**-22
+    found = found_in(rows, 1.0, 40)
+    placed = (rows.mapped()[0] @ found.matrix.T)[:, 1:]
+    spread = placed.std(axis=0)
+    assert np.isfinite(placed).all()
+    assert np.linalg.matrix_rank(np.cov(placed.T), tol=1e-3) >= 4
+    assert spread.max() < 30
+
+
+def test_a_long_column_does_not_share_the_unit_of_flags():
+    """A column of which no octave holds enough to be seen: it was measured in units of the flags, a hundredth of it."""
+    rng = np.random.default_rng(0)
+    flags = (rng.random((6000, 7)) < 0.1).astype(float)
+    pay = np.where(rng.random(6000) < 0.7, 0.0, rng.lognormal(6, 1.2, 6000))
+    X = np.column_stack([pay, flags])
+    rows = MemoryRows(X, np.zeros(6000), RowMap.from_bounds(8, None).weighted(2.0**40))
+    found = np.array([units_of(rows, 80.0, 40, seed)[0] for seed in range(20)])
+    assert np.median(found[:, 0]) > 100
+    assert 0.1 < np.median(found[:, 1:]) < 2.1  # flags are 1, and in the octave from 1 to 2
+
+
+def test_units_shrink_as_noise_falls():
+    """What noise may hide lies as far out as is seen: less noise hides less."""
+    X = np.random.default_rng(0).normal(0, 0.01, (5000, 4))
+    sizes = [np.median(units_of(rows_of(X), std)[0]) for std in (300.0, 30.0, 3.0, 0.3)]
+    assert sizes[-1] < sizes[0]
+    assert sizes[-1] == pytest.approx(0.01, rel=0.5)
 
 
 def test_no_direction_is_stretched_beyond_the_digits_of_a_sum():
     """A column that is constant but for 1e-9 is not blown up, whatever the noise."""
     rng = np.random.default_rng(4)
     X = 0.5 + 1e-9 * rng.standard_normal((5_000, 2))
-    look = Look(5_000, None, True, math.sqrt(2), 1.1, 0.5, 1.0, DIGITS)
-    found = found_in(rows_of(X), look, 1e-6)
-    longest = np.linalg.norm(found.matrix[1:, 1:], 2) * math.sqrt(2)
-    assert longest <= STRETCH_LIMIT * (1 + 1e-9)
+    for std in (1e-6, 1.0):
+        found = found_in(rows_of(X), std)
+        longest = np.linalg.norm(found.matrix[1:, 1:], 2) * math.sqrt(2)
+        assert longest <= STRETCH_LIMIT * (1 + 1e-9)
+
+
+def test_too_many_columns_for_a_matrix_are_stretched_one_by_one():
+    rng = np.random.default_rng(0)
+    rows = rows_of(rng.uniform(-1, 1, (3000, 4)) * [1.0, 0.1, 0.01, 0.0])
+    terms = geometry_terms(1.0, 4)
+    del terms["moments"]
+    found = private_coordinates(handle(rows, terms), FitConfig(records=100.0), 3000)
+    assert found.matrix.shape == (5,)
+    spread = (rows.mapped()[0] * found.matrix)[:, 1:].std(axis=0)
+    assert spread[:3].max() < 3 * spread[:3].min()
+    assert found.median_row_norm == pytest.approx(math.sqrt(2), rel=0.3)
+
+
+def test_geometry_of_a_part_is_that_of_all():
+    """A public part of the rows: the same coordinates up to chance, and lengths may be taken for longer."""
+    X = skewed(20_000, np.random.default_rng(0))
+    whole = found_in(rows_of(X), 0.5)
+    part = found_in(rows_of(X), 0.5, geometry_rows=4000)
+    assert whole.excess == 0 < part.excess
+    rows = rows_of(X).mapped()[0]
+    for found in (whole, part):
+        values = np.linalg.eigvalsh(np.cov((rows @ found.matrix.T)[:, 1:].T))
+        assert 0.25 < values.min() < values.max() < 4
 
 
 @pytest.mark.parametrize("lead", [0, 1])
@@ -160,14 +231,6 @@ def test_lengths_are_not_below_exact_ones(stretch, lead):
     ):
         square = 1 + sum(Fraction(float(v)) ** 2 for v in u)
         assert Fraction(float(length)) ** 2 >= square
-
-
-def test_given_coordinates_have_the_stated_influence():
-    coordinates = given_coordinates(4, True, 0.5)
-    longest = np.r_[1.0, 0.5, 0.0, 0.0, 0.0]
-    assert np.array_equal(coordinates.matrix @ longest, [1.0, 2.0, 0.0, 0.0, 0.0])
-    phi = np.arange(5.0)
-    assert longest @ coordinates.to_rows(phi) == (coordinates.matrix @ longest) @ phi
 
 
 def test_moment_sums_are_of_shortened_rows():

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from dpconvex.core.release import PrivateRows
+from dpconvex.fit.constants import LENGTH_EDGES
+from dpconvex.fit.geometry import column_octaves
 from dpconvex.losses import Logistic
-from dpconvex.mechanisms.column_ranges import PLACES, octaves
 from dpconvex.privacy import LinearBounds, NoiseSource
 from dpconvex.privacy.certificates.terms import NoiseTerm
 
@@ -17,19 +18,15 @@ def term(std, kind, dimension=1, bound=1.0, uses=1000):
     return NoiseTerm("gaussian", std, 1.0, dimension, "sum", uses, kind=kind, bound=bound)
 
 
-def geometry_terms(std, columns, lead=1, above=0, places=False):
+def geometry_terms(std, columns, lead=1, above=0):
     """Return noise of one size on everything that coordinates are found by."""
     size = columns + lead
-    moments = term(std, "second moments", size * (size + 1) // 2)
-    found = {
-        "scales": term(std, "histogram", octaves(above) * columns, columns),
-        "lengths": term(std, "count"),
-        "moments": moments,
-        "finer moments": moments,
+    bins = 2 * column_octaves(above) + 1
+    return {
+        "columns": term(std, "histogram", bins * columns, columns),
+        "lengths": term(std, "histogram", len(LENGTH_EDGES) + 1),
+        "moments": term(std, "second moments", size * (size + 1) // 2),
     }
-    if places:
-        found["places"] = term(std, "histogram", PLACES * columns, columns)
-    return found
 
 
 def handle(rows, terms, seed=0, loss=None, neighbors="replace_one", noise=None):
