@@ -205,11 +205,6 @@ STAGES = (
         lambda: [(geometry, "_length_quantile", usual_length), *shares(lengths=NOTHING)],
     ),
     Variant(
-        "moments by length",
-        "second moments are not raised to what the typical length says",
-        lambda: [(geometry, "_at_least", lambda frame, typical: frame.moments)],
-    ),
-    Variant(
         "geometry for few records",
         "the share of geometry does not grow where records per coefficient are few",
         lambda: constant(UNSURE_RECORDS=1e-9),
@@ -282,11 +277,6 @@ STAGES = (
         "factors of the curvature",
         "the expected curvature is believed, whatever points say",
         lambda: with_points(doubt=np.zeros_like),
-    ),
-    Variant(
-        "curvature between coordinates",
-        "noise in the matrix of moments is not taken for an error of gradients",
-        lambda: with_points(between=np.zeros_like),
     ),
     Variant(
         "mismatch",

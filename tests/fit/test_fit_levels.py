@@ -12,7 +12,7 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 def test_a_line_in_the_normal_quantile_is_kept():
     """Rows of one law at different scales: whatever the noise is said to be."""
-    slopes = np.outer(norm.ppf(LEVELS), [1.0, 0.3, 0.0]) + [2.0, -1.0, 0.5]
+    slopes = np.outer(norm.ppf(LEVELS), [1.0, 0.3, 0.0]) + np.array([2.0, -1.0, 0.5])
     for variance in (1e-9, 1.0, 1e6):
         found = smooth_in_level(slopes, LEVELS, np.full(5, variance), np.ones(3))
         np.testing.assert_allclose(found, slopes, atol=1e-9)

@@ -25,7 +25,7 @@ def found_by(truth, ratio, noise, doubt, rounds, seed=0, scale=1.0, remembered=N
     """Return the estimate of points whose curvature is ``ratio`` times what is expected."""
     rng = np.random.default_rng(seed)
     points = NewtonPoints(
-        np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), np.zeros(SIZE), 1, 1.0, 0.1,
+        np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, doubt), 1, 1.0, 0.1,
         law_variances(scale), signal_prior(SIZE - 1),
     )  # fmt: skip
     point = np.zeros(SIZE)
@@ -129,7 +129,7 @@ def test_units_do_not_matter(size):
     def kept(unit):
         rng = np.random.default_rng(0)
         points = NewtonPoints(
-            np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), np.zeros(SIZE), 1, unit**2, 0.1,
+            np.zeros(SIZE), np.ones(SIZE), np.full(SIZE, 0.3), 1, unit**2, 0.1,
             law_variances(unit), signal_prior(SIZE - 1),
         )  # fmt: skip
         noise = np.full(SIZE, unit**2)

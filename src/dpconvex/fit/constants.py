@@ -17,7 +17,6 @@ RADIUS_LEVEL = 0.75  # quantile of the lengths that rows are shortened to a mult
 USUAL_VARIANCE = (
     0.5  # relative: how far the mean variance of columns may be off what histograms say
 )
-MEDIAN_SHARE = 0.7  # of the mean squared length: the least that the square of a median length says
 LEAST_MOMENT = 0.05  # second moment that gradients are divided by at least
 STRETCH_LIMIT = 1e5  # length to which coordinates may stretch a row: sums keep their digits
 LONGER_ROWS = 0.08  # share by which rows of very large tables may be taken for longer than they are

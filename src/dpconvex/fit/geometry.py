@@ -28,7 +28,6 @@ from dpconvex.fit.constants import (
     LENGTH_EDGES,
     LENGTH_PRIOR_SPREAD,
     LONGER_ROWS,
-    MEDIAN_SHARE,
     OCTAVE_WINDOWS,
     RADIUS_LEVEL,
     STRETCH_LIMIT,
@@ -142,7 +141,7 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         frame = replace(frame, excess=longer)
     likely = math.sqrt(1 + float(frame.moments[lead:].sum()))
     typical = _length_quantile(rows, frame, 0.5, likely, mass)
-    return replace(frame, median_row_norm=typical, moments=_at_least(frame, typical))
+    return replace(frame, median_row_norm=typical)
 
 
 def column_octaves(max_octaves: int) -> int:
@@ -221,15 +220,6 @@ def _length_quantile(
     ends = np.concatenate([[edges[0] - width], edges, [edges[-1] + width]])
     constant = frame.constant if frame.lead else 1.0
     return max(2.0 ** float(np.interp(level, reached, ends)), constant)
-
-
-def _at_least(frame: Frame, typical: float) -> Array:
-    """Return second moments that do not fall far below what a typical length says: noise may hide them all."""
-    lead, moments = frame.lead, frame.moments
-    usual = MEDIAN_SHARE * (typical**2 - 1) / max(1, moments.size - lead)
-    raised = moments.copy()
-    raised[lead:] = np.minimum(1.0, moments[lead:] * max(1.0, usual / moments[lead:].mean()))
-    return raised
 
 
 def _whitened(

@@ -48,8 +48,6 @@ class NewtonPoints:
         Expected curvature of each coordinate.
     doubt : array of shape (dimension,)
         Standard deviation of its logarithm.
-    between : array of shape (dimension,)
-        Relative error of the curvature between coordinates.
     lead : int
         1 where the first coordinate is the intercept.
     lead_variance : float
@@ -67,14 +65,13 @@ class NewtonPoints:
         start: Array,
         curvature: Array,
         doubt: Array,
-        between: Array,
         lead: int,
         lead_variance: float,
         mismatch: float,
         laws: Array,
         prior: Array,
     ) -> None:
-        self.start, self.curvature, self.between = start, curvature, between
+        self.start, self.curvature = start, curvature
         self.lead, self.lead_variance, self.mismatch = lead, lead_variance, mismatch
         self.laws, self.prior = laws, prior
         self.log_factors = -((np.log(_FACTORS) / np.maximum(doubt, 1e-3)) ** 2) / 2
@@ -82,7 +79,6 @@ class NewtonPoints:
         self.steps: list[Array] = []
         self.noise: list[Array] = []
         self.bent: list[Array] = []
-        self.error = np.zeros_like(start)
         self.earlier: tuple[Array, Array] | None = None
         self.expected_drift, self.anchor = 0.0, np.zeros_like(start)
 
@@ -97,16 +93,13 @@ class NewtonPoints:
 
     def add(self, point: Array, gradient: Array, std: float, inverse: Array | None = None) -> None:
         """Add a gradient at a point, with its noise and, where it is not diagonal, the inverse of the curvature."""
-        # Curvature errs between coordinates, too: in proportion to how far all others are from the minimiser.
-        others = self.curvature * self.between * self.error
-        between = self.between / self.curvature * np.maximum(others.sum() - others, 0.0) / 2
         if inverse is None:
             step, spread = -gradient / self.curvature, 1 / self.curvature**2
         else:
             step, spread = -inverse @ gradient, np.square(inverse).sum(axis=1)
         self.points.append(point - self.start)
         self.steps.append(step)
-        self.noise.append(std**2 * spread + between)
+        self.noise.append(std**2 * spread)
         self.bent.append(self.mismatch**2 * (step**2 + float(step @ step) / step.size) / 2)
 
     def estimate(self) -> Estimate:
@@ -139,7 +132,6 @@ class NewtonPoints:
             law = np.array([self.lead_variance + LEAD_SHARE * moved])
             first = posterior(found[:, :1], variance[:, :1], logs[:, :1], law, np.ones(1))
             mean[0], error[0], plain[0], unsure[0] = (float(each[0]) for each in first)
-        self.error = error
         lengths = [float(np.linalg.norm(each[lead:size])) for each in (mean, plain)]
         kept = min(1.0, lengths[0] / max(lengths[1], 1e-300))
         return Estimate(self.start + mean, error, self.start + plain, unsure, kept)

@@ -104,14 +104,13 @@ class Rounds:
         frame, config, term = self.frame, self.config, self.terms[name]
         weight = min(1.0, config.clip) if loss.slope.weighting == "weight" else 1.0
         heights = weight * loss.curvature * self.moments
-        between = frame.moment_noise_std / self.moments
+        doubt = np.hypot(DOUBT[self.kind], frame.moment_noise_std / self.moments)
         laws = law_variances(loss.scale / math.sqrt(float(self.moments[self.lead :].mean())))
         prior = signal_prior(self.size - self.lead, self._hopeless)
         if config.ranking:  # any direction ranks better than none
             prior[0] = 0.0
         points = NewtonPoints(
-            start, heights, np.hypot(DOUBT[self.kind], between), between, self.lead,
-            lead_variance, MISMATCH[self.kind], laws, prior,
+            start, heights, doubt, self.lead, lead_variance, MISMATCH[self.kind], laws, prior,
         )  # fmt: skip
         phi = start if at is None else at
         if earlier is not None:
