@@ -64,6 +64,10 @@ def lost_to_a_constant(bounds: LinearBounds, mu: float, settings: Parameters) ->
     kernel = rebuild(settings["kernel"])
     excess = _excess(level_of(bounds.loss), kernel, bounds, mu, settings)
     constant = constant_excess(bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES)
+    if (
+        not constant.all()
+    ):  # without columns beside the intercept, or with one alone, nothing can be lost
+        return 0.0
     return float(np.median(excess / constant))
 
 
