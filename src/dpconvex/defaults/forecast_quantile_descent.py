@@ -64,9 +64,7 @@ def lost_to_a_constant(bounds: LinearBounds, mu: float, settings: Parameters) ->
     kernel = rebuild(settings["kernel"])
     excess = _excess(level_of(bounds.loss), kernel, bounds, mu, settings)
     constant = constant_excess(bounds.dimension, 1 / SPREAD, RESIDUAL_SCALES)
-    if (
-        not constant.all()
-    ):  # without columns beside the intercept, or with one alone, nothing can be lost
+    if not constant.all():  # a single coefficient: a constant is as good
         return 0.0
     return float(np.median(excess / constant))
 
