@@ -246,8 +246,10 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     shares = _shares(bounds, config, size)
     left = 1 - sum(shares.values())
     shares |= {name: left * share for name, share in _gradient_shares(bounds, config).items()}
-    phases = {
-        name: Phase(queries[name][0], share, queries[name][1]) for name, share in shares.items()
+    phases = {  # in order of time
+        name: Phase(query, shares[name], releases)
+        for name, (query, releases) in queries.items()
+        if name in shares
     }
     return FitPlan(config, phases)
 

@@ -65,7 +65,7 @@ INFERENCE_WIDTH = 4.0  # the same with intervals, at least
 TARGET_BINS = 64  # signed octaves of the target
 TARGET_COUNTS, RESIDUAL_COUNTS = 12, 10  # noisy counts of a search
 RESIDUAL_BINS = 49  # signed octaves of residuals
-TAIL_CERTAIN = 4.0  # in units of the noise: an octave of residuals that is not empty
+TAIL_CERTAIN = 5.5  # in units of the noise: an octave of residuals that is not empty (one fit in a million errs)
 TAIL_FALL, TAIL_MOST = (
     0.35,
     0.05,
