@@ -6,6 +6,7 @@ measures them.
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -111,11 +112,10 @@ def raw_share(noisy: float, std: float, n_samples: float) -> float:
 
 def with_points(**changed: Callable[[Any], Any]) -> list[Change]:
     """Return the change of what Newton points are told: functions of an argument in place of the argument."""
-    names = (
-        "start", "curvature", "doubt", "between", "lead", "lead_variance", "mismatch", "laws",
-        "prior",
-    )  # fmt: skip
     build = NewtonPoints.__init__
+    names = list(inspect.signature(build).parameters)[1:]
+    if not set(changed) <= set(names):
+        raise LookupError(f"Newton points are not told {set(changed) - set(names)}.")
 
     def told(self: NewtonPoints, *values: Any) -> None:
         given = dict(zip(names, values, strict=True))
@@ -259,7 +259,6 @@ STAGES = (
         "shrinkage",
         "one wide law of coefficients in early rounds: nothing is drawn to the constant",
         lambda: with_points(laws=lambda laws: laws[-1:], prior=lambda prior: np.ones(1)),
-        ("logistic", "svm", *REGRESSION),
     ),
     Variant(
         "heavy tails of the law",
@@ -408,8 +407,8 @@ MOVED: dict[str, tuple[str, Callable[[float], list[Change]], tuple[str, ...]]] =
     "WIDTH": ("limit of residuals of least squares", times(["WIDTH"]), ("linear",)),
     "ROUGH_WIDTH, FINE_WIDTH": ("smoothing of quantiles", times(["ROUGH_WIDTH", "FINE_WIDTH"]), ("median", "upper")),
     "HINGE_WIDTH": ("smoothing of the hinge", times(["HINGE_WIDTH", "SHARP_HINGE_WIDTH"]), ("svm",)),
-    "SIGNAL": ("variance that columns are expected to explain", times(["SIGNAL"]), ("logistic", "svm", *REGRESSION)),
-    "PRIOR_SPREAD": ("octaves around it", times(["PRIOR_SPREAD"]), ("logistic", "svm", *REGRESSION)),
+    "SIGNAL": ("variance that columns are expected to explain", times(["SIGNAL"]), ALL),
+    "PRIOR_SPREAD": ("octaves around it", times(["PRIOR_SPREAD"]), ALL),
     "HOPELESS_RECORDS": (
         "below which columns may tell nothing",
         times(["HOPELESS_RECORDS", "HOPELESS_EACH"]), ("logistic", "svm", *REGRESSION),

@@ -140,23 +140,14 @@ def penalised_minimiser(rows, labels, weights, loss, alpha):
     return minimize(objective, start, jac=True, options={"gtol": 1e-9, "maxiter": 1000}).x
 
 
-# Points of late rounds are minimisers without the penalty, far from where they were taken: up to 5 % are missing.
-ASTRAY = {
-    (DPLogisticRegression, 0.01, True), (DPLogisticRegression, 0.01, False), (DPLogisticRegression, 0.1, True),
-    (DPLogisticRegression, 0.1, False), (DPLinearSVC, 0.1, False),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", LOSSES)
 @pytest.mark.parametrize("alpha", [1e-4, 1e-3, 0.01, 0.1])
-def test_a_penalty_is_kept(kind, alpha, intercept, request):
+def test_a_penalty_is_kept(kind, alpha, intercept):
     """Calibration refitted the slope without it: 3.0 times the penalised minimiser at alpha = 0.1.
 
     Seeded, so that the same fits are made whenever it runs; at epsilon = 100 noise is far below a hundredth.
     """
-    if (kind, alpha, intercept) in ASTRAY:
-        request.applymarker(pytest.mark.xfail(reason="late rounds extrapolate beyond the penalty"))
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (20_000, 3))
     y = (rng.random(20_000) < expit(X @ [3.0, -2.0, 1.0] - 1.0)).astype(int)

@@ -200,10 +200,14 @@ class Rounds:
             if step % every == 0:
                 released.append(self._curvature(phi, loss))
                 height, left = self._mean_curvature(released, loss)
+                if self.penalty is not None:
+                    height = height + self.penalty
                 values, vectors = np.linalg.eigh(height)
                 known = np.maximum((vectors**2).T @ before.variance, 0.0)
             part = config.early_rows if step < rounds // 2 else None
             gradient, std = self._gradient("late gradients", phi, loss, part)
+            if self.penalty is not None:
+                gradient = gradient + self.penalty @ phi
             stds.append(std)
             points.append(phi - vectors @ (vectors.T @ gradient / values))
             taken.append(phi)
@@ -223,9 +227,9 @@ class Rounds:
                         way[None], 1 / total[None], plain, laws, prior, known
                     )
                 estimate = origin + vectors @ way
-            phi = self._limited(phi, self._penalised(estimate, height), loss.scale)
+            phi = self._limited(phi, estimate, loss.scale)
         if not config.inference:
-            return self._penalised(estimate, height), None
+            return np.asarray(estimate), None
         last = rounds - every  # the first ones start too far away
         covariance = self._covariance(released[-2:], phi, loss, std / math.sqrt(last))
         return np.asarray(np.mean(points[-last:], axis=0)), covariance
