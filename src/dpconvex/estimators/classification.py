@@ -291,8 +291,8 @@ class DPLinearSVC(PrivateLinearClassifier):
     Parameters
     ----------
     bandwidth : float, optional
-        Width over which the hinge is smoothed, in units of the margin; by default 0.5 where the mechanism needs a smooth
-        loss, and in the private fit no more than noise asks for: it tends to the hinge itself.
+        Width over which the hinge is smoothed, in units of the margin. By default 0.5 where the mechanism needs a
+        smooth loss; the private fit smooths no more than noise asks for, and tends to the hinge itself.
 
     Attributes
     ----------
