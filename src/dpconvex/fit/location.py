@@ -29,7 +29,7 @@ from dpconvex.fit.constants import (
 Array = NDArray[np.float64]
 
 
-_SURE = 4.0  # in units of the noise: counts that are not 0
+_SURE = 5.5  # in units of the noise: counts that are not 0, but for one fit in a million
 _RAW = 40  # octaves that targets without public bounds may be away from 1, on either side
 _POINTS = 64  # of the grid of quantiles, which narrows to where they are likely
 _DOUBT = 0.3  # relative error of the law's shares, as far as they differ from the level
