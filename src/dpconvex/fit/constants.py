@@ -33,7 +33,7 @@ SHARES = {
     "columns": 0.03,
     "lengths": 0.015,
     "moments": 0.10,
-    "labels": 0.02,
+    "labels": 0.04,
     "octaves": 0.01,
     "targets": 0.04,
     "residuals": 0.05,

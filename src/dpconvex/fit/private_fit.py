@@ -311,6 +311,7 @@ class PrivateFit:
             sharp = convolve(self.loss, self.kernel, self.bandwidth or SHARP_HINGE_WIDTH)
         share, unsure = positive_share(self.rows, self.mass)
         self.released["positive_share"] = share
+        self.rounds.information = 4 * share * (1 - share)
         start = np.zeros(self.size)
         if lead:  # a constant margin beyond 1 costs a hinge
             most = 1.0 if kinked else _LARGEST_LOGIT
@@ -354,7 +355,8 @@ class PrivateFit:
         Clipped gradients are wrong about it where clips are narrow, and noisy where records are few.
         """
         exact = intercept_of_share(share, self._spread(phi)) / self.frame.constant
-        believed = self.config.records / (self.config.records + PINNED_RECORDS)
+        records = self.config.records * self.rounds.information
+        believed = records / (records + PINNED_RECORDS)
         moved = phi.copy()
         moved[0] = believed * phi[0] + (1 - believed) * exact
         return moved

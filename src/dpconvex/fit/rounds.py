@@ -65,6 +65,7 @@ class Rounds:
         self.kind, self.size = kind_of(bounds.loss), bounds.dimension
         self.penalty = bounds.alpha * frame.penalty if bounds.alpha else None
         self.moments = np.maximum(np.hypot(frame.moments, frame.moment_noise_std), LEAST_MOMENT)
+        self.information = 1.0  # of a record, relative to the most that one can have: rare labels tell less
 
     def early(
         self,
@@ -165,8 +166,8 @@ class Rounds:
 
     @property
     def _hopeless(self) -> float:
-        """Prior probability that noise leaves nothing of the columns, by public facts."""
-        records = self.config.records
+        """Prior probability that noise leaves nothing of the columns."""
+        records = self.config.records * self.information
         size = records * self.size * self.mass / self.n
         return 1 / (1 + min(size / HOPELESS_RECORDS, records / HOPELESS_EACH) ** 3)
 
