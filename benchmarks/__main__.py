@@ -21,11 +21,7 @@ from benchmarks import RESULTS, Measurement, Skipped
 
 def modules() -> list[str]:
     """Names of the benchmark modules: those that are not private and not this one."""
-    return [
-        module.name
-        for module in pkgutil.iter_modules(benchmarks.__path__)
-        if not module.name.startswith("_")
-    ]
+    return [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.name.startswith("_")]
 
 
 def row(module: str, measurement: Measurement) -> str:
@@ -35,10 +31,7 @@ def row(module: str, measurement: Measurement) -> str:
     verdict = "ok" if measurement.passed else "MISSED"
     if measurement.bar is None:
         verdict = ""
-    return (
-        f"{module:<14} {measurement.name:<58} {measurement.value:>9.3g}  {bar:<8} "
-        f"{verdict:<7} {measurement.detail}"
-    )
+    return f"{module:<14} {measurement.name:<58} {measurement.value:>9.3g}  {bar:<8} {verdict:<7} {measurement.detail}"
 
 
 def machine() -> dict[str, Any]:
@@ -54,9 +47,7 @@ def machine() -> dict[str, Any]:
         processor = next((x.split(":")[1].strip() for x in lines if "model name" in x), processor)
     return {
         "processor": processor,
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": platform.platform(),
         "python": platform.python_version(),

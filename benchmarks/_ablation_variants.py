@@ -44,9 +44,7 @@ def constant(**values: Any) -> list[Change]:
         users = [
             module
             for key, module in list(sys.modules.items())
-            if key.startswith("dpconvex.")
-            and module is not constants
-            and vars(module).get(name) is old
+            if key.startswith("dpconvex.") and module is not constants and vars(module).get(name) is old
         ]
         if not users:
             raise LookupError(f"No module uses the constant {name}.")
@@ -59,13 +57,7 @@ def shares(**values: float) -> list[Change]:
 
 
 def columns_only(
-    moments: Array,
-    std: float,
-    radius: float,
-    frame: geometry.Frame,
-    most: Array,
-    floor: float,
-    usual: float,
+    moments: Array, std: float, radius: float, frame: geometry.Frame, most: Array, floor: float, usual: float
 ) -> geometry.Frame:
     """Stand in for whitening: columns in their own units."""
     size = moments.shape[0] - frame.lead
@@ -79,9 +71,7 @@ def bounds_only(counts: Array, std: float, mass: float, above: int) -> tuple[Arr
     return np.ones(size), np.zeros(size), np.full(size, math.sqrt(1 / 3))
 
 
-def usual_length(
-    rows: Any, frame: geometry.Frame, level: float, usual: float, mass: float
-) -> float:
+def usual_length(rows: Any, frame: geometry.Frame, level: float, usual: float, mass: float) -> float:
     return max(usual, frame.constant if frame.lead else 1.0)
 
 
@@ -250,20 +240,14 @@ STAGES = (
         lambda: constant(SKEWED=0.0),
         ("linear",),
     ),
-    Variant(
-        "limits that open",
-        "clips and limits do not open as records become many",
-        closed_limits,
-    ),
+    Variant("limits that open", "clips and limits do not open as records become many", closed_limits),
     Variant(
         "shrinkage",
         "one wide law of coefficients in early rounds: nothing is drawn to the constant",
         lambda: with_points(laws=lambda laws: laws[-1:], prior=lambda prior: np.ones(1)),
     ),
     Variant(
-        "heavy tails of the law",
-        "all coefficients have the same scale",
-        lambda: constant(TAIL_WEIGHTS=((0, 1.0),)),
+        "heavy tails of the law", "all coefficients have the same scale", lambda: constant(TAIL_WEIGHTS=((0, 1.0),))
     ),
     Variant(
         "columns that tell nothing",
@@ -283,9 +267,7 @@ STAGES = (
         lambda: constant(MISMATCH=dict.fromkeys(constants.MISMATCH, 0.0)),
     ),
     Variant(
-        "moving intercept",
-        "the intercept is not expected to move because columns do",
-        lambda: constant(LEAD_SHARE=0.0),
+        "moving intercept", "the intercept is not expected to move because columns do", lambda: constant(LEAD_SHARE=0.0)
     ),
     Variant(
         "limit of a move",
@@ -362,9 +344,7 @@ def times(names: Iterable[str]) -> Callable[[float], list[Change]]:
             return tuple(scaled(each, factor) for each in value)
         return factor * value
 
-    return lambda factor: constant(
-        **{name: scaled(getattr(constants, name), factor) for name in names}
-    )
+    return lambda factor: constant(**{name: scaled(getattr(constants, name), factor) for name in names})
 
 
 def parts_times(name: str, keys: Iterable[str]) -> Callable[[float], list[Change]]:
@@ -427,9 +407,7 @@ FACTORS = {"half": 0.5, "double": 2.0}
 def moved_constants() -> Iterator[Variant]:
     for name, (text, move, tasks) in MOVED.items():
         for word, factor in FACTORS.items():
-            yield Variant(
-                f"{name}, {word}", text, lambda m=move, f=factor: m(f), tasks, constant=name
-            )
+            yield Variant(f"{name}, {word}", text, lambda m=move, f=factor: m(f), tasks, constant=name)
 
 
 VARIANTS = {variant.name: variant for variant in (*STAGES, *moved_constants())}

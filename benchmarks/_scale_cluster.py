@@ -46,15 +46,9 @@ class Place:
         self.row_map = RowMap.from_bounds(len(names), (-5, 5))
         if workers:
             cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                memory_limit=MEMORY,
-                dashboard_address=None,
-                silence_logs=50,
+                n_workers=workers, threads_per_worker=1, memory_limit=MEMORY, dashboard_address=None, silence_logs=50
             )
-            self.client = stack.enter_context(
-                Client(stack.enter_context(cluster), set_as_default=False)
-            )
+            self.client = stack.enter_context(Client(stack.enter_context(cluster), set_as_default=False))
             self.X, self.y = frame[names], frame["y"] > 0
             first = frame.partitions[: 2 * workers]
             self.head = first[names], first["y"] > 0

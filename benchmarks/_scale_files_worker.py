@@ -61,9 +61,7 @@ def measure(folder: Path, mode: str) -> dict[str, Any]:
                 firsts.append(time.perf_counter() - begin)
     for keep in (True, False):
         X, y = np.ones((30_000, len(names)), np.float32), np.ones(30_000)
-        EmpiricalObjective(MemoryRows(X, y, row_map, keep=keep), loss, 1e-4).gradient(
-            np.zeros(row_map.dim)
-        )
+        EmpiricalObjective(MemoryRows(X, y, row_map, keep=keep), loss, 1e-4).gradient(np.zeros(row_map.dim))
     fit: dict[str, Any] = {"fit": 0.0, "first": firsts[0]}
     with dask.config.set({"dpconvex.spill-limit": 0 if mode == "parquet" else None}):
         if mode == "memory":
@@ -92,12 +90,7 @@ def measure(folder: Path, mode: str) -> dict[str, Any]:
             begin = time.perf_counter()
             objective.gradient(theta)
             passes.append(time.perf_counter() - begin)
-    return {
-        **fit,
-        "rows": rows.n_rows,
-        "pass": min(passes),
-        "peak": peak_memory(),
-    }
+    return {**fit, "rows": rows.n_rows, "pass": min(passes), "peak": peak_memory()}
 
 
 def peak_memory() -> int:

@@ -109,9 +109,7 @@ def run(dtypes: tuple[str, ...] = ("float64", "float32")) -> Iterator[Measuremen
                 if done.returncode:
                     raise RuntimeError(f"{label}: {done.stderr[-2000:]}")
                 bar = None if mechanism in RECORD_BY_RECORD else BAR
-                yield Measurement(
-                    label, float(done.stdout), bar, detail=f"n={ROWS:.0e} d={COLUMNS}"
-                )
+                yield Measurement(label, float(done.stdout), bar, detail=f"n={ROWS:.0e} d={COLUMNS}")
 
 
 if __name__ == "__main__":

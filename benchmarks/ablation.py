@@ -252,9 +252,7 @@ Gaps = dict[Cell, dict[float, dict[int, float]]]  # log ratios by cell, epsilon 
 
 def gaps(records: list[Record]) -> dict[str, Gaps]:
     """Return log ratios of losses to those of the fit as is, by variant."""
-    plain = {
-        identity(r)[1:]: r["loss"] for r in records if r["variant"] == AS_IS and not r["error"]
-    }
+    plain = {identity(r)[1:]: r["loss"] for r in records if r["variant"] == AS_IS and not r["error"]}
     found: dict[str, Gaps] = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     for record in records:
         before = plain.get(identity(record)[1:])
@@ -358,9 +356,7 @@ def wrapped(text: str) -> str:
     if text.startswith("|"):
         return text
     later = "  " if text.startswith("- ") else ""
-    return textwrap.fill(
-        text, 118, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
-    )
+    return textwrap.fill(text, 118, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
 
 
 def enumerated(names: list[str]) -> str:
@@ -373,9 +369,7 @@ def page(records: list[Record]) -> Iterator[str]:
     cells = {place(r): r["half"] for r in records}
     budgets = sorted({record["epsilon"] for record in records})
     numbers = [len({r["seed"] for r in records if place(r) == cell}) for cell in cells]
-    seeds = (
-        f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
-    )
+    seeds = f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
     bands = [band for band, (low, high) in BANDS.items() if any(low < e <= high for e in budgets)]
 
     yield "# What each stage brings"
@@ -394,10 +388,9 @@ def page(records: list[Record]) -> Iterator[str]:
         for cell in (cell for cell, of in cells.items() if of == half):
             size = f" of {cell.rows:,} rows" if cell.rows else ""
             shown.append(f"{cell}{size} ({gain(records, cell):.2f})")
-        what = {
-            "blind": "not looked at while the fit was made, but for the stages that went",
-            "tuning": "looked at",
-        }[half]
+        what = {"blind": "not looked at while the fit was made, but for the stages that went", "tuning": "looked at"}[
+            half
+        ]
         yield f"- {half} half ({what}): {'; '.join(shown)}"
     yield (
         f"- epsilon {', '.join(f'{e:g}' for e in budgets)} with delta = 1e-6, one record replaced, {seeds} seeds of "
@@ -551,9 +544,7 @@ def moved_verdict(found: dict[str, Gaps]) -> Iterator[str]:
         if better:
             word, band, number = min(better, key=lambda each: each[2].value)
             groups["better"].append(f"{name} {word} ({located(number, band)})")
-    yield (
-        "Constants were chosen with the tuning half in sight. On the blind half, with the same meaning of sure:"
-    )
+    yield ("Constants were chosen with the tuning half in sight. On the blind half, with the same meaning of sure:")
     yield ""
     yield f"- A factor of 2 surely costs {MATTERS:.0%} somewhere: {enumerated(groups['costs'])}."
     yield (
@@ -629,9 +620,7 @@ def measured(options: argparse.Namespace, say: Callable[[str], None]) -> list[Re
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation")
-    parser.add_argument(
-        "--stages", nargs="+", help="names, 'stages' or 'constants'; all by default"
-    )
+    parser.add_argument("--stages", nargs="+", help="names, 'stages' or 'constants'; all by default")
     parser.add_argument("--cells", nargs="+", help="table:task, table:task:rows, or all")
     parser.add_argument("--half", choices=["tuning", "blind", "all"], default="all")
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))

@@ -69,11 +69,7 @@ class Problem:
         if data.X_test is not None:
             self.test_X, self.test_y = data.X_test, data.y_test == data.y.max()
         positive, negative = COUNTS[self.name]
-        self.settings = {
-            "feature_bounds": data.feature_bounds,
-            "min_positive": positive,
-            "min_negative": negative,
-        }
+        self.settings = {"feature_bounds": data.feature_bounds, "min_positive": positive, "min_negative": negative}
         plan = self.model(mechanism="output")._plan(Records(len(self.X)), self.X.shape[1], 2)
         self.bounds = replace(plan.certificate.bounds, loss=PairLogistic("2"))
         rows = MemoryRows(self.X, np.where(self.y, 1.0, -1.0), plan.row_map)
@@ -109,10 +105,7 @@ class Problem:
         return float(
             np.mean(
                 [
-                    self.auc(
-                        self.scale
-                        * sound(algorithm, self.objective, bounds, epsilon, delta, 100 + seed)
-                    )
+                    self.auc(self.scale * sound(algorithm, self.objective, bounds, epsilon, delta, 100 + seed))
                     for seed in range(REPEATS[self.name])
                 ]
             )
@@ -152,9 +145,7 @@ def run(quick: bool = False) -> Iterator[Measurement]:
         n = len(problem.y)
         for delta in (0.0, 1 / n**2):
             tuned = {
-                algorithm: max(
-                    PENALTIES, key=lambda a, k=algorithm, d=delta: problem.theirs(k, 0.1, d, a)
-                )
+                algorithm: max(PENALTIES, key=lambda a, k=algorithm, d=delta: problem.theirs(k, 0.1, d, a))
                 for algorithm in (1, 2)
             }
             for epsilon in EPSILONS[2:] if quick else EPSILONS:
@@ -162,9 +153,7 @@ def run(quick: bool = False) -> Iterator[Measurement]:
                 settings = {"loss": "hinge"} if delta == 0 else {}
                 ours = problem.ours(epsilon, delta, **settings)
                 bar = BARS.get((problem.name, epsilon)) if delta > 0 else None
-                name = (
-                    f"AUC, {problem.name}, eps={epsilon:g}, delta={'0' if delta == 0 else '1/n^2'}"
-                )
+                name = f"AUC, {problem.name}, eps={epsilon:g}, delta={'0' if delta == 0 else '1/n^2'}"
                 records.append(
                     {
                         "data": problem.name,

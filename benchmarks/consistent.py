@@ -42,13 +42,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import Measurement
 from benchmarks.tables import LEVELS, TABLES, Split, Table, chosen
-from dpconvex import (
-    DPAUCClassifier,
-    DPLinearRegression,
-    DPLinearSVC,
-    DPLogisticRegression,
-    DPQuantileRegressor,
-)
+from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
 
 Array = NDArray[np.float64]
 Record = dict[str, Any]
@@ -246,11 +240,7 @@ def model_of(task: str, epsilon: float, split: Split, seed: int) -> Any:
         return DPQuantileRegressor(LEVELS[task], target_bounds=split.target_bounds, **shared)
     if task == "linear":
         return DPLinearRegression(target_bounds=split.target_bounds, **shared)
-    kinds: dict[str, Any] = {
-        "logistic": DPLogisticRegression,
-        "svm": DPLinearSVC,
-        "auc": DPAUCClassifier,
-    }
+    kinds: dict[str, Any] = {"logistic": DPLogisticRegression, "svm": DPLinearSVC, "auc": DPAUCClassifier}
     return kinds[task](classes=[-1.0, 1.0], **shared)
 
 
@@ -291,9 +281,7 @@ class Job:
                     split = split or table.load(self.seed, self.rows, factor)
                     yield self.record(table, task, epsilon, factor, split)
 
-    def record(
-        self, table: Table, task: str, epsilon: float, factor: float, split: Split
-    ) -> Record:
+    def record(self, table: Table, task: str, epsilon: float, factor: float, split: Split) -> Record:
         """Fit and measure once."""
         if self.mode == "blowups":
             reference, constant = math.nan, constant_loss(task, split)
@@ -363,9 +351,7 @@ def above(table: Table, task: str, loss: float, reference: float) -> bool:
     return loss > allowed * reference and loss - reference > 0.002
 
 
-def by_cell(
-    records: Iterable[Record], key: str
-) -> dict[tuple[str, str], dict[float, list[Record]]]:
+def by_cell(records: Iterable[Record], key: str) -> dict[tuple[str, str], dict[float, list[Record]]]:
     """Group records by table and task, and within by a key such as epsilon."""
     found: dict[tuple[str, str], dict[float, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -439,14 +425,10 @@ def blowup_line(name: str, task: str, cells: dict[float, list[Record]]) -> str:
     for epsilon in sorted(cells):
         records = cells[epsilon]
         wrong = sum(bool(record["error"]) for record in records)
-        over = np.array(
-            [r["loss"] / r["constant"] for r in records if not r["error"]] or [math.nan]
-        )
+        over = np.array([r["loss"] / r["constant"] for r in records if not r["error"]] or [math.nan])
         # Each by the constant's loss on the same test rows: heavy tails make whole test sets costly.
         many, middle, top = int(np.count_nonzero(~(over <= 2))), np.median(over), over.max()
-        parts.append(
-            f"{epsilon:g}: {many}/{len(over)} blow up, median {middle:.3f}, worst {top:.3f}"
-        )
+        parts.append(f"{epsilon:g}: {many}/{len(over)} blow up, median {middle:.3f}, worst {top:.3f}")
         flags += [f"BLOWUP eps={epsilon:g}"] * (many > 0)
         flags += [f"ERROR eps={epsilon:g} ({wrong}x)"] * (wrong > 0)
     rows = max(record["rows"] for records in cells.values() for record in records)
@@ -466,11 +448,7 @@ def lines(records: list[Record]) -> Iterator[str]:
             groups = [(e, [r for r in of_mode if r["epsilon"] == e]) for e in budgets]
         for epsilon, group in groups:
             for (name, task), cells in by_cell(group, key).items():
-                text = (
-                    blowup_line(name, task, cells)
-                    if mode == "blowups"
-                    else line(mode, name, task, cells)
-                )
+                text = blowup_line(name, task, cells) if mode == "blowups" else line(mode, name, task, cells)
                 yield text if epsilon is None else f"eps={epsilon:<5g} {text}"
 
 
@@ -536,9 +514,7 @@ def planned(options: argparse.Namespace, known: frozenset[tuple[Any, ...]]) -> l
             for name, task, rows in BLOWUPS:
                 if any(name == table.name and task in tasks for table, tasks in tables):
                     epsilons = tuple(options.epsilon or (0.3, 1.0))
-                    jobs.append(
-                        Job(mode, name, (task,), seed, epsilons, rows, (1.0,), options.label, known)
-                    )
+                    jobs.append(Job(mode, name, (task,), seed, epsilons, rows, (1.0,), options.label, known))
             continue
         for table, tasks in tables:
             sizes: list[int | None] = [None]
@@ -556,11 +532,7 @@ def planned(options: argparse.Namespace, known: frozenset[tuple[Any, ...]]) -> l
                     factors = tuple(options.factors)
                     wanted = options.epsilon or (1.0, 4.0)
                     epsilons = tuple(e for e in wanted if n * mu_of(e) >= 100)
-                jobs.append(
-                    Job(
-                        mode, table.name, tasks, seed, epsilons, size, factors, options.label, known
-                    )
-                )
+                jobs.append(Job(mode, table.name, tasks, seed, epsilons, size, factors, options.label, known))
     return jobs
 
 

@@ -51,9 +51,7 @@ def in_turns(*functions: Callable[[], object]) -> tuple[list[float], list[float]
     return np.min(wall, axis=0).tolist(), np.min(processor, axis=0).tolist()
 
 
-def compared(
-    name: str, bar: float | None, ours: Callable[[], object], rival: Callable[[], object]
-) -> Measurement:
+def compared(name: str, bar: float | None, ours: Callable[[], object], rival: Callable[[], object]) -> Measurement:
     """Measure one fit against its rival."""
     wall, processor = in_turns(ours, rival)
     detail = f"{wall[0]:.2f} s / {wall[1]:.2f} s; processor {processor[0]:.2f} / {processor[1]:.2f}"
@@ -105,18 +103,16 @@ def quantile(n: int, d: int, unequal: bool, bar: float, level: float) -> Measure
     return compared(
         f"quantile {level} / L-BFGS, n={n:.0e} d={d} {columns}",
         bar,
-        lambda: DPQuantileRegressor(
-            quantile=level, feature_bounds=bounds, target_bounds=(-10, 10), random_state=0
-        ).fit(X, y),
+        lambda: DPQuantileRegressor(quantile=level, feature_bounds=bounds, target_bounds=(-10, 10), random_state=0).fit(
+            X, y
+        ),
         lambda: smoothed_quantile(X, y, level, 0.1),
     )
 
 
 FITS: dict[str, Callable[[Any], Any]] = {
     "logistic": lambda bounds: DPLogisticRegression(feature_bounds=bounds, random_state=0),
-    "quantile": lambda bounds: DPQuantileRegressor(
-        feature_bounds=bounds, target_bounds=(-10, 10), random_state=0
-    ),
+    "quantile": lambda bounds: DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-10, 10), random_state=0),
     "auc": lambda bounds: DPAUCClassifier(feature_bounds=bounds, random_state=0),
 }
 

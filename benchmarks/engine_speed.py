@@ -91,9 +91,7 @@ print((peak() - small) / X.nbytes)
 
 
 def peak_memory() -> Iterator[Measurement]:
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
     yield Measurement("peak memory of a fit / X, n=1e6 d=50", float(done.stdout), 1.2)
 
 
@@ -169,12 +167,8 @@ def rivals() -> Iterator[Measurement | Skipped]:
             detail=f"{mine:.3f} s ({passes:.1f} passes) / {rival:.3f} s",
         )
     y = X[:, 0] + rng.standard_t(3, size=n)
-    huber = EmpiricalObjective(
-        MemoryRows(X, y, row_map), convolve(Pinball(0.5), LogisticKernel(), 0.1), 1e-4
-    )
-    mine, rival = in_turns(
-        lambda: Newton().solve(huber, start, 1e-9), lambda: HuberRegressor().fit(X, y), repeats=3
-    )
+    huber = EmpiricalObjective(MemoryRows(X, y, row_map), convolve(Pinball(0.5), LogisticKernel(), 0.1), 1e-4)
+    mine, rival = in_turns(lambda: Newton().solve(huber, start, 1e-9), lambda: HuberRegressor().fit(X, y), repeats=3)
     yield Measurement(
         "Newton on a smoothed median / scikit-learn HuberRegressor, n=2e5 d=20",
         mine / rival,

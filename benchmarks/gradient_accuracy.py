@@ -101,19 +101,13 @@ def real_data(seeds: int) -> Iterator[Measurement]:
         data = load()
         for quantile in (0.5, 0.9):
             model = DPQuantileRegressor(
-                quantile,
-                epsilon=1.0,
-                delta=1e-7,
-                feature_bounds=data.feature_bounds,
-                target_bounds=data.target_bounds,
+                quantile, epsilon=1.0, delta=1e-7, feature_bounds=data.feature_bounds, target_bounds=data.target_bounds
             )
             ratios = []
             for seed in range(seeds):
                 order = np.random.default_rng(seed).permutation(len(data.y))
                 test, train = np.split(order, [len(order) // 5])
-                coef, intercept = public_fit(
-                    data.X[train], data.y[train], data.feature_bounds, quantile
-                )
+                coef, intercept = public_fit(data.X[train], data.y[train], data.feature_bounds, quantile)
                 model.set_params(random_state=seed).fit(data.X[train], data.y[train])
                 losses = [
                     mean_pinball_loss(data.y[test], orders, alpha=quantile)

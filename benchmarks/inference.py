@@ -72,11 +72,7 @@ def estimand(task: str, d: int, model: object, start: Array) -> Array:
     """The minimiser of the population's loss with the weights of a fit, by Newton steps."""
     A, y = population(task, d)
     theta = start.copy()
-    if task in (
-        "least squares",
-        "logistic",
-        "logistic, rare label",
-    ):  # models hold, whatever the weights
+    if task in ("least squares", "logistic", "logistic, rare label"):  # models hold, whatever the weights
         return np.r_[0.0, 0.7 * np.linspace(1, -1, d) / math.sqrt(d / 5)]
     mapped = A / np.r_[1.0, np.full(d, REACH)]
     lengths = np.linalg.norm(mapped @ np.asarray(model.released_["coordinates"]).T, axis=1)

@@ -44,10 +44,6 @@ def run() -> Iterator[Measurement]:
             yield Measurement(f"a charge after {entries:,}", 1e3 * times[entries], detail="ms")
             start = time.perf_counter()
             ledger.check()
-            yield Measurement(
-                f"a check of {entries:,}", 1e3 * (time.perf_counter() - start), detail="ms"
-            )
+            yield Measurement(f"a check of {entries:,}", 1e3 * (time.perf_counter() - start), detail="ms")
     ratio = times[SIZES[-1]] / times[SIZES[0]]
-    yield Measurement(
-        f"a charge after {SIZES[-1]:,} against one after {SIZES[0]}", ratio, 2.0, at_most=True
-    )
+    yield Measurement(f"a charge after {SIZES[-1]:,} against one after {SIZES[0]}", ratio, 2.0, at_most=True)

@@ -54,15 +54,7 @@ def adassp(X: Array, y: Array, mu: float, longest: float, rng: np.random.Generat
     return np.linalg.solve(system, products)
 
 
-def boosted(
-    X: Array,
-    y: Array,
-    mu: float,
-    longest: float,
-    rounds: int,
-    clip: float,
-    rng: np.random.Generator,
-) -> Array:
+def boosted(X: Array, y: Array, mu: float, longest: float, rounds: int, clip: float, rng: np.random.Generator) -> Array:
     """Boosted AdaSSP with so many rounds and residuals limited to ``clip``."""
     system, share = _moments(X, mu, longest, rng)
     theta = np.zeros(X.shape[1])
@@ -91,9 +83,9 @@ def errors(
     def error(theta: Array) -> float:
         return float(np.mean((scaled[test] - rows[test] @ theta) ** 2) / np.var(scaled[test]))
 
-    model = DPLinearRegression(
-        epsilon=epsilon, delta=DELTA, feature_bounds=bounds, target_bounds=target
-    ).fit(X[train], y[train])
+    model = DPLinearRegression(epsilon=epsilon, delta=DELTA, feature_bounds=bounds, target_bounds=target).fit(
+        X[train], y[train]
+    )
     plain = LinearRegression().fit(X[train], y[train])
     private = np.mean((y[test] - model.predict(X[test])) ** 2) / np.var(y[test])
     return {
@@ -123,23 +115,14 @@ def generated(rows: int) -> Callable[[int], tuple[Array, Array, Bounds, tuple[fl
     return make
 
 
-def settings() -> dict[
-    str, tuple[Callable[[int], tuple[Array, Array, Bounds, tuple[float, float]]], float]
-]:
+def settings() -> dict[str, tuple[Callable[[int], tuple[Array, Array, Bounds, tuple[float, float]]], float]]:
     """The ten named settings."""
 
     def real(loader: Callable[..., object], **options: bool) -> Callable[[int], tuple]:
         def make(seed: int) -> tuple:
             data = loader(**options)
-            low, high = (
-                np.broadcast_to(b, data.X.shape[1]).astype(float) for b in data.feature_bounds
-            )
-            return (
-                np.asarray(data.X, float),
-                np.asarray(data.y, float),
-                (low, high),
-                data.target_bounds,
-            )
+            low, high = (np.broadcast_to(b, data.X.shape[1]).astype(float) for b in data.feature_bounds)
+            return (np.asarray(data.X, float), np.asarray(data.y, float), (low, high), data.target_bounds)
 
         return make
 

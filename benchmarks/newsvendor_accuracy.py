@@ -35,17 +35,13 @@ HOLDING, PENALTIES = 30.0, (50.0, 70.0, 90.0, 120.0)
 SPLITS, TEST_DAYS = 100, 184
 
 
-def ours(
-    X: np.ndarray, y: np.ndarray, level: float, mu: float, bandwidth: float | None, seed: int
-) -> np.ndarray:
+def ours(X: np.ndarray, y: np.ndarray, level: float, mu: float, bandwidth: float | None, seed: int) -> np.ndarray:
     model = DPNewsvendor(level, 1 - level, mu=mu, bandwidth=bandwidth, random_state=seed, **PUBLIC)
     model.fit(X, y)
     return np.r_[model.intercept_, model.coef_]
 
 
-def regrets(
-    error: str, level: float, mu: float, repeats: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def regrets(error: str, level: float, mu: float, repeats: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Regrets of ours with the paper's bandwidth, of ours without one, and of the paper's, per repeat."""
     with_width, without, theirs = [], [], []
     width = paper_bandwidth(level, SAMPLES, COEFFICIENTS)
@@ -85,18 +81,14 @@ def restaurant(splits: int = SPLITS) -> Iterator[Measurement]:
     data = load_restaurant_lamb()
     bars = {0.9: 0.02, 0.5: None, 0.3: 0.06}
     for penalty in PENALTIES:
-        model = DPNewsvendor(
-            penalty, HOLDING, feature_bounds=data.feature_bounds, target_bounds=data.target_bounds
-        )
+        model = DPNewsvendor(penalty, HOLDING, feature_bounds=data.feature_bounds, target_bounds=data.target_bounds)
         plain: list[float] = []
         private: dict[float, list[float]] = {mu: [] for mu in bars}
         for seed in range(splits):
             order = np.random.default_rng(seed).permutation(len(data.y))
             test, train = order[:TEST_DAYS], order[TEST_DAYS:]
             X, y = data.X[train], data.y[train]
-            model.coef_, model.intercept_ = public_fit(
-                X, y, data.feature_bounds, model.service_level
-            )
+            model.coef_, model.intercept_ = public_fit(X, y, data.feature_bounds, model.service_level)
             model.n_features_in_ = X.shape[1]
             plain.append(model.cost(data.X[test], data.y[test]))
             for mu, costs in private.items():

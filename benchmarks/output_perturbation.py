@@ -16,19 +16,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from benchmarks import Measurement, one_time
-from dpconvex.defaults import linear_preset
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.planning import linear_preset
 from dpconvex.privacy import ApproxDP, LinearBounds
-from dpconvex.solvers import (
-    AcceleratedGradient,
-    Katyusha,
-    StochasticSubgradient,
-    Subgradient,
-    default_solver,
-)
+from dpconvex.solvers import AcceleratedGradient, Katyusha, StochasticSubgradient, Subgradient, default_solver
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6
 from dpconvex_reproduction.output_perturbation.paper_tables import solver_iterations
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
@@ -52,9 +46,7 @@ def bounds_for(rows: MemoryRows, loss: object, alpha: float) -> LinearBounds:
     return LinearBounds(rows.n_rows, facts.n_features, loss, 1.0, facts.max_norm, alpha=alpha)
 
 
-def mean_excess(
-    objective: EmpiricalObjective, lowest: float, point: np.ndarray, std: float
-) -> float:
+def mean_excess(objective: EmpiricalObjective, lowest: float, point: np.ndarray, std: float) -> float:
     draws = np.random.default_rng(1).standard_normal((200, objective.dim))
     return float(np.mean([objective.value(point + std * draw) for draw in draws])) - lowest
 
@@ -77,19 +69,12 @@ def against_printed_constants() -> Iterator[Measurement]:
 
         # Algorithm 1: an objective that is strongly convex to begin with.
         alpha = 0.05
-        strong = OutputProblem(
-            facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, beta + alpha
-        )
+        strong = OutputProblem(facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, beta + alpha)
         printed = algorithm_1(strong, output_preset(strong).accuracy)
         objective, point, std = release(alpha)
         lowest = objective.value(point)
         ours, theirs = (mean_excess(objective, lowest, point, s) for s in (std, printed.std))
-        yield Measurement(
-            f"excess risk / Algorithm 1, {name}",
-            ours / theirs,
-            0.6,
-            detail=f"{ours:.2e} / {theirs:.2e}",
-        )
+        yield Measurement(f"excess risk / Algorithm 1, {name}", ours / theirs, 0.6, detail=f"{ours:.2e} / {theirs:.2e}")
 
         # Algorithm 6: regularised as Theorem 3.5 says, ours by our own bound; both from public facts
         # alone. The risk is that of the plain objective, the bias of the penalty included.
@@ -180,9 +165,7 @@ def against_corollaries() -> Iterator[Measurement]:
     for name, solver, rows, loss, visits in cases:
         facts = bounds_for(rows, loss, alpha)
         smoothness = facts.smoothness + alpha if math.isfinite(facts.smoothness) else math.inf
-        problem = OutputProblem(
-            facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, smoothness
-        )
+        problem = OutputProblem(facts.lipschitz, RADIUS, n, d + 1, EPSILON, DELTA, alpha, smoothness)
         preset = output_preset(problem)
         if math.isinf(smoothness):
             # The prescribed 1/n^2 accuracy takes hours; the rate is the same at a larger one.

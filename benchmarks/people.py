@@ -33,9 +33,7 @@ def draw(people, rng, task, fixed=None):
     """Return features, target and identifiers: people with many rows differ from others."""
     counts = rows_of_people(people, rng, fixed)
     ids = np.repeat(np.arange(people), counts)
-    centre = 0.5 * rng.normal(size=(people, COLUMNS)) + 0.02 * counts[:, None] * (
-        np.arange(COLUMNS) == 0
-    )
+    centre = 0.5 * rng.normal(size=(people, COLUMNS)) + 0.02 * counts[:, None] * (np.arange(COLUMNS) == 0)
     X = np.clip(centre[ids] + rng.normal(size=(ids.size, COLUMNS)), -4, 4)
     slopes = np.linspace(1.0, -1.0, COLUMNS)
     signal = X @ slopes + 0.5 * rng.normal(size=people)[ids]
@@ -81,9 +79,7 @@ def best_linear(task, X, y, ids):
         value = 0.8 * gap + width * np.logaddexp(0.0, -gap / width)
         return votes @ value / votes.sum(), -(votes * slope) @ rows / votes.sum()
 
-    theta = minimize(
-        smoothed, np.linalg.lstsq(rows, y, rcond=None)[0], jac=True, method="L-BFGS-B"
-    ).x
+    theta = minimize(smoothed, np.linalg.lstsq(rows, y, rcond=None)[0], jac=True, method="L-BFGS-B").x
     return theta[:-1], float(theta[-1])
 
 
@@ -112,9 +108,7 @@ def main():
     for task in options.tasks:
         for people in options.people:
             for fixed in (None, 5):
-                (votes, divided), mean, (one, two) = compare(
-                    task, people, 1.0, fixed, options.repeats
-                )
+                (votes, divided), mean, (one, two) = compare(task, people, 1.0, fixed, options.repeats)
                 rows = "1 to 50 rows each" if fixed is None else f"{fixed} rows each"
                 print(
                     f"{task:9} {people:6} people, {rows:17} (mean {mean:4.1f}), epsilon 1: excess of equal votes "

@@ -73,9 +73,7 @@ def run(runs: int = 5) -> Iterator[Measurement]:
         for epsilon, bar in BARS.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                together, whole, thirds = np.mean(
-                    [compare(d, epsilon, seed) for seed in range(runs)], axis=0
-                )
+                together, whole, thirds = np.mean([compare(d, epsilon, seed) for seed in range(runs)], axis=0)
             where = f"d={d}, epsilon={epsilon:g}"
             yield Measurement(
                 f"nine levels over one, {where}", together.sum() / whole.sum(), bar,
@@ -92,8 +90,5 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=5)
     for measurement in run(parser.parse_args().runs):
         verdict = "ok" if measurement.passed else "MISSED"
-        print(
-            f"{measurement.name:<46} {measurement.value:6.3f} <= {measurement.bar:g} {verdict}",
-            end="  ",
-        )
+        print(f"{measurement.name:<46} {measurement.value:6.3f} <= {measurement.bar:g} {verdict}", end="  ")
         print(measurement.detail, flush=True)

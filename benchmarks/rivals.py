@@ -23,14 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import Measurement, Skipped, best_time, one_time
-from benchmarks.solver_speed import (
-    ALPHA,
-    BANDWIDTH,
-    QUANTILE,
-    RELATIVE,
-    make_data,
-    scipy_run,
-)
+from benchmarks.solver_speed import ALPHA, BANDWIDTH, QUANTILE, RELATIVE, make_data, scipy_run
 from dpconvex import DPLogisticRegression
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Pinball
@@ -103,9 +96,7 @@ def against(
     python = interpreter(package)
     if python is None:
         variable = f"DPCONVEX_BENCH_{package.upper()}"
-        yield Skipped(
-            package, f"pip install {package}, or set {variable} to the Python that has it"
-        )
+        yield Skipped(package, f"pip install {package}, or set {variable} to the Python that has it")
         return
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "data.npz"
@@ -117,11 +108,7 @@ def against(
             yield Skipped(package, f"it failed: {error}")
             return
         mine = max(before, best_time(ours))
-    yield Measurement(
-        f"{what} / {package}, n=2e4 d=20",
-        mine / theirs,
-        detail=f"{mine:.3f} s{passes} / {theirs:.3f} s",
-    )
+    yield Measurement(f"{what} / {package}, n=2e4 d=20", mine / theirs, detail=f"{mine:.3f} s{passes} / {theirs:.3f} s")
 
 
 def run() -> Iterator[Measurement | Skipped]:

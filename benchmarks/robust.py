@@ -39,16 +39,9 @@ def run() -> Iterator[Measurement]:
     plain = [DPLogisticRegression(**settings).fit(data.X, data.y) for _ in range(REPEATS)]
     majority = max(np.mean(data.y_test > 0), np.mean(data.y_test < 0))
     for radius in RADII:
-        robust = [
-            DPRobustClassifier(radius, "linf", **settings).fit(data.X, data.y)
-            for _ in range(REPEATS)
-        ]
+        robust = [DPRobustClassifier(radius, "linf", **settings).fit(data.X, data.y) for _ in range(REPEATS)]
         attacked = [
-            float(
-                np.mean(
-                    [accuracy_under_attack(m, data.X_test, data.y_test, radius) for m in models]
-                )
-            )
+            float(np.mean([accuracy_under_attack(m, data.X_test, data.y_test, radius) for m in models]))
             for models in (robust, plain)
         ]
         calm = np.mean([m.score(data.X_test, data.y_test) for m in robust])

@@ -91,10 +91,7 @@ def columns() -> Iterator[Measurement]:
     """Growth in the number of columns, at 20,000 rows."""
     for name, ours, rival, detail in growth("columns", COLUMNS, lambda d: (20_000, d), WIDE):
         yield Measurement(
-            f"{name}, beyond the rival's",
-            ours - rival,
-            1.2,
-            detail=f"{ours:.2f} - {rival:.2f}; seconds {detail}",
+            f"{name}, beyond the rival's", ours - rival, 1.2, detail=f"{ours:.2f} - {rival:.2f}; seconds {detail}"
         )
 
 

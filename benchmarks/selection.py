@@ -38,9 +38,7 @@ def run() -> Iterator[Measurement]:
         selected.append(excess(DPSelect(_model(), {"alpha": ALPHAS}).fit(sample.X, sample.y)))
         held = ROWS // 4
         fits = [
-            _model(epsilon=1 / len(ALPHAS), delta=1e-6 / len(ALPHAS), alpha=alpha).fit(
-                sample.X[held:], sample.y[held:]
-            )
+            _model(epsilon=1 / len(ALPHAS), delta=1e-6 / len(ALPHAS), alpha=alpha).fit(sample.X[held:], sample.y[held:])
             for alpha in ALPHAS
         ]
         scores = [fit.score(sample.X[:held], sample.y[:held]) for fit in fits]

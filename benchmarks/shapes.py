@@ -144,9 +144,7 @@ def indicator_labels(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
 
 
 def off_centre(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-    X = np.column_stack(
-        [290 + 10 * rng.standard_normal(n), 1013 + 8 * rng.standard_normal(n), rng.random(n)]
-    )
+    X = np.column_stack([290 + 10 * rng.standard_normal(n), 1013 + 8 * rng.standard_normal(n), rng.random(n)])
     y = 0.1 * (X[:, 0] - 290) - 0.05 * (X[:, 1] - 1013) + X[:, 2] + rng.gumbel(size=n)
     return X, y
 
@@ -195,9 +193,7 @@ TUNING: dict[str, Table] = {
     "zero-inflated, 0.9": Table(zero_inflated, (0, 500), (-100, 300), 0.9, 1.15),
     "wide target, 20 columns, 0.9": Table(wide_target, (-5, 5), (-250, 250), 0.9),
     "money, 0.9": Table(money, ([0, 0, 0], [100, 30, 1]), (0, 1e6), 0.9, 1.15),
-    "unequal scales, wide bounds, 0.25": Table(
-        unequal_scales, ([-v for v in WIDE], WIDE), (-100, 100), 0.25
-    ),
+    "unequal scales, wide bounds, 0.25": Table(unequal_scales, ([-v for v in WIDE], WIDE), (-100, 100), 0.25),
     "targets 100 ranges away": Table(far_targets, (0, 1), (0, 1)),
     "income and flag, labels": Table(income_and_flag, ([0, 0], [1e6, 1])),
     "1 % positive labels": Table(few_positive, (-6, 6)),
@@ -250,16 +246,12 @@ def public_loss(table: Table, X: Array, y: Array, X_test: Array, y_test: Array) 
     row_map = RowMap.from_bounds(X.shape[1], (rows.min(), rows.max()), 1e6)
     engine = MemoryRows(rows, y, row_map, middle, 1 / spread, threads=1)
     smooth = convolve(Pinball(table.level), LogisticKernel(), 0.01)
-    theta = (
-        Newton().solve(EmpiricalObjective(engine, smooth, 1e-7), np.zeros(engine.dim), 1e-6).point
-    )
+    theta = Newton().solve(EmpiricalObjective(engine, smooth, 1e-7), np.zeros(engine.dim), 1e-6).point
     coef, intercept = row_map.to_user_units(theta, middle, 1 / spread)
     return loss_of(table, y_test, test @ coef + intercept)
 
 
-def constant_losses(
-    table: Table, y: Array, y_test: Array, epsilon: float, rng: np.random.Generator
-) -> list[float]:
+def constant_losses(table: Table, y: Array, y_test: Array, epsilon: float, rng: np.random.Generator) -> list[float]:
     """Return the losses of private constants that spend the whole budget: bisection, and an averaged descent."""
     n, mu = len(y), gaussian_mu(epsilon, DELTA)
     if table.target is None:
@@ -312,15 +304,7 @@ def previous(names: list[str], n: int, epsilon: float, runs: int) -> dict[str, f
     source = os.environ.get("DPCONVEX_PREVIOUS")
     if not source:
         return {}
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.shapes",
-        "--rows",
-        str(n),
-        "--epsilon",
-        str(epsilon),
-    ]
+    command = [sys.executable, "-m", "benchmarks.shapes", "--rows", str(n), "--epsilon", str(epsilon)]
     command += ["--runs", str(runs), "--json", "--tables", *names]
     environment = {**os.environ, "PYTHONPATH": source, "DPCONVEX_PREVIOUS": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)

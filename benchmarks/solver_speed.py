@@ -104,9 +104,7 @@ def against_scipy(condition: float, bar: float) -> Iterator[Measurement]:
     sweep = best_time(X.sum, 5)
     gradient = best_time(lambda: objective.gradient(point), 5)
     yield Measurement(
-        f"gradient pass / X.sum(), {label}",
-        gradient / sweep,
-        detail=f"{gradient * 1e3:.0f} ms / {sweep * 1e3:.0f} ms",
+        f"gradient pass / X.sum(), {label}", gradient / sweep, detail=f"{gradient * 1e3:.0f} ms / {sweep * 1e3:.0f} ms"
     )
     before = one_time(lambda: Newton().solve(objective, start, tolerance))
     theirs = scipy_run(*objective.rows.mapped(), tolerance)

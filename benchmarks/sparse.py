@@ -54,9 +54,7 @@ def run() -> Iterator[Measurement]:
             lambda X=X, y=y: private_fit(X, y),  # type: ignore[misc]
             lambda X=X, y=y: LogisticRegression(max_iter=1000).fit(X, y),  # type: ignore[misc]
         )
-    found = subprocess.run(
-        [sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True
-    )
+    found = subprocess.run([sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True)
     yield Measurement("peak memory (GB)", float(found.stdout), 1.0)
 
 

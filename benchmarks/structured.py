@@ -33,12 +33,7 @@ HIGH_PRIVACY = (0.2, 0.5)
 EPSILONS = (0.2, 0.5, 1.0, 5.0)
 # Near the noise floor methods differ by less than the spread of a few runs; risks of pieces are slow to evaluate.
 QUICK: dict[str, Any] = {"d": (5, 20), "n": (100, 500), "runs": 50, "runs of pieces": 12}
-FULL: dict[str, Any] = {
-    "d": (5, 10, 20, 30),
-    "n": (100, 500, 1000, 2000),
-    "runs": 50,
-    "runs of pieces": 50,
-}
+FULL: dict[str, Any] = {"d": (5, 10, 20, 30), "n": (100, 500, 1000, 2000), "runs": 50, "runs of pieces": 50}
 LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))  # type: ignore[arg-type]
 PROBLEMS: dict[str, Any] = {
     "median": (make_structured_median, False, L1Norm(3), DPMedian),
@@ -52,11 +47,7 @@ OUT = Path("out")
 def risks(problem: str, d: int, epsilon: float, n: int, runs: int) -> dict[str, list[float]]:
     """Relative excess risk of every method on the same samples."""
     make, fixed, loss, estimator = PROBLEMS[problem]
-    columns: dict[str, list[float]] = {
-        "default": [],
-        "objective": [],
-        **{name: [] for name in RIVALS},
-    }
+    columns: dict[str, list[float]] = {"default": [], "objective": [], **{name: [] for name in RIVALS}}
     for run_index in range(runs):
         seed = [d, n, round(10 * epsilon), run_index]
         data = make(n, d, rng=np.random.default_rng(seed), fixed=fixed)
@@ -67,14 +58,7 @@ def risks(problem: str, d: int, epsilon: float, n: int, runs: int) -> dict[str, 
         records = StructuredRecords(data.X, data.y, 1.0)
         radius = float(np.linalg.norm(data.theta_star))
         for name, rival in RIVALS.items():
-            theta = rival(
-                records,
-                loss,
-                epsilon=epsilon,
-                delta=DELTA,
-                radius=radius,
-                rng=np.random.default_rng(seed),
-            )
+            theta = rival(records, loss, epsilon=epsilon, delta=DELTA, radius=radius, rng=np.random.default_rng(seed))
             columns[name].append(data.relative_excess_risk(theta))
     return columns
 
@@ -94,16 +78,12 @@ def draw(table: list[dict[str, Any]], target: Path) -> None:
     )  # fmt: skip
     for (problem, d), line in zip(rows, panels, strict=True):
         for epsilon, axes in zip(columns, line, strict=True):
-            cells = [
-                r for r in table if (r["problem"], r["d"], r["epsilon"]) == (problem, d, epsilon)
-            ]
+            cells = [r for r in table if (r["problem"], r["d"], r["epsilon"]) == (problem, d, epsilon)]
             for method in ("default", "objective", *RIVALS):
                 sizes = [cell["n"] for cell in cells]
                 means = [100 * cell[method]["mean"] for cell in cells]
                 errors = [100 * cell[method]["std"] for cell in cells]
-                axes.errorbar(
-                    sizes, means, yerr=errors, label=method, capsize=2, marker="o", markersize=3
-                )
+                axes.errorbar(sizes, means, yerr=errors, label=method, capsize=2, marker="o", markersize=3)
             axes.set_title(f"{problem}, d={d}, ε={epsilon:g}", fontsize=8)
             axes.set_yscale("symlog", linthresh=1.0)
             axes.spines[["top", "right"]].set_visible(False)
@@ -165,9 +145,7 @@ def speed() -> Iterator[Measurement]:
             seconds = processor_time(model, data)
             yield Measurement(f"processor s, {name}, {mechanism}, n=2000 d=30 m=3", seconds, 0.2)
     model = DPMedian(epsilon=0.5, delta=DELTA)
-    times = [
-        processor_time(model, make_structured_median(n, 30, rng=0), 3) for n in (20_000, 80_000)
-    ]
+    times = [processor_time(model, make_structured_median(n, 30, rng=0), 3) for n in (20_000, 80_000)]
     yield Measurement("processor time, 80,000 records / 20,000 records", times[1] / times[0], 6.0)
 
 

@@ -154,9 +154,7 @@ class Table:
 
 
 @lru_cache(maxsize=3)
-def _pooled(
-    name: str,
-) -> tuple[NDArray[np.floating[Any]], Array, Bounds, tuple[float, float] | None]:
+def _pooled(name: str) -> tuple[NDArray[np.floating[Any]], Array, Bounds, tuple[float, float] | None]:
     """Return all rows of a data set, its own test part included."""
     read = TABLES[name].read
     assert read is not None
@@ -350,8 +348,6 @@ def run() -> Iterator[Measurement]:
             rows, test = (np.column_stack([np.ones(len(Z)), Z]) for Z in (X, X_test))
             theta = np.linalg.lstsq(rows, y, rcond=None)[0]
             explained = 1 - np.mean((y_test - test @ theta) ** 2) / np.var(y_test)
-            detail += (
-                f"R2 {explained:.3f}, zeros {np.mean(y == 0):.2f}, below 0 {np.mean(y < 0):.2f}, "
-            )
+            detail += f"R2 {explained:.3f}, zeros {np.mean(y == 0):.2f}, below 0 {np.mean(y < 0):.2f}, "
             detail += f"target {y.min():g} to {y.max():g} in {target}"
         yield Measurement(f"{table.name}, rows", len(y), detail=detail)

@@ -21,10 +21,7 @@ FITS = 5
 
 def excess_cost(sample, epsilon, factor):
     model = DPQuantileRegressor(
-        QUANTILE,
-        epsilon=epsilon,
-        feature_bounds=(-4 * factor, 4 * factor),
-        target_bounds=(-20, 20),
+        QUANTILE, epsilon=epsilon, feature_bounds=(-4 * factor, 4 * factor), target_bounds=(-20, 20)
     )
     costs = []
     for _ in range(FITS):

@@ -66,19 +66,10 @@ def draw(rows, fits):
         (full.row_norm, "rows as short as the schema says", BLUE),
         (None, "rows that may be all ones", RED),
     ):
-        curve = [
-            excess(full, train, test, epsilon, fits, mechanism="output", row_norm=length)
-            for epsilon in EPSILONS
-        ]
+        curve = [excess(full, train, test, epsilon, fits, mechanism="output", row_norm=length) for epsilon in EPSILONS]
         left.plot(EPSILONS, curve, "o-", color=colour, label=label)
-    for table, label, colour in (
-        (full, "60 occupations", RED),
-        (binned, "10 occupations and others", BLUE),
-    ):
-        curve = [
-            excess(table, train, test, epsilon, fits, row_norm=table.row_norm)
-            for epsilon in EPSILONS
-        ]
+    for table, label, colour in ((full, "60 occupations", RED), (binned, "10 occupations and others", BLUE)):
+        curve = [excess(table, train, test, epsilon, fits, row_norm=table.row_norm) for epsilon in EPSILONS]
         right.plot(EPSILONS, curve, "o-", color=colour, label=label)
     left.set(title="Output perturbation", ylabel="excess loss (nats)")
     right.set(title="Default mechanism")

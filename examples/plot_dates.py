@@ -41,10 +41,7 @@ def sales(rows, seed):
 
 
 def table_for(name):
-    tables = {
-        "dates": {"when": {**SCHEMAS[name], "missing": "indicator"}},
-        "target": {"sold": [0, 80]},
-    }
+    tables = {"dates": {"when": {**SCHEMAS[name], "missing": "indicator"}}, "target": {"sold": [0, 80]}}
     if name == "hour by weekday":
         tables["interactions"] = {"shape of the day": ["when.hour", "when.weekday"]}
     return PublicTable(tables)
@@ -57,10 +54,7 @@ def draw(rows):
     for axes, name in zip(panels, SCHEMAS, strict=True):
         table = table_for(name)
         model = DPQuantileRegressor(
-            epsilon=1.0,
-            feature_bounds=table.feature_bounds,
-            row_norm=table.row_norm,
-            target_bounds=table.target_bounds,
+            epsilon=1.0, feature_bounds=table.feature_bounds, row_norm=table.row_norm, target_bounds=table.target_bounds
         ).fit(table.transform(data), table.target(data))
         predicted = model.predict(table.transform({"when": week.astype(str).tolist()}))
         error = np.abs(predicted - law(week)).mean()

@@ -3,7 +3,7 @@ Where which mechanism wins
 ==========================
 
 The mechanism with the smallest predicted risk over rows, columns and budget, for the 0.7 quantile. Computed by
-:func:`dpconvex.defaults.plan` from public facts alone, without data.
+:func:`dpconvex.planning.plan` from public facts alone, without data.
 
 With delta above 0 noisy gradient descent wins wherever the data can pay for it: its error is that of one noisy
 gradient, with no penalty. ``mechanism="auto"`` takes it for every such budget, because where it is not predicted to win
@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
-from dpconvex.defaults import plan
+from dpconvex.planning import plan
 from dpconvex.privacy import ApproxDP, GaussianDP
 
 POINTS = 8

@@ -60,9 +60,7 @@ def accuracy(rule, share, rows, fits):
 def draw(rows, fits):
     figure, axes = plt.subplots(figsize=(6.5, 4))
     for (name, rule), style in zip(RULES.items(), ("s:", "o--", "D-"), strict=True):
-        axes.plot(
-            SHARES, [accuracy(rule, share, rows, fits) for share in SHARES], style, label=name
-        )
+        axes.plot(SHARES, [accuracy(rule, share, rows, fits) for share in SHARES], style, label=name)
     axes.set(xlabel="share of incomes that are missing", ylabel="test accuracy at epsilon = 1")
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -71,10 +71,7 @@ def excess(build, budgets, repeats, seed):
         certificate = OutputPerturbation().certify(facts, GaussianDP(mu))
         certificate.verify()
         best = F.value(OutputPerturbation().minimise(F, certificate))
-        risks = [
-            F.value(OutputPerturbation().release(F, certificate, rng)) - best
-            for _ in range(repeats)
-        ]
+        risks = [F.value(OutputPerturbation().release(F, certificate, rng)) - best for _ in range(repeats)]
         means.append(np.mean(risks))
         bounds.append(F.smoothness / 2 * SIZE * certificate.noise["release"]["std"] ** 2)
     return means, bounds

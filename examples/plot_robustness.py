@@ -37,10 +37,7 @@ for epsilon, colour in zip(EPSILONS, COLOURS, strict=True):
     plain = [DPLogisticRegression(**settings).fit(data.X, data.y) for _ in range(REPEATS)]
     curves = {"plain under attack": [], "robust under attack": [], "robust, calm": []}
     for radius in RADII:
-        robust = [
-            DPRobustClassifier(radius, "linf", **settings).fit(data.X, data.y)
-            for _ in range(REPEATS)
-        ]
+        robust = [DPRobustClassifier(radius, "linf", **settings).fit(data.X, data.y) for _ in range(REPEATS)]
         for name, models, strength in (
             ("plain under attack", plain, radius),
             ("robust under attack", robust, radius),

@@ -60,10 +60,7 @@ def draw_pieces(axes, u):
 
 figure, panels = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
 panels_and_reach = zip(
-    panels.flat,
-    (draw_bandwidths, draw_kernels, draw_moreau, draw_pieces),
-    (3.0, 3.0, 3.0, 4.0),
-    strict=True,
+    panels.flat, (draw_bandwidths, draw_kernels, draw_moreau, draw_pieces), (3.0, 3.0, 3.0, 4.0), strict=True
 )
 for axes, draw, reach in panels_and_reach:
     draw(axes, np.linspace(-reach, reach, 1201))

@@ -42,10 +42,7 @@ def draw_bandwidths(axes):
     widths = np.geomspace(0.02, 1, 60)
     for distance in (1.0, 0.5, 0.25):
         point = np.array([[distance]])
-        gaps = [
-            (convolve_vector(L1Norm(1), GaussianKernel(1), h).value(point) - distance)[0]
-            for h in widths
-        ]
+        gaps = [(convolve_vector(L1Norm(1), GaussianKernel(1), h).value(point) - distance)[0] for h in widths]
         axes.loglog(widths, np.maximum(gaps, 1e-18), label=f"gap at x = {distance}")
     axes.loglog(widths, np.sqrt(2 / np.pi) * widths, color="black", label="uniform bound")
     axes.set_ylim(1e-12, 2)
@@ -57,10 +54,7 @@ def draw_plane(axes):
     widths = np.geomspace(0.02, 1, 60)
     for point in ((0.0, 0.0), (1.0, 0.0), (1.0, 0.5)):
         u = np.array([point])
-        gaps = [
-            (convolve_vector(L1Norm(2), GaussianKernel(2), h).value(u) - np.abs(u).sum())[0]
-            for h in widths
-        ]
+        gaps = [(convolve_vector(L1Norm(2), GaussianKernel(2), h).value(u) - np.abs(u).sum())[0] for h in widths]
         axes.loglog(widths, np.maximum(gaps, 1e-18), label=f"gap at {point}")
     axes.set_ylim(1e-12, 2)
     axes.set_title("l1 norm in the plane")
@@ -84,24 +78,18 @@ def draw_envelopes(value_axes, gap_axes):
 
 def hellinger(values, x, curvature, width):
     """Envelope ``inf_u g(u) + width * curvature * sqrt(1 + ((x - u) / width)^2)`` on a grid."""
-    return (
-        values[None] + width * curvature * np.sqrt(1 + ((x[:, None] - x[None]) / width) ** 2)
-    ).min(axis=1)
+    return (values[None] + width * curvature * np.sqrt(1 + ((x[:, None] - x[None]) / width) ** 2)).min(axis=1)
 
 
 def draw_special(axes, loss, title, level=None):
     grid = np.linspace(-6, 6, 2401)
     levels = None if level is None else np.full(len(grid), level)
     # Both approximations are 2-smooth; the potential's curvature is the loss's Lipschitz constant.
-    smooth = convolve_vector(
-        loss, GaussianKernel(1), convolve_vector(loss, GaussianKernel(1), 1.0).smoothness / 2
-    )
+    smooth = convolve_vector(loss, GaussianKernel(1), convolve_vector(loss, GaussianKernel(1), 1.0).smoothness / 2)
     values = loss.value(column(grid), levels)
     envelope = hellinger(values, grid, loss.lipschitz, loss.lipschitz / 2)
     shown = np.abs(grid) <= 3
-    axes.plot(
-        grid[shown], smooth.value(column(grid), levels)[shown], color=GREEN, label="convolution"
-    )
+    axes.plot(grid[shown], smooth.value(column(grid), levels)[shown], color=GREEN, label="convolution")
     axes.plot(grid[shown], envelope[shown], color=BLUE, label="Moreau, from above")
     axes.plot(grid[shown], values[shown], label="loss", **KINKED)
     axes.set_title(title)

@@ -48,9 +48,7 @@ def measure(tilt, epsilon, data, seed):
     settings = {"epsilon": epsilon}
     if epsilon is None:  # hardly any noise, and a penalty that is not chosen for much of it
         settings = {"mu": 1e9, "alpha": 1e-4, "coef_bound": 8.0}
-    model = DPTiltedClassifier(
-        tilt, feature_bounds=bounds, row_norm=2.0, random_state=seed, **settings
-    )
+    model = DPTiltedClassifier(tilt, feature_bounds=bounds, row_norm=2.0, random_state=seed, **settings)
     model.fit(X, y)
     return losses_by_group(model, X_test, y_test, groups)
 

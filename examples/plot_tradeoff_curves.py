@@ -19,9 +19,7 @@ BUDGETS = (0.3, 0.5, 0.9, 2.0)
 def draw_curves(axes, alpha):
     axes.plot(alpha, 1 - alpha, color="black", linestyle="--", label="perfect privacy")
     for mu, shade in zip(BUDGETS, np.linspace(0.4, 0.95, len(BUDGETS)), strict=True):
-        axes.plot(
-            alpha, GaussianDP(mu).tradeoff(alpha), color=plt.cm.Blues(shade), label=f"mu = {mu:g}"
-        )
+        axes.plot(alpha, GaussianDP(mu).tradeoff(alpha), color=plt.cm.Blues(shade), label=f"mu = {mu:g}")
     axes.set(title="Trade-off curves", xlabel="type I error", ylabel="type II error")
 
 

@@ -34,10 +34,7 @@ def pins() -> list[str]:
     for path in PROJECTS:
         project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
         extras = project.get("optional-dependencies", {})
-        asked += [
-            *project["dependencies"],
-            *(line for name in EXTRAS for line in extras.get(name, ())),
-        ]
+        asked += [*project["dependencies"], *(line for name in EXTRAS for line in extras.get(name, ()))]
     return sorted({pin for line in asked if (pin := lowest(line))})
 
 

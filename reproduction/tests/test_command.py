@@ -56,9 +56,7 @@ def test_help_is_that_of_this_distribution(run):
 
 def test_one_figure_gets_its_page_and_the_index(run, tmp_path):
     pages = tmp_path / "pages"
-    code, out, err = run(
-        *("newsvendor-gdp/figure-2", "--within", 1, "--jobs", 1, "--out", pages, "--json")
-    )
+    code, out, err = run(*("newsvendor-gdp/figure-2", "--within", 1, "--jobs", 1, "--out", pages, "--json"))
     assert code == 0, err
     content = json.loads(out)
     assert content["failed_cells"] == 0

@@ -10,10 +10,7 @@ import pytest
 from dpconvex_reproduction import datasets
 from dpconvex_reproduction.datasets.dataset import SHA256, data_path
 
-FOLDER = Path(
-    os.environ.get("DPCONVEX_DATA")
-    or Path(__file__).resolve().parents[2].parent / "shared" / "data"
-)
+FOLDER = Path(os.environ.get("DPCONVEX_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
 needs_data = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="no data folder: set DPCONVEX_DATA to the folder of the data files"
 )
@@ -44,9 +41,7 @@ REAL = [
 
 @needs_data
 @pytest.mark.parametrize(("loader", "options", "shape", "test_rows", "regression"), REAL)
-def test_real_data_has_its_shape_and_lies_within_round_bounds(
-    loader, options, shape, test_rows, regression
-):
+def test_real_data_has_its_shape_and_lies_within_round_bounds(loader, options, shape, test_rows, regression):
     data = getattr(datasets, loader)(**options, folder=FOLDER)
     assert data.X.shape == shape
     assert data.y.shape == (shape[0],)

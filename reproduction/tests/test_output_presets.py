@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 from dpconvex_reproduction.output_perturbation import algorithm_1, algorithm_6, algorithm_8
-from dpconvex_reproduction.output_perturbation.paper_tables import (
-    excess_risk_bound,
-    solver_iterations,
-    table,
-)
+from dpconvex_reproduction.output_perturbation.paper_tables import excess_risk_bound, solver_iterations, table
 from dpconvex_reproduction.output_perturbation.presets import (
     OutputProblem,
     gaussian_factor,
@@ -88,10 +84,7 @@ def test_conditions_say_when_bounds_are_trivial():
 def test_bounds_fall_with_more_data_and_budget():
     for problem in (BASE, replace(BASE, strong_convexity=0.0), replace(BASE, delta=1e-6)):
         for population in (False, True):
-            risks = [
-                excess_risk_bound(replace(problem, n_samples=n), population)
-                for n in (10, 10**3, 10**5, 10**7)
-            ]
+            risks = [excess_risk_bound(replace(problem, n_samples=n), population) for n in (10, 10**3, 10**5, 10**7)]
             assert risks == sorted(risks, reverse=True)
             assert risks[-1] < risks[0]
 
@@ -144,9 +137,7 @@ def test_iteration_counts():
     fast = solver_iterations(BASE, preset, "accelerated")
     expected = math.sqrt(50) * math.log((0.1 + 5.0) * 9 / (2 * preset.accuracy))
     assert fast == pytest.approx(expected)
-    assert solver_iterations(BASE, preset, "subgradient") == pytest.approx(
-        2 * 4 / (0.1 * preset.accuracy)
-    )
+    assert solver_iterations(BASE, preset, "subgradient") == pytest.approx(2 * 4 / (0.1 * preset.accuracy))
     assert solver_iterations(BASE, preset, "katyusha") > 1000
     with pytest.raises(ValueError, match="'solver' parameter"):
         solver_iterations(BASE, preset, "newton")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dpconvex
-import dpconvex.defaults
 import dpconvex.losses
 import dpconvex.mechanisms
+import dpconvex.planning
 import dpconvex.preprocessing
 import dpconvex.privacy
 import dpconvex.selection
@@ -47,7 +47,7 @@ def names():
     found = {"np": np, "catalogue": catalogue}
     for module in (
         dpconvex.losses, dpconvex.smoothing, dpconvex.privacy, dpconvex.mechanisms, dpconvex.solvers,
-        dpconvex.defaults, dpconvex.selection, dpconvex.preprocessing, dpconvex,
+        dpconvex.planning, dpconvex.selection, dpconvex.preprocessing, dpconvex,
     ):  # fmt: skip
         found.update({name: getattr(module, name) for name in module.__all__})
     for short, (package, modules) in PAPERS.items():

@@ -21,9 +21,7 @@ DISTANCE = 2 * BOUNDS.lipschitz / ALPHA
 
 
 def problem(epsilon, delta, radius=1e-3):
-    return OutputProblem(
-        BOUNDS.lipschitz, radius, 1, 2, epsilon, delta, strong_convexity=ALPHA, smoothness=10.0
-    )
+    return OutputProblem(BOUNDS.lipschitz, radius, 1, 2, epsilon, delta, strong_convexity=ALPHA, smoothness=10.0)
 
 
 def attack(distance, std, claim, runs):

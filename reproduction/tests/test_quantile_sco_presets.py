@@ -19,9 +19,7 @@ from dpconvex_reproduction.quantile_sco.presets import (
 SMOOTH = convolve(Pinball(0.7), LogisticKernel(), 0.5)
 
 
-@pytest.mark.parametrize(
-    ("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)]
-)
+@pytest.mark.parametrize(("method", "preset"), [(PhasedERM, phased_erm_preset), (PhasedSGD, phased_sgd_preset)])
 def test_published_constants(method, preset):
     """Printed noise suffices where it is issued, is more than needed, and a claim that it misses is refused."""
     bounds = LinearBounds(5000, 2, SMOOTH, 1.0, 1.0)
@@ -34,9 +32,7 @@ def test_published_constants(method, preset):
     printed = method(chosen.step_size, phases=5, noise="published")
     certificate = printed.certify(bounds, ApproxDP(1.0, 1e-2))
     exact = method(chosen.step_size, phases=5).certify(bounds, ApproxDP(1.0, 1e-2))
-    for i, (term, needed) in enumerate(
-        zip(certificate.noise.values(), exact.noise.values(), strict=True), start=1
-    ):
+    for i, (term, needed) in enumerate(zip(certificate.noise.values(), exact.noise.values(), strict=True), start=1):
         assert term["std"] == pytest.approx(chosen.std(i, told))
         assert term["std"] > needed["std"]
     with pytest.raises(ValueError, match="published noise"):

@@ -9,21 +9,10 @@ from scipy.stats import chi2, norm
 
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex_reproduction.auc_erm import noise_alone, problems, studies, true_privacy, tuning
-from dpconvex_reproduction.auc_erm.algorithms import (
-    algorithm_1,
-    draw_noise,
-    printed_output_scale,
-)
+from dpconvex_reproduction.auc_erm.algorithms import algorithm_1, draw_noise, printed_output_scale
 from dpconvex_reproduction.auc_erm.exhibits import EXHIBITS
 from dpconvex_reproduction.auc_erm.judging import PUBLISHED, judge_table
-from dpconvex_reproduction.auc_erm.studies import (
-    DATA,
-    DEFAULT,
-    LEAST_SQUARES,
-    OBJECTIVE,
-    OUTPUT,
-    measure_table,
-)
+from dpconvex_reproduction.auc_erm.studies import DATA, DEFAULT, LEAST_SQUARES, OBJECTIVE, OUTPUT, measure_table
 from dpconvex_reproduction.exhibit import select
 from dpconvex_reproduction.runner import missing_data
 
@@ -59,11 +48,7 @@ def rows():
         found = {}
         for study in STUDIES:
             first = [cell for cell in study.cells(True) if cell["start"] == 0]
-            measured = [
-                row
-                for cell in select(first, data=DATA[0])
-                for row in study.measure({**cell, "seeds": 2})
-            ]
+            measured = [row for cell in select(first, data=DATA[0]) for row in study.measure({**cell, "seeds": 2})]
             found[study.name] = [{**row, "data": name} for name in DATA for row in measured]
     finally:
         problems.SOURCES.update(before)
@@ -80,11 +65,7 @@ def rows_of(exhibit, rows):
 def test_a_quick_run_is_part_of_a_full_one_of_sixty_repeats(study):
     quick, full = study.cells(True), study.cells(False)
     assert all(cell in full for cell in quick)
-    seeds = {
-        seed
-        for cell in select(full, data="http")
-        for seed in range(cell["start"], cell["start"] + cell["seeds"])
-    }
+    seeds = {seed for cell in select(full, data="http") for seed in range(cell["start"], cell["start"] + cell["seeds"])}
     assert seeds == set(range(60))
 
 
@@ -137,15 +118,10 @@ def test_checks_follow_the_numbers(exhibit, rows):
 
     def made_up(paper, sound, ours):
         values = {"paper": paper, "sound": sound, "dpconvex": ours}
-        return [
-            {**row, "auc": values.get(row["variant"], lambda row: 0.99)(row)}
-            for row in rows_of(exhibit, rows)
-        ]
+        return [{**row, "auc": values.get(row["variant"], lambda row: 0.99)(row)} for row in rows_of(exhibit, rows)]
 
     def ideal(row):
-        better = row["loss"] == "logistic" and (
-            exhibit.label == "Figure 3" or "Obj" in row["algorithm"]
-        )
+        better = row["loss"] == "logistic" and (exhibit.label == "Figure 3" or "Obj" in row["algorithm"])
         return (0.97 if better else 0.95) + 0.02 * row["epsilon"]
 
     good = exhibit.judge(made_up(ideal, lambda row: 0.7, lambda row: 0.8))
@@ -183,9 +159,7 @@ def test_hockey_sticks_are_just_above_closed_forms():
     rate = wide / narrow - 1
     edge = (epsilon + math.log(wide / narrow)) / rate
     exact = math.exp(-edge) - math.exp(epsilon - edge * wide / narrow)
-    found = true_privacy.hockey_stick(
-        lambda r: math.log(narrow / wide) + rate * r, 1, gaussian=False
-    )
+    found = true_privacy.hockey_stick(lambda r: math.log(narrow / wide) + rate * r, 1, gaussian=False)
     assert exact <= found(epsilon) <= 1.02 * exact
     a = 0.5
     exact = 2 * (norm.cdf(a / 2 - epsilon / a) - math.exp(epsilon) * norm.cdf(-a / 2 - epsilon / a))
@@ -210,9 +184,7 @@ def test_divergences_of_scales_have_closed_forms_and_are_found_by_integration():
         assert noise_alone.divergence(epsilon, 1.0, wide, narrow) == pytest.approx(exact)
     r = np.linspace(0, 40, 400_001)
     wide, narrow = (2 * r * chi2.pdf((r / s) ** 2, 5) / s**2 for s in (1.7, 1.0))
-    both = [
-        np.sum(np.maximum(p - math.exp(0.3) * q, 0)) for p, q in ((wide, narrow), (narrow, wide))
-    ]
+    both = [np.sum(np.maximum(p - math.exp(0.3) * q, 0)) for p, q in ((wide, narrow), (narrow, wide))]
     found = noise_alone.divergence(0.3, 2.5, 1.7**2, 1.0)
     assert found == pytest.approx(max(both) * 1e-4, rel=1e-6)
     assert noise_alone.divergence(0.3, 2.5, 1.0, 1.0) == 0.0
@@ -242,10 +214,7 @@ def test_a_distinguisher_sees_what_the_refutation_says():
     above = []
     for k in (1, 2):
         labels = np.arange(n) < k
-        released = [
-            algorithm_1(np.ones((n, d)) / 6, labels, epsilon=epsilon, rng=rng, **settings)
-            for _ in range(2000)
-        ]
+        released = [algorithm_1(np.ones((n, d)) / 6, labels, epsilon=epsilon, rng=rng, **settings) for _ in range(2000)]
         above.append(np.mean(np.linalg.norm(released, axis=1) > turn))
     assert above[0] - math.exp(epsilon) * above[1] > delta - 0.06
     assert delta > 0.9
@@ -273,11 +242,7 @@ def test_table_2_is_judged_by_its_digits():
     def row(name, positive, negative, **more):
         n, d, _ = PUBLISHED[name]
         whole = {"all_positive": positive, "all_negative": negative}
-        return (
-            {"data": name, "n": n, "d": d, "positive": positive, "negative": negative}
-            | whole
-            | more
-        )
+        return {"data": name, "n": n, "d": d, "positive": positive, "negative": negative} | whole | more
 
     good = row("http", 2_211, 565_287)
     assert [check.holds for check in judge_table([good])] == [True, True, True, True]
@@ -304,10 +269,7 @@ def test_noted_facts_are_those_of_the_data(name):
     assert task.rows.shape == (task.facts.rows, task.facts.features)
     assert np.linalg.norm(task.rows, axis=1).max() <= problems.ROW_NORM
     # Folds keep to the lower bounds, so that tuning sees the same objective.
-    for labels, least in (
-        (task.positive, task.facts.min_positive),
-        (~task.positive, task.facts.min_negative),
-    ):
+    for labels, least in ((task.positive, task.facts.min_positive), (~task.positive, task.facts.min_negative)):
         assert min(int(labels[~held].sum()) for held in task.folds()) >= least
     (row,) = measure_table({"data": name})
     assert (row["n"], row["d"]) == PUBLISHED[name][:2]
@@ -330,9 +292,7 @@ def test_the_papers_constants_are_beaten_when_a_label_changes():
     without bound in x. Both releases are taken to have the same centre, which is the best case for the claim.
     """
     epsilon = 1.0
-    first, second = (
-        printed_output_scale(epsilon, 1.0, 2.0, 0.1, *counts) for counts in ((2, 98), (3, 97))
-    )
+    first, second = (printed_output_scale(epsilon, 1.0, 2.0, 0.1, *counts) for counts in ((2, 98), (3, 97)))
     x = 1.1 * epsilon / (1 / second - 1 / first)
     far = math.exp(-x / first), math.exp(-x / second)
     assert far[0] > math.exp(1.09 * epsilon) * far[1]

@@ -77,9 +77,7 @@ def test_smoothing_figures_hold_and_can_fail(label):
     assert all(math.isfinite(v) for line in found.table(rows) for v in line.values() if v != str(v))
     assert all(check.holds for check in found.judge(rows))
     draw(found, rows)
-    altered = [
-        {**row, value: row[value] + 1} if wanted.items() <= row.items() else row for row in rows
-    ]
+    altered = [{**row, value: row[value] + 1} if wanted.items() <= row.items() else row for row in rows]
     assert not all(holds(found, altered))
 
 
@@ -114,12 +112,8 @@ def test_risk_figures(label, runs):
         draw(found, runs)
     default = {"Figure 8": "DPPiecewiseLinear"}.get(label, "DPMedian")
     for algorithm in ("C-OP", "noisy SGD"):  # whoever is spared a large risk wins
-        best = [
-            {**row, "risk": row["risk"] + 900 * (row["algorithm"] != algorithm)} for row in runs
-        ]
-        wins = [
-            c.holds for c in found.judge(best) if c.statement.startswith("C-OP outperforms noi")
-        ]
+        best = [{**row, "risk": row["risk"] + 900 * (row["algorithm"] != algorithm)} for row in runs]
+        wins = [c.holds for c in found.judge(best) if c.statement.startswith("C-OP outperforms noi")]
         assert wins == [algorithm == "C-OP"] * 2
     worse = [{**row, "risk": row["risk"] + 900 * (row["algorithm"] == default)} for row in runs]
     assert not any(holds(found, worse, "dpconvex"))
@@ -144,9 +138,7 @@ def test_run_times():
     rows = [
         row
         for problem in (relative_risk.RANDOM, relative_risk.PIECES)
-        for row in runtime.measure(
-            {"problem": problem, "n": 100, "first": 0, "last": 1, "dimensions": [5, 20]}
-        )
+        for row in runtime.measure({"problem": problem, "n": 100, "first": 0, "last": 1, "dimensions": [5, 20]})
     ]
     assert all(row["seconds"] > 0 for row in rows)
     table = found.table(rows)
@@ -180,9 +172,7 @@ def test_sound_noise_is_what_the_certificate_derives(loss, norm):
     bounds = certificate.bounds
     printed = printed_constants(loss, 400, 10, EPSILON, DELTA, 2.0)
     assert bounds.curvature_ratio == pytest.approx(printed.curvature_ratio)
-    std = objective_perturbation_scale(
-        0.99 * EPSILON, 0.99 * DELTA, bounds.lipschitz, bounds.curvature_ratio, rank=3
-    )
+    std = objective_perturbation_scale(0.99 * EPSILON, 0.99 * DELTA, bounds.lipschitz, bounds.curvature_ratio, rank=3)
     assert certificate.noise["objective"]["std"] == pytest.approx(std)
     assert bounds.lipschitz == pytest.approx(norm * loss.lipschitz)
 
@@ -236,9 +226,7 @@ def test_printed_privacy():
     (attacked,) = [line for line in lines if "operator norm 9.7" in line.algorithm]
     replaced, removed = attacked.true.split("; add-or-remove-one: ")
     assert replaced.startswith("replace-one: refuted for epsilon 1,")
-    assert removed.startswith(
-        "refuted for epsilon 1, an attack on a grid finds delta at epsilon 1: 0.00018"
-    )
+    assert removed.startswith("refuted for epsilon 1, an attack on a grid finds delta at epsilon 1: 0.00018")
     assert "fails under replace-one already at norm 1" in attacked.why
 
 

@@ -18,13 +18,7 @@ from dpconvex_reproduction.newsvendor_gdp import (
     smoothed_losses,
     tradeoffs,
 )
-from dpconvex_reproduction.newsvendor_gdp.algorithm import (
-    STEPS,
-    algorithm_1,
-    calibrated_std,
-    noise_std,
-    true_mu,
-)
+from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, algorithm_1, calibrated_std, noise_std, true_mu
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS, REGRETS, RESTAURANT_COSTS
 from dpconvex_reproduction.newsvendor_gdp.reference import smoothed_fit
@@ -122,9 +116,7 @@ def test_sound_noise_is_the_printed_formula_unrounded_and_spends_mu_exactly():
 def test_simulated_rows_have_every_variant_and_are_finite(simulated):
     assert {row["variant"] for row in simulated} == VARIANTS
     assert all(row["regret"] >= -1e-12 and math.isfinite(row["distance"]) for row in simulated)
-    assert {row["step"] for row in simulated if row["variant"] == "sound"} <= set(
-        simulation.CONSTANT_STEPS
-    )
+    assert {row["step"] for row in simulated if row["variant"] == "sound"} <= set(simulation.CONSTANT_STEPS)
 
 
 def test_curves(simulated):
@@ -135,9 +127,7 @@ def test_curves(simulated):
     assert any("Regrets fall" in s for s in flips(regret_figures.judge_curves, falling, rising))
     ordered = spread_by_budget(rows)
     broken = spread_by_budget(rows, (0.9, 0.3, 0.5))
-    assert any(
-        "ordered by budget" in s for s in flips(regret_figures.judge_curves, ordered, broken)
-    )
+    assert any("ordered by budget" in s for s in flips(regret_figures.judge_curves, ordered, broken))
 
 
 def test_boxes(simulated):
@@ -146,13 +136,9 @@ def test_boxes(simulated):
     assert {line["variant"] for line in lines} == VARIANTS
     assert draws(regret_figures.draw_boxes, rows) == 3
     rising = spread_by_budget(rows)
-    assert holding(regret_figures.judge_boxes(rising))[
-        "The median regret grows with every step towards more privacy"
-    ]
+    assert holding(regret_figures.judge_boxes(rising))["The median regret grows with every step towards more privacy"]
     falling = altered(rising, "regret", 1e-9, mu=0.3, variant="paper")
-    assert any(
-        "median regret grows" in s for s in flips(regret_figures.judge_boxes, rising, falling)
-    )
+    assert any("median regret grows" in s for s in flips(regret_figures.judge_boxes, rising, falling))
 
 
 def test_table_of_regrets_stands_beside_the_published(simulated):
@@ -201,9 +187,7 @@ def test_smoothed_losses():
     assert len(flips(smoothed_losses.judge, rows, bent)) == 3
 
 
-def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_step(
-    curves_and_attacks,
-):
+def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_step(curves_and_attacks):
     """Bounds on mu are wrong with probability 1e-6 each; half the sound noise would be caught at mu = 0.9."""
     rows = curves_and_attacks
     found = holding(tradeoffs.judge(rows))
@@ -220,9 +204,7 @@ def test_an_attack_refutes_the_line_search_and_attains_the_curve_of_a_public_ste
     more = [row for row in rows if row["variant"] == "dpconvex" and "runs" in row] * 4
     words = {check.statement: check.evidence for check in tradeoffs.judge(rows + more)}
     assert "1 - 3e-06)" in words["Algorithm 1 with a public step keeps it"]
-    assert (
-        "15 bounds, all of them right with confidence 1 - 1.5e-05" in words["DPNewsvendor keeps it"]
-    )
+    assert "15 bounds, all of them right with confidence 1 - 1.5e-05" in words["DPNewsvendor keeps it"]
     leaky = altered(rows, "mu_at_least", 100, variant="sound")
     assert any("public step" in s for s in flips(tradeoffs.judge, rows, leaky))
 
@@ -256,9 +238,7 @@ def test_steps_are_settled_in_hindsight_and_comparisons_pair_seeds():
     kept = comparison.settle_steps(rows, ["mu"], "regret")
     assert {row["step"] for row in kept} == {2.0}
     other = [{"mu": 1, "seed": s, "variant": "paper", "regret": 3.1 + s} for s in (0, 1, 2)]
-    (line,) = comparison.paired(
-        kept + other, {"variant": "paper"}, {"variant": "sound"}, ["mu"], "regret"
-    )
+    (line,) = comparison.paired(kept + other, {"variant": "paper"}, {"variant": "sound"}, ["mu"], "regret")
     assert not line["not_worse"]  # worse by 0.1 on every seed, though seeds differ by more
     assert line["difference"] == pytest.approx(0.1)
 

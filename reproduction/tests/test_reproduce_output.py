@@ -177,9 +177,7 @@ def test_sound_noise_of_a_maximum_is_for_minimisers_over_the_ball(family):
         assert kind.sensitivity(alpha) == min(2 / alpha, slope / alpha, 2 * kind.radius)
     theirs = printed(kind.problem(epsilon, delta))
     moved = min(2 / theirs.alpha, 2 * kind.radius)
-    assert general_study._sound(kind, theirs, epsilon, delta) == pytest.approx(
-        gaussian_scale(epsilon, delta, moved)
-    )
+    assert general_study._sound(kind, theirs, epsilon, delta) == pytest.approx(gaussian_scale(epsilon, delta, moved))
     if family == "strongly convex":  # with the penalty given, the sound version is ours
         _, _, size = general_study._default(kind, epsilon, delta)
         assert size == general_study._sound(kind, theirs, epsilon, delta)
@@ -192,10 +190,7 @@ def test_true_epsilon_by_profile():
     assert true_epsilon(2.0, 4.0, 0.0) == 0.5
     epsilon = true_epsilon(1.0, 4.0, 1e-5)
     assert GaussianDP(0.25).delta(epsilon) == pytest.approx(1e-5, rel=1e-6)
-    pure, gaussian = (
-        [line for line in true_privacy.adversarial_lines() if line.variant == "paper"][k]
-        for k in (0, 1)
-    )
+    pure, gaussian = ([line for line in true_privacy.adversarial_lines() if line.variant == "paper"][k] for k in (0, 1))
     assert "at most (0.89" in pure.true  # Algorithm 8 keeps its claim where it pays for the gap
     assert "at most (1.9" in gaussian.true  # and is not shown to where it does not
 

@@ -11,14 +11,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic
 from dpconvex.privacy import gaussian_scale
 from dpconvex_reproduction.datasets import Dataset
-from dpconvex_reproduction.peers import (
-    classifiers,
-    diffprivlib_peer,
-    promises,
-    quantiles,
-    timing,
-    verdicts,
-)
+from dpconvex_reproduction.peers import classifiers, diffprivlib_peer, promises, quantiles, timing, verdicts
 from dpconvex_reproduction.peers.clipped_sgd import (
     SETTINGS,
     Setting,
@@ -129,8 +122,7 @@ def test_rows_of_norm_one_make_the_formula_of_diffprivlib_true(epsilon):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "attributes", "expected"),
-    [(0.1, 14, 0.1437), (0.5, 14, 0.6695), (1.0, 14, 1.256), (1.0, 12, 1.223)],
+    ("epsilon", "attributes", "expected"), [(0.1, 14, 0.1437), (0.5, 14, 0.6695), (1.0, 14, 1.256), (1.0, 12, 1.223)]
 )
 def test_an_intercept_outside_the_penalty_costs_diffprivlib_more(epsilon, attributes, expected):
     """Against the largest ratio of determinants that one row can make, with 1/C on the weights alone."""
@@ -304,9 +296,7 @@ def test_timed_fits_run_and_are_judged(labelled, measured, monkeypatch):
     assert {line["fits"] for line in timing.table(rows)} == {3}
 
 
-def test_every_exhibit_tabulates_judges_draws_and_states_privacy(
-    accuracies, losses, labelled, monkeypatch
-):
+def test_every_exhibit_tabulates_judges_draws_and_states_privacy(accuracies, losses, labelled, monkeypatch):
     from matplotlib.figure import Figure
 
     fit = {"rows": 9, "columns": 2, "task": "svm", "data": "toy", "block": 0, "repeat": 0}

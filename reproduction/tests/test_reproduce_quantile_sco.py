@@ -131,9 +131,7 @@ def test_checks_of_the_comparison_can_fail():
         failed = [check.statement for check in checks if not check.holds]
         for word in words:
             assert any(word in statement for statement in failed), (name, word)
-    upside = [
-        {**row, "excess_risk": row["excess_risk"] * row["n"] ** 2} for row in invented(errors())
-    ]
+    upside = [{**row, "excess_risk": row["excess_risk"] * row["n"] ** 2} for row in invented(errors())]
     checks = judge_comparison(upside, "excess_risk")
     assert not any(check.holds for check in checks if "improves" in check.statement)
 
@@ -158,9 +156,7 @@ def test_phases_on_large_samples():
     assert not checks[0].holds  # 128 rows are far too few to converge
     far = [{**row, "estimation_error": 1 / row["n"] ** 2} for row in rows]
     assert BY_LABEL["Figure 10"].judge(far)[0].holds
-    quiet = [
-        {**row, "estimation_error": 0.1 if row["algorithm"] == NOISELESS else 1.0} for row in rows
-    ]
+    quiet = [{**row, "estimation_error": 0.1 if row["algorithm"] == NOISELESS else 1.0} for row in rows]
     assert BY_LABEL["Figure 10"].judge(quiet)[1].holds
 
 
@@ -221,9 +217,7 @@ def test_sound_noise_is_certified(name):
     else:
         term, rate = noise["gradients"], certificate.parameters["sgd"]["batch_size"] / 32
         multiplier = term["std"] / (2 * lipschitz)
-        accounted = sampled_epsilon(
-            "fixed", "replace_one", rate, term["releases"], multiplier, DELTA
-        )
+        accounted = sampled_epsilon("fixed", "replace_one", rate, term["releases"], multiplier, DELTA)
         assert 0.99 < accounted <= 1.0
         assert term["releases"] == (2 if name == "Moreau" else 32**2)
 
@@ -241,12 +235,7 @@ def test_privacy_of_the_printed_noise():
         assert added < replaced < DELTA
         assert attack_on_objective(epsilon, DELTA, 2001) < replaced
     # Small delta: refuted where a record is replaced, proven where one is added or removed.
-    assert (
-        attack_on_objective(0.2, 1e-8)
-        > 1.4e-7
-        > 1e-8
-        > printed_objective_deltas(0.2, 1e-8, 10.0)[1]
-    )
+    assert attack_on_objective(0.2, 1e-8) > 1.4e-7 > 1e-8 > printed_objective_deltas(0.2, 1e-8, 10.0)[1]
 
 
 @pytest.mark.parametrize("name", ["DP-SGD", "Moreau"])
@@ -259,9 +248,7 @@ def test_bounds_of_the_printed_noise_hold_at_every_size(name):
         found = {n: printed_epsilon(name, problem, n, 3) for n in sizes(3)}
         assert max(found.values()) == largest_epsilon(name, problem, (3,))
         assert max(found.values()) <= stated < 1.01 * max(found.values())
-        assert (
-            found[1000] < max(found.values()) or epsilon == 5.0
-        )  # one size does not speak for all
+        assert found[1000] < max(found.values()) or epsilon == 5.0  # one size does not speak for all
     loose = Problem(0.7, 5.0, DELTA, 10.0, 25.0)
     assert 15 < limiting_epsilon(loose) < 16 < printed_epsilon("DP-SGD", loose, 1000, 3)
 

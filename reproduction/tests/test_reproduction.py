@@ -104,9 +104,7 @@ def test_pages_hold_claim_numbers_and_verdict(tmp_path):
     line = "| [Figure 1](toy/figure-1.md) | means | matches in part | 1 of 2 | 1 of 1 | 50% | 1 s of one core |"
     assert line in index
     # A later run of something else keeps what stands there.
-    other = Outcome(
-        replace(outcome.exhibit, paper="other"), "matches", outcome.checks, Work(8, 8, 600.0, 600.0)
-    )
+    other = Outcome(replace(outcome.exhibit, paper="other"), "matches", outcome.checks, Work(8, 8, 600.0, 600.0))
     index = write_index([other], tmp_path).read_text()
     assert line in index
     other = "| [Figure 1](other/figure-1.md) | means | matches | 1 of 2 | 1 of 1 | all | 10 minutes of one core |"

@@ -53,7 +53,7 @@ else:
             "load_model": "estimators",
             "save_model": "estimators",
             # Rooms, so that `import dpconvex` is enough for dpconvex.privacy.Ledger.
-            "defaults": "defaults",
+            "planning": "planning",
             "engine": "engine",
             "estimators": "estimators",
             "inputs": "inputs",
@@ -63,7 +63,7 @@ else:
             "objectives": "objectives",
             "privacy": "privacy",
             "smoothing": "smoothing",
-            "words": "words",
+            "reports": "reports",
         },
     )
 

@@ -14,24 +14,14 @@ MOST_FEATURES = 2**20  # columns: what a text's hashed words have, and a few sec
 
 
 def check_number(
-    name: str,
-    owner: str,
-    value: object,
-    allowed: str,
-    low: float,
-    high: float,
-    low_open: bool = False,
+    name: str, owner: str, value: object, allowed: str, low: float, high: float, low_open: bool = False
 ) -> float:
     """Return ``value`` as a float if it lies in ``[low, high)`` (``(low, high)`` with ``low_open``), or raise."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(
-            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
-        )
+        raise TypeError(f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead.")
     number = float(value)
     if not (low <= number < high) or (low_open and number == low):
-        raise ValueError(
-            f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead."
-        )
+        raise ValueError(f"The '{name}' parameter of {owner} must be {allowed}. Got {value!r} instead.")
     return number
 
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
@@ -30,23 +29,15 @@ from dpconvex.inputs.tables import is_encoded, is_partitioned, read_training, ta
 from dpconvex.privacy.calibration import check_neighbors
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex.scored_rows import (
-    METRICS,
-    ScoredRows,
-    exact_statistic,
-    scored_level,
-    statistic_of,
-)
+from dpconvex.reports.score_results import PrivateScore, described_score
+from dpconvex.scored_rows import METRICS, ScoredRows, exact_statistic, scored_level, statistic_of
 from dpconvex.scores import silent
-from dpconvex.words.score_results import PrivateScore, described_score
+from dpconvex.types import Array
 
 __all__ = ["METRICS", "PrivateScore", "private_score"]
 
-Array = NDArray[np.float64]
 
-_LOG_LOSS = (
-    5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
-)
+_LOG_LOSS = 5.0  # largest log loss of a row: a probability below 0.7 % of what happened counts as that
 _LEVEL = 0.95
 _NEEDS = {
     "accuracy": "classes_",
@@ -186,12 +177,7 @@ def _taken_apart(model: Any, X: Any, groups: object) -> tuple[Any, Any, Any]:
         )
     else:
         schema = getattr(model, "schema_", None)
-        if (
-            schema is None
-            or isinstance(X, RowsOfPeople)
-            or is_partitioned(X)
-            or is_encoded(X, schema)
-        ):
+        if schema is None or isinstance(X, RowsOfPeople) or is_partitioned(X) or is_encoded(X, schema):
             return model, *with_people(X, groups)
         table = PublicTable(schema)
     if groups is not None:
@@ -222,17 +208,13 @@ def _column(model: Any, quantile: object) -> int | None:
         return None
     if quantile not in levels:
         allowed = f"None or one of the model's levels, {levels}" if levels else "None: it has one"
-        raise ValueError(
-            f"The 'quantile' parameter of private_score must be {allowed}. Got {quantile!r} instead."
-        )
+        raise ValueError(f"The 'quantile' parameter of private_score must be {allowed}. Got {quantile!r} instead.")
     return levels.index(quantile)
 
 
 def _check_metric(model: Any, metric: object, column: int | None) -> None:
     if metric not in METRICS:
-        raise ValueError(
-            f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead."
-        )
+        raise ValueError(f"The 'metric' parameter of private_score must be one of {METRICS}. Got {metric!r} instead.")
     name = type(model).__name__
     inner = getattr(model, "estimator_", model)  # of intervals
     if (
@@ -245,9 +227,7 @@ def _check_metric(model: Any, metric: object, column: int | None) -> None:
         many = "levels" if levels else "levels or products"
         remedy = "There are no scores of several products."
         if levels:
-            remedy = (
-                f"Say which one to score, like quantile={levels[0]:g}: the model stays as it is."
-            )
+            remedy = f"Say which one to score, like quantile={levels[0]:g}: the model stays as it is."
         raise ValueError(
             f"private_score is for one prediction per row. Got {name} with {len(inner.coef_)} {many} instead. {remedy}"
         )
@@ -264,9 +244,7 @@ def _check_metric(model: Any, metric: object, column: int | None) -> None:
         )
 
 
-def _range(
-    model: Any, metric: str, residual_bound: object, column: int | None = None
-) -> tuple[float, float]:
+def _range(model: Any, metric: str, residual_bound: object, column: int | None = None) -> tuple[float, float]:
     """Return the public range of a row's number."""
     if metric in ("accuracy", "coverage", "auc", "calibration"):
         return 0.0, 1.0
@@ -314,9 +292,7 @@ def _read(model: Any, X: object, y: object, groups: object = None, least: int = 
         )
     names, known = (getattr(each, "feature_names_in_", None) for each in (probe, model))
     if names is not None and known is not None and list(names) != list(known):
-        raise ValueError(
-            f"The columns of X given to {owner} must be those of the fit, in the same order."
-        )
+        raise ValueError(f"The columns of X given to {owner} must be those of the fit, in the same order.")
     people = None if groups is None else read_people(groups, features, owner)
     model = takes_columns_in_order(copy(model))
     return ScoredRows(model, np.asarray(features, dtype=np.float64), target, people)

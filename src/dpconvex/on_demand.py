@@ -9,9 +9,7 @@ from importlib import import_module
 __all__ = ["on_demand"]
 
 
-def on_demand(
-    package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return a package's ``__getattr__`` and ``__dir__``.
 
     Parameters

@@ -13,12 +13,8 @@ from dpconvex.inputs.public_table import PublicTable
 
 __all__ = ["check_pipeline"]
 
-_PUBLIC = (
-    "Use dpconvex.preprocessing.PublicTable with a schema, or PublicScaler with public bounds."
-)
-_FITTED = (
-    "is fitted on the data, and what it learned is released with the model: no budget covers it."
-)
+_PUBLIC = "Use dpconvex.preprocessing.PublicTable with a schema, or PublicScaler with public bounds."
+_FITTED = "is fitted on the data, and what it learned is released with the model: no budget covers it."
 
 
 def check_pipeline(pipeline: Any) -> list[str]:
@@ -87,9 +83,7 @@ def _lost_people(item: Any, parts: list[tuple[str, Any]], place: str) -> Iterato
     """Name tables whose people do not reach an estimator that takes them; a fit refuses such rows."""
     parts = [part for part in parts if part[1] is not None and not isinstance(part[1], str)]
     in_order = hasattr(item, "steps")
-    for (label, table), follower in zip(
-        parts, [*(part for _, part in parts[1:]), None], strict=True
-    ):
+    for (label, table), follower in zip(parts, [*(part for _, part in parts[1:]), None], strict=True):
         if not isinstance(table, PublicTable) or table._parsed().person is None:
             continue
         taker = getattr(follower, "regressor", follower)  # of a target that is transformed
@@ -155,9 +149,7 @@ def _learns_nothing(item: Any) -> bool:
             and step.keep_empty_features
         ),
         "PolynomialFeatures": lambda step: True,  # reads the number of columns
-        "SplineTransformer": lambda step: (
-            not isinstance(step.knots, str) and step.extrapolation != "error"
-        ),
+        "SplineTransformer": lambda step: not isinstance(step.knots, str) and step.extrapolation != "error",
     }.get(type(item).__name__)
     if own is not None and type(item).__module__.startswith("sklearn."):
         return bool(own(item))

@@ -11,7 +11,7 @@ import math
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -33,16 +33,10 @@ from dpconvex.privacy.certificates.preprocessing import (
 )
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import EXACT, SEEDED, NoiseSource
+from dpconvex.types import Array
 
-__all__ = [
-    "DPMoments",
-    "DPQuantileBounds",
-    "PreprocessingCertificate",
-    "PublicScaler",
-    "PublicTable",
-]
+__all__ = ["DPMoments", "DPQuantileBounds", "PreprocessingCertificate", "PublicScaler", "PublicTable"]
 
-Array = NDArray[np.float64]
 
 # Rows times epsilon beyond a quantile: exp(-20) outweighs a search range a million times too wide.
 _HOLD = 40.0
@@ -123,9 +117,7 @@ class _PaidTransformer(_Transformer):
         self.certificate_ = certificate
         return self
 
-    def _learn(
-        self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource
-    ) -> None:
+    def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
         """Keep what was released with the certificate's noise."""
         raise AttributeError(f"{type(self).__name__} does not say what it releases.")
 
@@ -259,12 +251,8 @@ class DPQuantileBounds(_PaidTransformer):
         share = _HOLD / (certificate.n_samples * certificate.noise["epsilon"])
         return min(_LARGEST_TAIL, max(_SMALLEST_TAIL, share))
 
-    def _learn(
-        self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource
-    ) -> None:
-        lowest, highest = _pair(
-            "search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds"
-        )
+    def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
+        lowest, highest = _pair("search_bounds", self.search_bounds, rows.shape[1], "DPQuantileBounds")
         columns, tail = rows.shape[1], self._tail(certificate)
         choices = Choices(certificate.noise["epsilon"], 2 * columns, noise)
         ends = np.empty((2, columns))
@@ -347,9 +335,7 @@ class DPMoments(_PaidTransformer):
     def _check(self, columns: int) -> None:
         _pair("bounds", self.bounds, columns, "DPMoments")
 
-    def _learn(
-        self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource
-    ) -> None:
+    def _learn(self, rows: Array, certificate: PreprocessingCertificate, noise: NoiseSource) -> None:
         n, d = rows.shape
         low, high = _pair("bounds", self.bounds, d, "DPMoments")
         unit = _scaled(rows, low, high) / math.sqrt(d)

@@ -17,10 +17,10 @@ from dpconvex.core.pairs import pair_statistic, pair_statistic_of_people
 from dpconvex.inputs.estimator_protocols import Classifier, Fitted
 from dpconvex.inputs.labels import LabelPositions
 from dpconvex.inputs.people import People
+from dpconvex.types import Array
 
 __all__ = ["METRICS", "ScoredRows", "exact_statistic", "scored_level", "statistic_of"]
 
-Array = NDArray[np.float64]
 
 # Steps of the range of a row's number, and of a person's vote in a histogram: sums of 2^32 of them are exact, however
 # many there are. Their number may be private, and a grid that followed it would move everybody's votes.
@@ -90,9 +90,7 @@ def _pinball(rows: ScoredRows) -> Array:
 
 def _cost(rows: ScoredRows) -> Array:
     residual, model = rows.residuals(), cast(Any, rows.model)
-    return np.asarray(
-        np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual)
-    )
+    return np.asarray(np.where(residual >= 0, model.underage_cost * residual, -model.overage_cost * residual))
 
 
 def _coverage(rows: ScoredRows) -> Array:

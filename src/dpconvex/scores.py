@@ -25,10 +25,10 @@ from dpconvex.core.pairs import twice_in_order
 from dpconvex.engine.votes import Tags
 from dpconvex.inputs.estimator_protocols import Classifier
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
+from dpconvex.types import Array
 
 __all__ = ["AUCScore", "ResidualScore", "RightOrWrong", "RowScore", "silent"]
 
-Array = NDArray[np.float64]
 Targets = NDArray[Any]  # numbers or labels
 Scored = Classifier  # or a regressor, which is never asked for labels
 _RESPONSES = ("predict", "predict_proba", "decision_function")
@@ -62,9 +62,7 @@ class _SumOverRows:
         """Return one number per row, not clipped; NaN stands for the worst."""
         raise AttributeError(f"{type(self).__name__} does not say how rows are scored.")
 
-    def steps(
-        self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None
-    ) -> int:
+    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
         """Return the score of a fitted model in steps of the grid: private.
 
         Where rows have people behind them, a person's score is the mean of its rows', rounded down to a step.
@@ -223,9 +221,7 @@ class AUCScore:
         """Lower bounds of the class counts."""
         return AUCScoreBounds(self.min_positive, self.min_negative)
 
-    def steps(
-        self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None
-    ) -> int:
+    def steps(self, model: Scored, X: Array, y: Targets, neighbors: str, people: Tags | None = None) -> int:
         """Return the score of a fitted model in steps of the grid: private."""
         if not len(y):
             return 0

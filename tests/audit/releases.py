@@ -21,9 +21,7 @@ def releases_of(mechanism, objective, certificate):
 
 def with_noise(certificate, factor):
     """Return the certificate with all noise scaled, which its claim no longer covers."""
-    noise = {
-        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
-    }
+    noise = {name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()}
     return replace(certificate, noise=noise)
 
 
@@ -65,8 +63,7 @@ def loss_samplers(mechanism, objectives, certificate):
             there = Heard(rng, here)
             mechanism.release(other, certificate, there)
             return sign * sum(
-                float(np.square(answer - apart).sum() - np.square(answer - exact).sum())
-                / (2 * std**2)
+                float(np.square(answer - apart).sum() - np.square(answer - exact).sum()) / (2 * std**2)
                 for (exact, answer, std), (apart, _, _) in zip(here.log, there.log, strict=True)
             )
 

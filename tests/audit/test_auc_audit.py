@@ -9,12 +9,7 @@ import pytest
 
 from dpconvex.audit import audit
 from dpconvex.losses import PairHinge
-from dpconvex.mechanisms import (
-    Moments,
-    OutputPerturbation,
-    PairwiseObjectivePerturbation,
-    moments,
-)
+from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation, moments
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, NoiseSource, PairwiseBounds, PureDP
 

@@ -95,9 +95,7 @@ def test_prevalence_of_auc_by_moments(monkeypatch):
     # Searches for row lengths take most of the time and have no part in the count.
     monkeypatch.setattr(moments, "private_median", lambda *arguments: 1.0)
     claim, rows = ApproxDP(1.25, 1e-6), 16
-    model = DPAUCClassifier(
-        mechanism="moments", epsilon=1.25, delta=1e-6, feature_bounds=(-1, 1), classes=[0, 1]
-    )
+    model = DPAUCClassifier(mechanism="moments", epsilon=1.25, delta=1e-6, feature_bounds=(-1, 1), classes=[0, 1])
     X = np.random.default_rng(0).uniform(-1, 1, (rows, 1))
     scale = model.certify(rows, 1).noise["count"]["std"]
 

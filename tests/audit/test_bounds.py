@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from dpconvex.audit import (
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-    epsilon_from_probabilities,
-    epsilon_lower_bound,
-)
+from dpconvex.audit import clopper_pearson_lower, clopper_pearson_upper, epsilon_from_probabilities, epsilon_lower_bound
 
 
 @pytest.mark.parametrize("trials", [1, 10, 1000, 300_000])

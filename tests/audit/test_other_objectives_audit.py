@@ -53,10 +53,7 @@ def far(width):
 
 def one_record(kind, bounds, loss, *settings, **more):
     """A data set of one record, its target at opposite extremes."""
-    sides = [
-        kind(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, *settings, **more)
-        for y in (1.0, -1.0)
-    ]
+    sides = [kind(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, *settings, **more) for y in (1.0, -1.0)]
     return bounds, *sides
 
 
@@ -139,10 +136,7 @@ def test_exponential_mechanism():
     """Two candidates, and a record that prefers either: odds move by half of epsilon, so a quarter is caught."""
     loss = Absolute()
     bounds = LinearBounds(1, 1, loss, 1.0, 1.0, fit_intercept=False)
-    sides = [
-        EmpiricalObjective(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, 0.0)
-        for y in (5.0, -5.0)
-    ]
+    sides = [EmpiricalObjective(MemoryRows(np.ones((1, 1)), np.array([y]), ROWS), loss, 0.0) for y in (5.0, -5.0)]
     mechanism = ExponentialMechanism(points=2)
     for true, passes in ((1.0, True), (4.0, False)):
         certificate = mechanism.certify(bounds, PureDP(true), seeded=True)
@@ -174,10 +168,7 @@ def test_matrix_records(name):
     """One record, whose targets are far away on either side."""
     model, data = MATRICES[name]
     model.set_params(mechanism="output", alpha=1.0, bandwidth=0.01)
-    points = [
-        model.set_params(mu=1e9, random_state=0).fit(*data(target)).coef_
-        for target in (50.0, -50.0)
-    ]
+    points = [model.set_params(mu=1e9, random_state=0).fit(*data(target)).coef_ for target in (50.0, -50.0)]
     A, Y = data(50.0)
     certificate = model.set_params(mu=1.0).certify(1, A.shape[2], Y.shape[1])
     distance, std = np.linalg.norm(points[0] - points[1]), certificate.noise["release"]["std"]

@@ -17,13 +17,7 @@ from dpconvex.core.slopes import Slope
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.votes import Votes, person_tags, round_votes, share_votes
 from dpconvex.losses import Hinge, Logistic, Pinball
-from dpconvex.mechanisms import (
-    NoisyGradientDescent,
-    NoisySGD,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    PhasedERM,
-)
+from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds, NoiseSource
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -94,9 +88,7 @@ def attack_gradients(loss, factor=1.0, forgotten=False):
 
 
 def weaker(certificate, factor=0.5):
-    noise = {
-        name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()
-    }
+    noise = {name: replace(term, scale=factor * term.scale) for name, term in certificate.noise.items()}
     return replace(certificate, noise=noise)
 
 
@@ -139,9 +131,7 @@ def test_objective_perturbation(factor):
     assert result.passed == (factor == 1.0)
 
 
-@pytest.mark.parametrize(
-    "mechanism", [NoisySGD(steps=4, batch_size=2), PhasedERM(phases=1)], ids=repr
-)
+@pytest.mark.parametrize("mechanism", [NoisySGD(steps=4, batch_size=2), PhasedERM(phases=1)], ids=repr)
 def test_batches_and_phases_of_people(mechanism):
     claim = ApproxDP(1.0, 0.01)
     certificate = mechanism.certify(bounds_of(Logistic()), claim)

@@ -111,9 +111,7 @@ def named(value):
 
 def certified(loss, neighbors, name):
     """Return a certificate of which one release of a name is about 1.5-Gaussian DP: what an audit tells best."""
-    bounds = LinearBounds(
-        ROWS, COLUMNS, loss, ROW_MAP.row_norm, ROW_MAP.max_norm, neighbors=neighbors
-    )
+    bounds = LinearBounds(ROWS, COLUMNS, loss, ROW_MAP.row_norm, ROW_MAP.max_norm, neighbors=neighbors)
     parameters = {"gradient": NoisyGradientDescent().settings(), "inference": True}
     if loss.kind == "residual":
         parameters["gradient"]["raw_target"] = True
@@ -133,9 +131,7 @@ def test_half_the_noise_of_a_phase_is_refuted(loss, phase, neighbors):
     extreme = 1.0 if loss.kind == "margin" else 1e6
     X, y = np.full((ROWS, COLUMNS), 2000.0), np.full(ROWS, extreme)
     X[0] = X[-1] = (2000.0, 0.0)
-    changed = {moments: [[0.0, -1e9]], lengths: [[0.0, 0.0]], columns: [[-1e9, 1e9]]}.get(
-        phase, X[:1]
-    )
+    changed = {moments: [[0.0, -1e9]], lengths: [[0.0, 0.0]], columns: [[-1e9, 1e9]]}.get(phase, X[:1])
     if phase in (curvature, scores):
         changed = [[0.0, -2000.0]]
     other = np.vstack([X[1:], changed]), np.append(y[1:], -extreme)

@@ -39,9 +39,7 @@ def test_a_production_sampler_that_adds_no_noise_is_caught(settings, monkeypatch
     """Seeds took another way before: the audit passed while everybody's fits were without noise."""
     assert audit_estimator(regressor(**settings), pair_of("target"), RUNS).passed
     monkeypatch.setattr(normal, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
-    monkeypatch.setattr(
-        laplace, "rounded_l2_laplace", lambda words, ratio, size: np.zeros(size, int)
-    )
+    monkeypatch.setattr(laplace, "rounded_l2_laplace", lambda words, ratio, size: np.zeros(size, int))
     result = audit_estimator(regressor(**settings), pair_of("target"), RUNS)
     assert not result.passed, result.summary()
 
@@ -55,9 +53,7 @@ def test_the_command_sees_it_too(monkeypatch):
     command = ["audit", *options, "--runs", "100", "--confidence", "0.999", "--n-samples", "8"]
     honest = CliRunner().invoke(app, command)
     assert honest.exit_code == 0, honest.output
-    assert all(
-        "detectable_noise" in found for found in json.loads(honest.stdout)["attacks"].values()
-    )
+    assert all("detectable_noise" in found for found in json.loads(honest.stdout)["attacks"].values())
     monkeypatch.setattr(normal, "rounded_normals", lambda words, ratio, size: np.zeros(size, int))
     broken = CliRunner().invoke(app, command)
     assert broken.exit_code == 4, broken.output
@@ -158,9 +154,7 @@ def test_the_command_keeps_labels():
     from dpconvex.cli import app
 
     options = ["--task", "auc", "--no-label-private", "--mechanism", "output", "--alpha", "1"]
-    found = CliRunner().invoke(
-        app, ["audit", *options, "--runs", "100", "--n-samples", "8", "--json"]
-    )
+    found = CliRunner().invoke(app, ["audit", *options, "--runs", "100", "--n-samples", "8", "--json"])
     assert found.exit_code == 0, found.output
     assert set(json.loads(found.stdout)["attacks"]) == {"mirror, high", "mirror, low"}
 
@@ -172,18 +166,14 @@ def test_pairs_that_are_no_neighbours_are_refused():
     with pytest.raises(ValueError, match="must be two neighbouring data sets"):
         audit_estimator(regressor(), NeighborPair("shorter", (X, Y), (X[1:], Y[1:])), 100)
     counted = regressor(neighbors="add_or_remove_one", nominal_samples=16)
-    assert audit_estimator(
-        counted, NeighborPair("order", (X, Y), (X[::-1][1:], Y[::-1][1:])), 100
-    ).passed
+    assert audit_estimator(counted, NeighborPair("order", (X, Y), (X[::-1][1:], Y[::-1][1:])), 100).passed
     with pytest.raises(ValueError, match="must be two neighbouring data sets"):
         audit_estimator(counted, pair_of("target"), 100)
     with pytest.raises(ValueError, match="'relation' parameter of neighbor_pairs"):
         list(neighbor_pairs(X, Y, np.ones(1), (0.0, 1.0), "swap"))
 
 
-@pytest.mark.parametrize(
-    ("claim", "std"), [(GaussianDP(0.5), 2.0), (ApproxDP(1.0, 1e-5), 3.730632)]
-)
+@pytest.mark.parametrize(("claim", "std"), [(GaussianDP(0.5), 2.0), (ApproxDP(1.0, 1e-5), 3.730632)])
 def test_the_stated_defect_is_caught_and_a_smaller_one_is_not(claim, std):
     """What a run says it would have caught is caught by most others, and half as much again less often.
 

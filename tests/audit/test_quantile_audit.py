@@ -79,9 +79,7 @@ CASES = {
 LONG = {"gradient, target"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES])
 def test_honest_noise_survives_and_a_fraction_of_it_does_not(name):
     settings, pair = CASES[name]
     honest = verdict(PAIRS[pair], 1.0, **settings)

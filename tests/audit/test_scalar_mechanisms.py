@@ -32,18 +32,14 @@ LOSSES = [
 def problem(loss, dim, seed=0, rows=4, **options):
     rng = np.random.default_rng(seed)
     targets = rng.choice([-1.0, 1.0], rows) if loss.kind == "margin" else rng.normal(size=rows)
-    return PerturbedObjective(
-        loss, rng.uniform(-1, 1, (rows, dim)), targets, ridge=0.7, scale=2.0, **options
-    )
+    return PerturbedObjective(loss, rng.uniform(-1, 1, (rows, dim)), targets, ridge=0.7, scale=2.0, **options)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_minimisers_have_zero_gradient(loss, dim):
     mechanism = problem(loss, dim, weights=np.array([1.0, 0.5, 0.2, 1.0]))
-    tilts = (
-        np.random.default_rng(1).normal(size=(2000, dim)) * 10 ** np.linspace(-3, 3, 2000)[:, None]
-    )
+    tilts = np.random.default_rng(1).normal(size=(2000, dim)) * 10 ** np.linspace(-3, 3, 2000)[:, None]
     theta = mechanism.minimise(tilts)
     residual = np.linalg.norm(mechanism.gradient(theta) + tilts, axis=1)
     assert np.all(residual <= 2e-11 * (1 + np.linalg.norm(tilts, axis=1)))
@@ -77,9 +73,9 @@ def test_density_integrates_to_one_and_is_that_of_the_samples(noise):
     assert cdf[-1] == pytest.approx(1.0, abs=1e-6)
     sample = mechanism.sample(20_000, np.random.default_rng(3))
     assert kstest(sample, lambda t: np.interp(t, grid, cdf)).pvalue > 1e-6
-    wrong = PerturbedObjective(
-        mechanism.loss, mechanism.rows, mechanism.targets, 0.7, scale=2.2, noise=noise
-    ).sample(20_000, np.random.default_rng(3))
+    wrong = PerturbedObjective(mechanism.loss, mechanism.rows, mechanism.targets, 0.7, scale=2.2, noise=noise).sample(
+        20_000, np.random.default_rng(3)
+    )
     assert kstest(wrong, lambda t: np.interp(t, grid, cdf)).pvalue < 1e-6
 
 
@@ -125,10 +121,7 @@ def test_perturbed_objective_refuses_bad_parameters():
 def run(std=2.0, guarantee=None, **options):
     options = {"runs": 4000, "rng": 0, **options}
     return audit(
-        GaussianRelease(0.0, std).sample,
-        GaussianRelease(1.0, std).sample,
-        guarantee or GaussianDP(0.5),
-        **options,
+        GaussianRelease(0.0, std).sample, GaussianRelease(1.0, std).sample, guarantee or GaussianDP(0.5), **options
     )
 
 
@@ -151,9 +144,7 @@ def test_the_bound_follows_from_the_counts():
     from dpconvex.audit import epsilon_lower_bound
 
     result = run(std=0.5)
-    counted = epsilon_lower_bound(
-        result.likely_hits, result.runs, result.rare_hits, result.runs, result.delta
-    )
+    counted = epsilon_lower_bound(result.likely_hits, result.runs, result.rare_hits, result.runs, result.delta)
     assert result.epsilon_lower_bound == pytest.approx(float(counted), rel=1e-12)
     assert result.epsilon == pytest.approx(GaussianDP(0.5).epsilon(result.delta))
 
@@ -177,13 +168,7 @@ def test_both_sides_and_both_roles_are_tried(sign, swapped):
 
 def test_deviation_sees_what_a_projection_cannot():
     # Equal medians and symmetric laws: only the distance from the centre tells them apart.
-    result = audit(
-        GaussianRelease(0.0, 1.0).sample,
-        GaussianRelease(0.0, 20.0).sample,
-        PureDP(2.0),
-        runs=4000,
-        rng=2,
-    )
+    result = audit(GaussianRelease(0.0, 1.0).sample, GaussianRelease(0.0, 20.0).sample, PureDP(2.0), runs=4000, rng=2)
     assert not result.passed
     assert result.statistic == "deviation"
 
@@ -283,9 +268,7 @@ def test_estimator_audit_accepts_and_catches():
         assert audit_estimator(MeanEstimator(10.0), pair, runs=500, rng=0).passed
     broken = audit_estimator(MeanEstimator(1.0), pairs[2], runs=500, rng=0)
     assert not broken.passed
-    explicit = audit_estimator(
-        MeanEstimator(1.0), pairs[2], runs=500, rng=0, guarantee=GaussianDP(4.0)
-    )
+    explicit = audit_estimator(MeanEstimator(1.0), pairs[2], runs=500, rng=0, guarantee=GaussianDP(4.0))
     assert explicit.passed
 
 
@@ -320,8 +303,7 @@ def test_neighbor_pairs_differ_in_row_zero_only():
             np.testing.assert_array_equal(rows[1:], X[1:])
             np.testing.assert_array_equal(targets[1:], y[1:])
         assert not np.array_equal(
-            np.append(pair.first[0][0], pair.first[1][0]),
-            np.append(pair.second[0][0], pair.second[1][0]),
+            np.append(pair.first[0][0], pair.first[1][0]), np.append(pair.second[0][0], pair.second[1][0])
         )
     with pytest.raises(ValueError, match="'record' parameter of neighbor_pairs"):
         list(neighbor_pairs(X, y, np.ones(3), (0.0, 1.0)))

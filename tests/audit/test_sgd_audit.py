@@ -36,9 +36,7 @@ def pair(neighbors, n=2):
 def attack(mechanism, claim, neighbors="replace_one", factor=1.0, runs=5000, n=2):
     bounds = LinearBounds(n, 1, LOSS, 1.0, 1.0, fit_intercept=False, neighbors=neighbors)
     certificate = with_noise(mechanism.certify(bounds, claim, seeded=True), factor)
-    first, second = (
-        releases_of(mechanism, objective, certificate) for objective in pair(neighbors, n)
-    )
+    first, second = (releases_of(mechanism, objective, certificate) for objective in pair(neighbors, n))
     return audit(first, second, claim, runs=runs, rng=0)
 
 
@@ -64,9 +62,7 @@ def test_sgd_on_matrix_records():
     mechanism, claim = NoisySGD(steps=2, batch_size=1, step_size=0.1, average=0.0), ApproxDP(1.0, 1e-2)  # fmt: skip
     bounds = StructuredBounds(2, 1, L1Norm(1), 1.0)
     sides = [
-        StructuredObjective(
-            StructuredRecords(np.ones((2, 1, 1)), np.array([[first], [1e3]]), 1.0), L1Norm(1), 0.0
-        )
+        StructuredObjective(StructuredRecords(np.ones((2, 1, 1)), np.array([[first], [1e3]]), 1.0), L1Norm(1), 0.0)
         for first in (1e3, -1e3)
     ]
     for factor, passes in ((1.0, True), (0.25, False)):
@@ -88,8 +84,7 @@ def test_accounting_poisson_for_whole_batches_would_be_caught():
 
 
 @pytest.mark.parametrize(
-    ("method", "neighbors"),
-    [(PhasedERM, "replace_one"), (PhasedSGD, "replace_one"), (PhasedERM, "add_or_remove_one")],
+    ("method", "neighbors"), [(PhasedERM, "replace_one"), (PhasedSGD, "replace_one"), (PhasedERM, "add_or_remove_one")]
 )
 def test_phased(method, neighbors):
     mechanism, claim = method(step_size=0.5, phases=1, radius=10.0), GaussianDP(1.0)

@@ -32,9 +32,7 @@ class Record:
 def attack(epsilon, first, second, ridge, std, points):
     """Largest delta(epsilon) over both orders of two data sets, each a list of records (d = 1, 2 or 3)."""
     d = first[0].A.shape[1]
-    pull = max(
-        sum(r.loss.lipschitz * np.linalg.norm(r.A, 2) for r in side) for side in (first, second)
-    )
+    pull = max(sum(r.loss.lipschitz * np.linalg.norm(r.A, 2) for r in side) for side in (first, second))
     axis = np.linspace(-1, 1, points) * (6.5 * std + pull) / ridge
     theta = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
     laws = []
@@ -86,9 +84,7 @@ def certified(loss, kappa, epsilon, delta, neighbors):
     ridge = loss.smoothness / kappa
     bounds = StructuredBounds(1, min(loss.outputs, 3), loss, 1.0, alpha=ridge, neighbors=neighbors)
     assert bounds.curvature_ratio == pytest.approx(kappa)
-    std = objective_perturbation_scale(
-        epsilon, delta, bounds.lipschitz, kappa, rank=bounds.rank, neighbors=neighbors
-    )
+    std = objective_perturbation_scale(epsilon, delta, bounds.lipschitz, kappa, rank=bounds.rank, neighbors=neighbors)
     return ridge, std
 
 
@@ -151,9 +147,7 @@ def shared_attack(rng, epsilon, delta, factor, strength=1.0):
     std = factor * bounds.tilt_scale(epsilon, delta)
     ridge = bounds.alpha
     spread = std / ridge
-    single = convolve_vector(
-        PiecewiseLinear([[1.0], [-1.0]]), GaussianKernel(1), 0.8
-    )  # slope 1, curvature below 1
+    single = convolve_vector(PiecewiseLinear([[1.0], [-1.0]]), GaussianKernel(1), 0.8)  # slope 1, curvature below 1
     assert single.smoothness <= link.smoothness
     z = rng.normal(size=d)
     z /= np.linalg.norm(z)
@@ -200,10 +194,7 @@ def test_published_constants_fail_under_replace_one(size, excess):
     epsilon, delta = 1.0, 1e-5
     std, width = printed_constants(size, epsilon, delta)
     pairs = [(1e7, 6.0), (-1.0, 4.0), (3.0, -2.0), (2.0, -2.0), (0.0, 1.0)]
-    true = [
-        attack(epsilon, *relu_pair(size, np.array(kinks) * size * std, width), 1.0, std, 8001)
-        for kinks in pairs
-    ]
+    true = [attack(epsilon, *relu_pair(size, np.array(kinks) * size * std, width), 1.0, std, 8001) for kinks in pairs]
     assert max(true) > excess * delta
     # The certificate asks for more noise, or for a wider kernel, and then the attacks stay below delta.
     if size > 1:
@@ -213,7 +204,6 @@ def test_published_constants_fail_under_replace_one(size, excess):
     safe = objective_perturbation_scale(epsilon, delta, bounds.lipschitz, bounds.curvature_ratio)
     assert safe > std
     assert all(
-        attack(epsilon, *relu_pair(size, np.array(kinks) * size * safe, width), 1.0, safe, 8001)
-        <= delta
+        attack(epsilon, *relu_pair(size, np.array(kinks) * size * safe, width), 1.0, safe, 8001) <= delta
         for kinks in pairs
     )

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 
-from dpconvex import (
-    DPRobustClassifier,
-    DPRobustRegressor,
-    DPTiltedClassifier,
-    DPTiltedRegressor,
-    DPTopRankClassifier,
-)
+from dpconvex import DPRobustClassifier, DPRobustRegressor, DPTiltedClassifier, DPTiltedRegressor, DPTopRankClassifier
 from dpconvex.audit import GaussianRelease, audit, audit_estimator, neighbor_pairs
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Huber
@@ -31,9 +25,7 @@ def tight_pair(exponent, n):
     width, reach = 0.002, 0.5
     row_map = RowMap.from_bounds(1, (-1.0, 1.0), 1.0, fit_intercept=False)
     tilt = exponent / (width * (1 + reach))
-    bounds = TiltedBounds(
-        n, 1, Huber(width), 1.0, 1.0, fit_intercept=False, alpha=width / reach, tilt=tilt
-    )
+    bounds = TiltedBounds(n, 1, Huber(width), 1.0, 1.0, fit_intercept=False, alpha=width / reach, tilt=tilt)
     certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
     X, y, points = np.ones((n, 1)), np.full(n, -reach - width), []
     for first in (-reach - width, 1.0):
@@ -45,9 +37,7 @@ def tight_pair(exponent, n):
 
 def as_a_mean(bounds):
     """Return the same facts without the tilt."""
-    return LinearBounds(
-        **{field.name: getattr(bounds, field.name) for field in fields(LinearBounds)}
-    )
+    return LinearBounds(**{field.name: getattr(bounds, field.name) for field in fields(LinearBounds)})
 
 
 @pytest.mark.parametrize("claim", [ApproxDP(1.0, 1e-5), GaussianDP(1.0)])

@@ -80,6 +80,5 @@ class Folder:
 
     def fit(self, *more: object) -> Result:
         return self.run(
-            *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"),
-            *("--overwrite", *more),
+            *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"), *("--overwrite", *more)
         )

@@ -53,8 +53,7 @@ def checked(folder, *more):
 def test_every_column_is_counted(visits):
     found, columns = checked(visits)
     counts = {
-        name: [column[key] for key in ("empty", "unread", "outside", "absent")]
-        for name, column in columns.items()
+        name: [column[key] for key in ("empty", "unread", "outside", "absent")] for name, column in columns.items()
     }
     assert counts == {
         "age": [1, 1, 1, 0],

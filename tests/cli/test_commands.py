@@ -39,9 +39,7 @@ def test_json_of_fit_is_alone_on_stdout_and_its_certificate_verifies(folder):
 def test_certify_without_data_equals_the_certificate_of_the_fit(folder):
     options = ("--quantile", 0.8, "--epsilon", 0.5, "--kernel", "gaussian")
     assert folder.fit(*options).exit_code == 0
-    certified = folder.run(
-        *("certify", "--n-samples", 400, "--feature-bounds", "bounds.toml", "--json", *options)
-    )
+    certified = folder.run(*("certify", "--n-samples", 400, "--feature-bounds", "bounds.toml", "--json", *options))
     fitted = dpconvex.load_model(folder / "model.json").certificate_
     assert certified.stdout.strip() == fitted.to_json()
 
@@ -89,9 +87,7 @@ def test_predictions_follow_from_the_published_coefficients(fitted):
     assert json.loads(result.stdout)["rows"] == 400
     model = dpconvex.load_model(fitted / "model.json")
     table = pl.read_csv(fitted / "sales.csv")
-    rows = np.column_stack(
-        [table["temperature"], table["price"], table["city"] == "berlin", table["city"] == "paris"]
-    )
+    rows = np.column_stack([table["temperature"], table["price"], table["city"] == "berlin", table["city"] == "paris"])
     found = pl.read_csv(fitted / "p.csv")["prediction"].to_numpy()
     np.testing.assert_allclose(found, rows @ model.coef_ + model.intercept_, rtol=1e-12)
 
@@ -147,11 +143,7 @@ def test_bounds_init_shows_names_and_types_only(folder):
         '# city = {values = ["a", "b"], other = true}',
     ):
         assert line in text.splitlines()
-    values = {
-        word
-        for row in (folder / "sales.csv").read_text().splitlines()[1:]
-        for word in row.split(",")
-    }
+    values = {word for row in (folder / "sales.csv").read_text().splitlines()[1:] for word in row.split(",")}
     assert not values & set(text.replace(",", " ").split())
     content = json.loads(folder.run("bounds", "init", "sales.csv", "--json").stdout)
     assert {"name": "city", "type": "text"} in content["columns"]
@@ -302,10 +294,7 @@ def test_intervals_are_printed_and_too_few_rows_are_refused_before_anything_is_c
     found = dpconvex.load_model(folder / "model.json").confidence_interval()
     assert np.array_equal(json.loads(result.stdout)["interval"], found)
     assert "95 % interval" in (folder / "report.html").read_text()
-    assert (
-        "has no option --inference"
-        in folder.fit("--task", "svm", "--classes", "0,1", "--inference").stderr
-    )
+    assert "has no option --inference" in folder.fit("--task", "svm", "--classes", "0,1", "--inference").stderr
 
 
 def test_newsvendor_takes_costs_and_no_quantile(folder):

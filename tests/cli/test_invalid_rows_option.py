@@ -42,17 +42,7 @@ def write(folder, name, columns):
 
 def run(folder, name, *more):
     return folder.run(
-        *(
-            "fit",
-            name,
-            "--feature-bounds",
-            "bounds.toml",
-            "--out",
-            "out.json",
-            "--overwrite",
-            "--json",
-            *more,
-        )
+        *("fit", name, "--feature-bounds", "bounds.toml", "--out", "out.json", "--overwrite", "--json", *more)
     )
 
 

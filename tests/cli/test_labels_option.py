@@ -15,7 +15,7 @@ import dpconvex
 from dpconvex.cli.options import TASKS, parse_classes
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.files import label_column
-from dpconvex.words.terminal import MOST_CLASSES, coefficient_table
+from dpconvex.reports.terminal import MOST_CLASSES, coefficient_table
 
 BOUNDS = "[features]\nprice = [0, 10]\n"
 CITY = ("--target", "city", "--classes", "berlin,paris,rome")
@@ -58,10 +58,7 @@ def test_whole_numbers_without_end_are_no_labels(sales, more):
 @pytest.mark.parametrize("task", [name for name, task in TASKS.items() if task.labels])
 def test_a_range_is_no_set_of_labels(folder, task):
     folder.run("ledger", "init", "b.db", "--epsilon", 1)
-    for command in (
-        ("fit", "sales.csv", "--out", "model.json", "--ledger", "b.db"),
-        ("certify", "--rows", 400),
-    ):
+    for command in (("fit", "sales.csv", "--out", "model.json", "--ledger", "b.db"), ("certify", "--rows", 400)):
         result = folder.run(*command, "--schema", "bounds.toml", "--task", task)
         assert result.exit_code == 2
         assert "has a range" in result.stderr

@@ -106,13 +106,7 @@ def node_changed(raw: bytes, rng: random.Random) -> bytes:
     places: list[tuple[object, object]] = []
 
     def walk(node: object) -> None:
-        keys = (
-            node.keys()
-            if isinstance(node, dict)
-            else range(len(node))
-            if isinstance(node, list)
-            else ()
-        )
+        keys = node.keys() if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
         for key in list(keys):
             places.append((node, key))
             walk(node[key])  # type: ignore[index]
@@ -152,16 +146,7 @@ COMMANDS = {
     "csv": [
         ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json"),
         ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json", "--json"),
-        (
-            "fit",
-            "bad.csv",
-            "--feature-bounds",
-            "bounds.toml",
-            "--out",
-            "out.json",
-            "--report",
-            "out.html",
-        ),
+        ("fit", "bad.csv", "--feature-bounds", "bounds.toml", "--out", "out.json", "--report", "out.html"),
         ("predict", "model.json", "bad.csv", "--out", "out.csv"),
         ("bounds", "init", "bad.csv"),
         ("verify", "bad.csv"),

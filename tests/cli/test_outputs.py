@@ -52,9 +52,7 @@ def test_fit_does_not_write_over_its_inputs(ready, outputs):
     assert ready.run("ledger", "init", "other.db", "--epsilon", 1).exit_code == 0
     before = contents(ready)
     paths = [str(ready / word) if "." in word else word for word in outputs]
-    result = ready.run(
-        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--ledger", "b.db", *paths)
-    )
+    result = ready.run(*("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--ledger", "b.db", *paths))
     assert result.exit_code == 2
     assert "Choose another name" in result.stderr
     assert contents(ready) == before
@@ -63,8 +61,7 @@ def test_fit_does_not_write_over_its_inputs(ready, outputs):
 def test_fit_does_not_write_over_a_file_of_its_pattern(ready):
     before = contents(ready)
     result = ready.run(
-        *("fit", "s*.csv", "--feature-bounds", "bounds.toml", "--engine", "dask"),
-        *("--out", "sales.csv"),
+        *("fit", "s*.csv", "--feature-bounds", "bounds.toml", "--engine", "dask"), *("--out", "sales.csv")
     )
     assert result.exit_code == 2
     assert "the data is there" in result.stderr
@@ -109,9 +106,7 @@ def test_a_model_that_appeared_during_the_fit_stays(folder, monkeypatch):
         return plain(self, *rows, **more)
 
     monkeypatch.setattr(DPQuantileRegressor, "fit", slow)
-    result = folder.run(
-        *("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json")
-    )
+    result = folder.run(*("fit", "sales.csv", "--feature-bounds", "bounds.toml", "--out", "model.json"))
     assert (result.exit_code, "budget is spent" in result.stderr) == (2, True)
     assert (folder / "model.json").read_text() == other
     (folder / "kept.json").write_text(result.stdout)
@@ -146,9 +141,7 @@ def test_a_model_that_cannot_be_written_is_printed(ready, monkeypatch, more):
 
 
 @pytest.mark.parametrize(("option", "name"), [("--report", "r.html"), ("--registry", "e.yaml")])
-def test_a_report_that_cannot_be_written_leaves_nothing_and_says_what_is_spent(
-    ready, monkeypatch, option, name
-):
+def test_a_report_that_cannot_be_written_leaves_nothing_and_says_what_is_spent(ready, monkeypatch, option, name):
     full_disk(monkeypatch, name)
     result = ready.fit("--ledger", "b.db", option, ready / name)
     assert result.exit_code == 2
@@ -205,11 +198,7 @@ def test_noise_is_listed_in_the_same_order_by_all_commands(folder):
         folder.run("verify", "model.json"),
     ]
     lists = [
-        [
-            line.strip()
-            for line in result.stdout.splitlines()
-            if re.search(r" for the .*sums?\)", line)
-        ]
+        [line.strip() for line in result.stdout.splitlines() if re.search(r" for the .*sums?\)", line)]
         for result in shown
     ]
     assert lists[0] == lists[1] == lists[2]

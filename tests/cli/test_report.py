@@ -13,10 +13,10 @@ from html_pages import problems
 
 import dpconvex
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger
-from dpconvex.words import render_report, write_report
-from dpconvex.words.card import model_card
-from dpconvex.words.content import attacker, outlook, uncertainty
-from dpconvex.words.studio.fragments import ledger_timeline
+from dpconvex.reports import render_report, write_report
+from dpconvex.reports.card import model_card
+from dpconvex.reports.content import attacker, outlook, uncertainty
+from dpconvex.reports.studio.fragments import ledger_timeline
 
 BOUNDS = {"feature_bounds": ([0.0, 10.0], [4.0, 30.0])}
 REGRESSION = {**BOUNDS, "target_bounds": (0.0, 50.0)}
@@ -232,9 +232,7 @@ def test_no_report_on_an_edited_model(fitted):
     assert not (fitted / "report.html").exists()
 
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no headless browser is installed (Debian: chromium)")

@@ -42,14 +42,7 @@ city = {classes = ["berlin", "paris", "rome"]}
 
 def certificate(folder, *arguments):
     result = folder.run(
-        "fit",
-        *arguments,
-        "--feature-bounds",
-        "bounds.toml",
-        "--out",
-        "m.json",
-        "--overwrite",
-        "--json",
+        "fit", *arguments, "--feature-bounds", "bounds.toml", "--out", "m.json", "--overwrite", "--json"
     )
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["certificate"]
@@ -66,14 +59,7 @@ def test_packed_delimited_and_marked_files_are_the_same_table(folder):
     (folder / "semicolons.csv").write_text(text.replace(",", ";"))
     (folder / "bars.csv").write_bytes(text.replace(",", "|").encode("utf-8-sig"))
     (folder / "wide.csv").write_bytes(text.encode("utf-16"))
-    for name in (
-        "packed.csv.gz",
-        "packed.zip",
-        "tabs.tsv",
-        "semicolons.csv",
-        "bars.csv",
-        "wide.csv",
-    ):
+    for name in ("packed.csv.gz", "packed.zip", "tabs.tsv", "semicolons.csv", "bars.csv", "wide.csv"):
         assert certificate(folder, folder / name) == expected
     (folder / "odd.csv").write_text(text.replace(",", ":"))
     assert certificate(folder, "odd.csv", "--delimiter", ":") == expected
@@ -114,9 +100,7 @@ def test_dask_says_what_it_cannot_read_in_pieces(folder):
         ("sales.csv.gz", "bounds.toml", "Unpack it first"),
         ("sales.csv", "breaks.toml", "line_breaks in [file] must be false"),
     ):
-        result = folder.run(
-            "fit", folder / name, "--schema", schema, "--out", "m.json", "--engine", "dask"
-        )
+        result = folder.run("fit", folder / name, "--schema", schema, "--out", "m.json", "--engine", "dask")
         assert result.exit_code == 2
         assert part in result.stderr
 
@@ -218,10 +202,7 @@ def test_split_keeps_every_row_once_whatever_rows_hold(folder):
     (folder / "sales.csv").write_text(other)
     assert folder.run(*split, "--share", 0.2).exit_code == 0
     assert pl.read_csv(folder / "b.csv", infer_schema=False)["day"].to_list() == days
-    for more, part in (
-        (("--share", 1.5), "between 0 and 1"),
-        (("--by", "none"), "no column 'none'"),
-    ):
+    for more, part in ((("--share", 1.5), "between 0 and 1"), (("--by", "none"), "no column 'none'")):
         assert part in folder.run(*split, *more).stderr
     same = folder.run("split", "sales.csv", "--train", "a.csv", "--test", "a.csv", "--seed", 1)
     assert same.exit_code == 2
@@ -240,26 +221,20 @@ def test_what_reads_a_table_reads_the_parts_of_its_split(folder):
 def test_a_point_among_decimal_commas_sets_off_thousands_or_is_no_number():
     words = pl.Series(["1.234,5", "1,5", "12", "1.21", "1.234.567", "-,5", "1,5e3", "1,2,3", None])
     found = Cells(text=words).as_numbers(",")
-    np.testing.assert_array_equal(
-        found, [1234.5, 1.5, 12, np.nan, 1234567, -0.5, 1500, np.nan, np.nan]
-    )
+    np.testing.assert_array_equal(found, [1234.5, 1.5, 12, np.nan, 1234567, -0.5, 1500, np.nan, np.nan])
 
 
 def test_a_delimiter_that_is_the_decimal_sign_is_refused_before_the_charge(folder):
     bounds = (folder / "bounds.toml").read_text() + '[file]\ndecimal = ","\n'
     (folder / "bounds.toml").write_text(bounds)
-    run = folder.run(
-        "fit", "sales.csv", "--schema", "bounds.toml", "--out", "m.json", "--delimiter", ","
-    )
+    run = folder.run("fit", "sales.csv", "--schema", "bounds.toml", "--out", "m.json", "--delimiter", ",")
     assert run.exit_code == 2
     assert "decimal sign" in run.stderr
 
 
 @pytest.mark.parametrize("odd", [",,,,", '1,2.0,3.0,"paris,50', "1,2.0,3.0,paris,50,6", '"'])
 def test_a_row_that_cannot_be_read_has_an_empty_prediction(fitted, odd):
-    (fitted / "new.csv").write_text(
-        (fitted / "sales.csv").read_text().replace("\n", f"\n{odd}\n\n", 1)
-    )
+    (fitted / "new.csv").write_text((fitted / "sales.csv").read_text().replace("\n", f"\n{odd}\n\n", 1))
     run = fitted.run("predict", "model.json", "new.csv", "--out", "p.csv", "--json")
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout) | {"predictions": ""} == {"predictions": "", "rows": 401, "empty": 1}  # fmt: skip
@@ -302,9 +277,7 @@ def test_a_split_by_a_column_moves_no_other_record():
 
 
 def test_templates_sort_columns_and_offer_no_ranges_for_codes_and_classes(folder):
-    rows = "".join(
-        f"{k % 2},{k % 4},{k / 7},2024-01-{k % 28 + 1:02d},w{k},{k % 2}\n" for k in range(60)
-    )
+    rows = "".join(f"{k % 2},{k % 4},{k / 7},2024-01-{k % 28 + 1:02d},w{k},{k % 2}\n" for k in range(60))
     (folder / "t.csv").write_text("smoker,season,height,when,name,ill\n" + rows)
     text = folder.run("bounds", "init", "t.csv", "--target", "ill").stdout
     lines = text.splitlines()
@@ -345,9 +318,7 @@ def test_templates_know_identifiers_and_times(folder):
     assert result.exit_code == 2
     assert "Write numbers in place of low and high." in result.stderr
     (folder / "t.toml").write_text(filled.replace("[low, high]", "[0, 5000]"))
-    found = json.loads(
-        folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout
-    )
+    found = json.loads(folder.run("bounds", "check", "t.csv", "--schema", "t.toml", "--json").stdout)
     assert found["invalid"] == 0
     (folder / "t.toml").write_text("[features]\nincome = [0, 1\n# account = [low, high]\n")
     assert "in place of" not in folder.run("certify", "--rows", 9, "--schema", "t.toml").stderr
@@ -367,9 +338,7 @@ def test_plans_know_schemas_and_class_rates(folder):
     usual = json.loads(folder.run(*logistic).stdout)["forecasts"]
     rare = json.loads(folder.run(*logistic, "--class-rate", 0.02).stdout)["forecasts"]
     assert usual != rare
-    assert (
-        "no option --class-rate" in folder.run(*plan, "--features", 4, "--class-rate", 0.1).stderr
-    )
+    assert "no option --class-rate" in folder.run(*plan, "--features", 4, "--class-rate", 0.1).stderr
 
 
 def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder):
@@ -400,9 +369,7 @@ def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder)
     assert "[target] has a range" in refused.stderr
     certify = ("certify", "--rows", 200, "--json", "--schema", "s.toml")
     assert json.loads(folder.run(*certify).stdout)["unit"] == "one record"
-    fitted = folder.run(
-        "fit", "sales.csv", "--schema", "s.toml", "--person", "city", "--out", "m.json", "--json"
-    )
+    fitted = folder.run("fit", "sales.csv", "--schema", "s.toml", "--person", "city", "--out", "m.json", "--json")
     certified = folder.run(*certify[:2], 3, *certify[3:], "--person", "city")
     assert json.loads(fitted.stdout)["certificate"] == json.loads(certified.stdout)
     (folder / "s.toml").write_text(columns + numbers + person)
@@ -410,19 +377,12 @@ def test_plans_and_certificates_follow_the_person_and_target_of_a_schema(folder)
 
 
 def test_messages_speak_of_options(folder):
-    result = folder.run(
-        "certify", "--n-samples", 9, "--n-features", 2, "--neighbors", "add_or_remove_one"
-    )
-    assert (
-        "--nominal-samples must be a positive integer with --neighbors add_or_remove_one"
-        in result.stderr
-    )
+    result = folder.run("certify", "--n-samples", 9, "--n-features", 2, "--neighbors", "add_or_remove_one")
+    assert "--nominal-samples must be a positive integer with --neighbors add_or_remove_one" in result.stderr
     text = "The 'classes' parameter of DPLinearSVC must be given. Write classes=[0, 1] with x=3, delta=0."
     told = "The option --classes must be given. Write --classes 0,1 with x=3, --delta 0."
     assert in_options(text) == told
-    assert in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == (
-        "not epsilon 2.0 and delta 1e-06: --mu 1."
-    )
+    assert in_options("not ApproxDP(epsilon=2.0, delta=1e-06): mu=1.") == ("not epsilon 2.0 and delta 1e-06: --mu 1.")
 
 
 @pytest.mark.parametrize("moment", ["loading", "working"])

@@ -40,9 +40,7 @@ class Silence(NoiseSource):
 
 
 def handle(X, y, queries=QUERIES):
-    terms = {
-        name: replace(query.term(BOUNDS, 1.0), releases=10**6) for name, query in queries.items()
-    }
+    terms = {name: replace(query.term(BOUNDS, 1.0), releases=10**6) for name, query in queries.items()}
     rows = MemoryRows(X, y, RowMap.from_bounds(COLUMNS, (-1, 1)), threads=1)
     return PrivateRows([rows], SimpleNamespace(bounds=BOUNDS, noise=terms), Silence())
 
@@ -72,9 +70,7 @@ class Looking(LogisticKernel):
 def test_kernels_of_the_caller_are_refused():
     slope = Slope(ConvolvedLoss(Pinball(0.5), Looking(), 0.1))
     with pytest.raises(TypeError, match="kernel"):
-        handle(*tables()[0]).slope_sum(
-            "vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1)
-        )
+        handle(*tables()[0]).slope_sum("vector", np.zeros(SIZE), slope, Coordinates(np.eye(SIZE), 1))
 
 
 @pytest.mark.parametrize("loss", [Logistic(), convolve(Hinge(), LogisticKernel(), 0.3), Hinge()])
@@ -105,9 +101,7 @@ def test_lengths_do_not_underflow(size, unit):
 
     def ask(rows):
         slope = Slope(Pinball(0.5))
-        return (
-            rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
-        )
+        return rows.slope_sum("vector", np.zeros(SIZE), slope, Coordinates(diagonal, 1), unit) / unit
 
     assert moved("vector", ask, row=np.ones(COLUMNS), target=-1e3) <= 1
     assert row_lengths(np.full((1, 3), 1e-200))[0] > 0

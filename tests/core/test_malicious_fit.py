@@ -50,9 +50,7 @@ class Scripted(NoiseSource):
 
 
 def certificates(relation: str, people: bool):
-    facts = dict(
-        row_norm=math.sqrt(COLUMNS), max_norm=math.sqrt(COLUMNS), neighbors=relation, alpha=0.0
-    )
+    facts = dict(row_norm=math.sqrt(COLUMNS), max_norm=math.sqrt(COLUMNS), neighbors=relation, alpha=0.0)
     claim, descent = GaussianDP(3.0), NoisyGradientDescent()
     for loss in (Pinball(0.8), Logistic(), Squared()):
         bounds = LinearBounds(12, COLUMNS, loss, **facts, people=people)
@@ -61,9 +59,7 @@ def certificates(relation: str, people: bool):
             settings = {"gradient": descent.settings(), "inference": True}
             yield descent.certify(bounds, claim, settings)
     levels = {"gradient": descent.settings(levels=(0.2, 0.9))}
-    yield descent.certify(
-        LinearBounds(12, COLUMNS, Pinball(0.5), **facts, people=people), claim, levels
-    )
+    yield descent.certify(LinearBounds(12, COLUMNS, Pinball(0.5), **facts, people=people), claim, levels)
 
 
 def a_row(rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -136,37 +132,22 @@ def a_matrix(rng: np.random.Generator):
     return matrix if kind == 3 else odd_array(rng, size, size)
 
 
-LOSSES = (
-    Logistic(),
-    Hinge(),
-    Pinball(0.8),
-    Huber(0.3),
-    convolve(Pinball(0.2), LogisticKernel(), 0.1),
-)
+LOSSES = (Logistic(), Hinge(), Pinball(0.8), Huber(0.3), convolve(Pinball(0.2), LogisticKernel(), 0.1))
 
 
 def ask(rows: PrivateRows, rng: np.random.Generator, names: list[str]):
     """Ask one question that an enemy may think of."""
     name = str(rng.choice([*names, *names, "no such term"]))
     size = COLUMNS + 1
-    unit = float(
-        rng.choice([1.0, 1e-3, 1e3, 0.0, -1.0, np.nan, np.inf], p=[0.4, 0.2, 0.2] + [0.05] * 4)
-    )
+    unit = float(rng.choice([1.0, 1e-3, 1e3, 0.0, -1.0, np.nan, np.inf], p=[0.4, 0.2, 0.2] + [0.05] * 4))
     frame = Coordinates(a_matrix(rng), int(rng.integers(2)))
     statistic = Statistic(
         str(rng.choice(["target", "label", "length", "residual", "margin", "distance", "name"])),
         odd_array(rng, size), float(rng.normal()), frame,
     )  # fmt: skip
     loss = LOSSES[rng.integers(len(LOSSES))]
-    slope = Slope(
-        loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"]))
-    )
-    factor = (
-        None,
-        Factor("slope", loss),
-        Factor("inside", width=0.5),
-        Factor("curvature", Logistic()),
-    )
+    slope = Slope(loss, float(rng.choice([0.0, 0.5])), str(rng.choice(["weight", "square", "clip"])))
+    factor = (None, Factor("slope", loss), Factor("inside", width=0.5), Factor("curvature", Logistic()))
     if rows.bounds.neighbors == "replace_one" and rng.random() < 0.2:
         rows = rows.part(int(rng.integers(1, 14)))
     questions = {
@@ -206,8 +187,7 @@ def run(table, certificate, seed: int, people: bool):
 
 def spent(first, second) -> float:
     return sum(
-        float(np.square((one - two) / term.scale).sum())
-        for (one, term), (two, _) in zip(first, second, strict=True)
+        float(np.square((one - two) / term.scale).sum()) for (one, term), (two, _) in zip(first, second, strict=True)
     )
 
 
@@ -232,9 +212,7 @@ def test_no_fit_exceeds_the_certificate(relation, people):
 def test_one_use_too_many_raises_before_noise_is_drawn():
     certificate = next(certificates("replace_one", False))
     noise = Scripted(0)
-    rows = handle(
-        tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False
-    )
+    rows = handle(tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False)
     for _ in range(certificate.noise["targets"].releases):
         rows.count("targets", Statistic("target"), 0.0)
     before = len(noise.exact)
@@ -246,9 +224,7 @@ def test_one_use_too_many_raises_before_noise_is_drawn():
 def test_uses_are_counted_across_threads():
     certificate = next(certificates("replace_one", False))
     noise = Scripted(0)
-    rows = handle(
-        tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False
-    )
+    rows = handle(tables(np.random.default_rng(0), "replace_one", False)[0], certificate, noise, False)
     allowed = certificate.noise["targets"].releases
 
     def ask_often() -> None:
@@ -271,8 +247,6 @@ def test_a_handle_that_does_not_clip_is_caught(monkeypatch):
     """What the test above would catch: weights of 1 for all rows."""
     from dpconvex.core import release
 
-    monkeypatch.setattr(
-        release._Weights, "__call__", lambda self, lengths: np.full_like(lengths, 40.0)
-    )
+    monkeypatch.setattr(release._Weights, "__call__", lambda self, lengths: np.full_like(lengths, 40.0))
     with pytest.raises(AssertionError):
         test_no_fit_exceeds_the_certificate("replace_one", False)

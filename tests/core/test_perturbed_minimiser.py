@@ -4,21 +4,10 @@ import numpy as np
 import pytest
 
 from dpconvex.core import perturbed_minimiser
-from dpconvex.core.perturbed_minimiser import (
-    LONGEST,
-    WIDEST,
-    PerturbedMinimiser,
-    exact_minimiser,
-    release_phases,
-)
+from dpconvex.core.perturbed_minimiser import LONGEST, WIDEST, PerturbedMinimiser, exact_minimiser, release_phases
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Logistic, PairLogistic, Pinball
-from dpconvex.mechanisms import (
-    ObjectivePerturbation,
-    OutputPerturbation,
-    PhasedERM,
-    PhasedSGD,
-)
+from dpconvex.mechanisms import ObjectivePerturbation, OutputPerturbation, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.pairwise import PairwiseObjectivePerturbation
 from dpconvex.objectives import EmpiricalObjective, PairwiseObjective
 from dpconvex.privacy import ApproxDP, CertificateError, LinearBounds, NoiseSource, PureDP
@@ -59,9 +48,7 @@ def objective_of(bounds):
 
 def pairs():
     bounds = PairwiseBounds(N, D, PairLogistic("e"), 1.0, None, 16, 16, alpha=1e3)
-    certificate = PairwiseObjectivePerturbation().certify(
-        bounds, PureDP(1.0), {LONGEST: 3.0, WIDEST: 6.0}
-    )
+    certificate = PairwiseObjectivePerturbation().certify(bounds, PureDP(1.0), {LONGEST: 3.0, WIDEST: 6.0})
     return PairwiseObjective(X, Y > 0, bounds.loss, 1e3, 16, 16, row_norm=3.0), certificate
 
 
@@ -142,10 +129,7 @@ def test_a_solver_that_lies_is_caught(loss, gap):
     mechanism = OutputPerturbation(Liar(), gap=gap)
     certificate = mechanism.certify(bounds, CLAIM)
     objective = objective_of(bounds)
-    own, best = (
-        exact_minimiser(objective, certificate, solver, gap is not None)
-        for solver in (Liar(), None)
-    )
+    own, best = (exact_minimiser(objective, certificate, solver, gap is not None) for solver in (Liar(), None))
     distance = 2 * certificate.noise["release"].tolerance / bounds.alpha
     assert np.linalg.norm(own - best) <= distance
     released = mechanism.release(objective, certificate, 1)

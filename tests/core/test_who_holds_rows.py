@@ -34,11 +34,7 @@ def row_arrays(value: object, depth: int = 2) -> bool:
     if isinstance(value, np.ndarray):
         return ROWS in value.shape
     module = type(value).__module__
-    if (
-        depth
-        and module.startswith("dpconvex")
-        and not module.startswith(tuple(f"dpconvex.{room}." for room in MAY))
-    ):
+    if depth and module.startswith("dpconvex") and not module.startswith(tuple(f"dpconvex.{room}." for room in MAY)):
         return any(row_arrays(each, depth - 1) for each in getattr(value, "__dict__", {}).values())
     return False
 

@@ -61,18 +61,13 @@ def test_theta_star_has_no_slope_and_nothing_is_better(make, options):
     sample = make(10, rng=0, **options)
     star = sample.theta_star
     step = 1e-4
-    slopes = [
-        (sample.risk(star + step * e) - sample.risk(star - step * e)) / (2 * step)
-        for e in np.eye(len(star))
-    ]
+    slopes = [(sample.risk(star + step * e) - sample.risk(star - step * e)) / (2 * step) for e in np.eye(len(star))]
     assert np.abs(slopes).max() < 2e-6
     rng = np.random.default_rng(2)
     for scale in (0.01, 0.1, 1.0):
         assert sample.excess_risk(star + scale * rng.normal(size=len(star))) > 0
     assert sample.excess_risk(star) == 0
-    assert sample.relative_excess_risk(star + 0.1) == pytest.approx(
-        sample.excess_risk(star + 0.1) / sample.risk(star)
-    )
+    assert sample.relative_excess_risk(star + 0.1) == pytest.approx(sample.excess_risk(star + 0.1) / sample.risk(star))
 
 
 @pytest.mark.parametrize(("make", "options"), PINBALL[:3] + PINBALL[6:8])
@@ -95,9 +90,7 @@ def test_quantile_features_follow_the_study():
 
 def test_newsvendor_features_follow_the_study():
     sample = datasets.make_newsvendor(100_000, rng=4, quantile=0.75)
-    assert np.cov(sample.X.T) == pytest.approx(
-        0.5 ** np.abs(np.subtract.outer(range(4), range(4))), abs=0.03
-    )
+    assert np.cov(sample.X.T) == pytest.approx(0.5 ** np.abs(np.subtract.outer(range(4), range(4))), abs=0.03)
     assert sample.theta_star == pytest.approx([1.5 + 0.67449, 1, -2.5, -1.5, 3], abs=1e-5)
 
 

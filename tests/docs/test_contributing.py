@@ -36,9 +36,7 @@ def test_no_neighbour_beats_the_sensitivity_of_the_guides_mechanism(guide):
     row_map = RowMap.from_bounds(1, (-1.0, 1.0))
 
     def gradient(records):
-        rows = MemoryRows(
-            np.array([[x] for x, _ in records]), np.array([y for _, y in records]), row_map
-        )
+        rows = MemoryRows(np.array([[x] for x, _ in records]), np.array([y for _, y in records]), row_map)
         return EmpiricalObjective(rows, bounds.loss, bounds.alpha).gradient(np.zeros(2))
 
     extremes = list(itertools.product((-1.0, 0.0, 1.0), (-9.0, 0.0, 9.0)))

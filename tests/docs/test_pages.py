@@ -76,9 +76,7 @@ def test_commands_in_sentences_exist(page):
         for word in line.split()[1:]:
             if word in getattr(command, "commands", {}):
                 command = command.commands[word]
-        options = {
-            name for entry in command.params for name in (*entry.opts, *entry.secondary_opts)
-        }
+        options = {name for entry in command.params for name in (*entry.opts, *entry.secondary_opts)}
         assert line.split()[1] in ("COMMAND", *COMMANDS.commands), line
         if command.name == "reproduce":  # its options are those of a distribution of its own
             continue
@@ -107,16 +105,12 @@ def test_every_public_name_is_documented(package):
             assert inspect.getdoc(value), name
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in dpconvex.__all__ if hasattr(getattr(dpconvex, name), "fit")]
-)
+@pytest.mark.parametrize("name", [name for name in dpconvex.__all__ if hasattr(getattr(dpconvex, name), "fit")])
 def test_docstrings_name_every_parameter(name):
     kind = getattr(dpconvex, name)
     text = inspect.getdoc(kind)
     missing = [
-        parameter
-        for parameter in inspect.signature(kind).parameters
-        if not re.search(rf"\b{parameter}\b", text)
+        parameter for parameter in inspect.signature(kind).parameters if not re.search(rf"\b{parameter}\b", text)
     ]
     assert not missing
     assert "Privacy" in text

@@ -41,14 +41,7 @@ def test_every_page_is_in_one_menu():
 
 def test_every_public_package_has_its_reference():
     rooms = {path.parent.name for path in (ROOT / "src" / "dpconvex").glob("*/__init__.py")}
-    inner = {
-        "cli",
-        "core",
-        "estimators",
-        "fit",
-        "inputs",
-        "models",
-    }  # their names are in dpconvex, or not public
+    inner = {"cli", "core", "estimators", "fit", "inputs", "models"}  # their names are in dpconvex, or not public
     files = {path.stem for path in (ROOT / "src" / "dpconvex").glob("[a-z]*.py")}
     files -= {"checks", "on_demand", "pipelines", "scored_rows", "scores", "version", "whole_files"}
     assert {name.rpartition(".")[2] for name in PACKAGES} - {"dpconvex"} == (rooms - inner) | files
@@ -115,16 +108,7 @@ def test_examples_have_a_title_and_words(path):
 def test_the_site_builds_without_warnings_and_needs_no_other_machine(tmp_path):
     for name in ("sphinx", "numpydoc", "myst_parser", "sphinx_gallery", "pydata_sphinx_theme"):
         pytest.importorskip(name)
-    command = [
-        "-m",
-        "sphinx",
-        "--fail-on-warning",
-        "-q",
-        "-d",
-        tmp_path / "trees",
-        DOCS,
-        tmp_path / "site",
-    ]
+    command = ["-m", "sphinx", "--fail-on-warning", "-q", "-d", tmp_path / "trees", DOCS, tmp_path / "site"]
     subprocess.run([sys.executable, *map(str, command)], check=True)
     pages = list((tmp_path / "site").rglob("*.html"))
     for page in pages:

@@ -92,9 +92,7 @@ def test_missing_values_fall_on_the_lower_bound():
     filled[5, 2], filled[6, 3] = -2.0, 2.0
     theta = np.linspace(-1, 1, 8)
     sums = [
-        MemoryRows(table, np.ones(40_000), MAPS["weighted"], keep=keep).combine(
-            theta, WeightedSlope(SMOOTH)
-        )[0]
+        MemoryRows(table, np.ones(40_000), MAPS["weighted"], keep=keep).combine(theta, WeightedSlope(SMOOTH))[0]
         for table in (X, filled)
         for keep in (False, True)
     ]
@@ -156,10 +154,7 @@ class TestDaskRows:
         theta = np.linspace(-1, 1, 8)
         assert (rows.n_rows, rows.dim) == (1000, 8)
         assert rows.mean_target_size == pytest.approx(memory.mean_target_size, rel=1e-14)
-        for one, other in (
-            (rows, memory),
-            (rows.reweighted(_halved), memory.reweighted(_halved)),
-        ):
+        for one, other in ((rows, memory), (rows.reweighted(_halved), memory.reweighted(_halved))):
             for call in (
                 lambda data: data.combine(theta, WeightedSlope(SMOOTH)),
                 lambda data: data.sum(lambda block, y, w: (block.T @ (block * w[:, None]), y @ w)),
@@ -249,11 +244,7 @@ def test_a_partition_says_nothing_of_void_rows():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (total,) = run_source(
-            lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)),
-            mapping,
-            fingerprint(X, y),
-            pending,
-            (X, y),
+            lambda rows: rows.sum_targets(lambda y, w, v: (y.size,)), mapping, fingerprint(X, y), pending, (X, y)
         )
     assert total == 3
 

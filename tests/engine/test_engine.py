@@ -101,11 +101,7 @@ def test_public_bounds_hold_and_are_reached(fit_intercept, row_norm, bounded):
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(
-    st.lists(
-        st.lists(st.floats(), min_size=3, max_size=3),
-        min_size=1,
-        max_size=5,
-    ),
+    st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=5),
     st.sampled_from(["weight", "shorten"]),
     st.floats(1e-3, 1e3),
 )
@@ -211,9 +207,7 @@ def multiples(y, z, w):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("row_norm", [0.8, 5.0])
-def test_combined_rows_match_naive_numpy(
-    influence, fit_intercept, dtype, order, row_norm, monkeypatch
-):
+def test_combined_rows_match_naive_numpy(influence, fit_intercept, dtype, order, row_norm, monkeypatch):
     """Mapping on the fly gives what the stored rows give, whatever the number of threads."""
     monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr("dpconvex.engine.memory.CACHE_BYTES", 0)
@@ -378,9 +372,7 @@ with threads.single_threaded_blas():
     threads._lock.release()
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert (
-        subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=120).returncode == 0
-    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=120).returncode == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -69,11 +69,7 @@ def test_every_pass_is_that_of_dense_rows(monkeypatch, bounds, influence, interc
         return weighted_gram(block, w), (w * y) @ block, moved_gram(block, w, step, theta)
 
     rng_steps = rng.normal(size=1000)
-    functions = [
-        WeightedSlope(Logistic()),
-        WeightedSlope(hinge, 0.1),
-        lambda y, z, w: (w * np.tanh(z), w @ z, z.sum()),
-    ]
+    functions = [WeightedSlope(Logistic()), WeightedSlope(hinge, 0.1), lambda y, z, w: (w * np.tanh(z), w @ z, z.sum())]
     chosen = np.array([5, 899, 5, 14, 0, 441])
     for ours, theirs in (
         (whole[1], whole[0]),
@@ -114,8 +110,7 @@ def test_types_of_values_and_of_columns(dtype, indices):
 
 def test_entries_of_one_place_are_added_before_they_are_clipped():
     shuffled = sparse.csr_matrix(
-        (np.array([1.5, 4.0, -1.0, 0.25]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])),
-        shape=(2, 3),
+        (np.array([1.5, 4.0, -1.0, 0.25]), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 3)
     )
     row_map = RowMap(3, 10.0, low=(-1.0,) * 3, high=(1.0,) * 3)
     for lie in (False, True):
@@ -168,9 +163,7 @@ def test_the_same_bits_whatever_the_number_of_threads(monkeypatch):
     row_map = RowMap.from_bounds(COLUMNS, EXCLUDES_ZERO, 1.0)
     theta = np.linspace(-1, 1, COLUMNS + 1)
     found = {
-        SparseRows(X, y, row_map, threads=threads)
-        .combine(theta, WeightedSlope(Logistic()))[0]
-        .tobytes()
+        SparseRows(X, y, row_map, threads=threads).combine(theta, WeightedSlope(Logistic()))[0].tobytes()
         for threads in (1, 2, 5)
     }
     assert len(found) == 1
@@ -192,18 +185,14 @@ def exact_rows(rows, X):
     low, high, shift, scale = ([Fraction(float(v)) for v in column] for column in rows.columns)
     found = []
     for raw in X.toarray():
-        values = [
-            min(max(Fraction(float(v)), a), b) for v, a, b in zip(raw, low, high, strict=True)
-        ]
+        values = [min(max(Fraction(float(v)), a), b) for v, a, b in zip(raw, low, high, strict=True)]
         mapped = [(v - c) * s for v, c, s in zip(values, shift, scale, strict=True)]
         found.append([Fraction(1)] * int(rows.row_map.fit_intercept) + mapped)
     return found
 
 
 def square_of(matrix, row, constant):
-    placed = [
-        sum(Fraction(float(m)) * x for m, x in zip(line, row, strict=True)) for line in matrix
-    ]
+    placed = [sum(Fraction(float(m)) * x for m, x in zip(line, row, strict=True)) for line in matrix]
     return sum(v * v for v in placed) + constant
 
 
@@ -237,12 +226,8 @@ def test_lengths_are_never_below_the_exact_ones(bounds, intercept, stretch, shap
         exact = square_of(matrix, row, Fraction(1 - lead))
         assert Fraction(float(length)) ** 2 >= exact
         # And not much above: what is added is what rounding can take.
-        reach = sum(
-            abs(float(x)) * math.sqrt(float(matrix[:, j] @ matrix[:, j])) for j, x in enumerate(row)
-        )
-        assert (
-            float(length) ** 2 <= float(exact) * (1 + 1e-12) + 1e-12 * (reach + dim * stretch) ** 2
-        )
+        reach = sum(abs(float(x)) * math.sqrt(float(matrix[:, j] @ matrix[:, j])) for j, x in enumerate(row))
+        assert float(length) ** 2 <= float(exact) * (1 + 1e-12) + 1e-12 * (reach + dim * stretch) ** 2
 
 
 @pytest.mark.parametrize("bounds", ["none", "exclude 0"])

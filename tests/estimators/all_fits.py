@@ -64,9 +64,7 @@ def _classification(kind, choices, **more):
 def _matrices(kind):
     return {
         f"{kind.__name__} objective": lambda: kind(epsilon=1.0, mechanism="objective"),
-        f"{kind.__name__} gradient": lambda: kind(
-            epsilon=1.0, mechanism=StructuredGradientDescent(steps=5)
-        ),
+        f"{kind.__name__} gradient": lambda: kind(epsilon=1.0, mechanism=StructuredGradientDescent(steps=5)),
     }
 
 
@@ -82,17 +80,10 @@ CLASSIFICATIONS = {
     **_classification(DPLogisticRegression, {**SUMS, **RECORDS, **INTERVALS}),
     **_classification(DPLinearSVC, {**SUMS, **RECORDS}),
     **_classification(DPTiltedClassifier, {"output": {}, "share": {"share": 0.2}}),
-    **_classification(
-        DPTopRankClassifier, {"output": {"top": 5}, "pure": {"delta": 0, "loss": "hinge"}}
-    ),
+    **_classification(DPTopRankClassifier, {"output": {"top": 5}, "pure": {"delta": 0, "loss": "hinge"}}),
     **_classification(
         DPRobustClassifier,
-        {
-            "l2": {},
-            "linf": {"norm": "linf"},
-            "l1": {"norm": "l1"},
-            "cost": {"cost": 300.0, "alpha": 0.05},
-        },
+        {"l2": {}, "linf": {"norm": "linf"}, "l1": {"norm": "l1"}, "cost": {"cost": 300.0, "alpha": 0.05}},
     ),
 }
 AUCS = _classification(
@@ -108,9 +99,7 @@ AUCS = _classification(
     },
 )
 MATRICES = {
-    name: fit
-    for kind in (DPMedian, DPPiecewiseLinear, DPBowl, DPL1Link)
-    for name, fit in _matrices(kind).items()
+    name: fit for kind in (DPMedian, DPPiecewiseLinear, DPBowl, DPL1Link) for name, fit in _matrices(kind).items()
 }
 TABLES = {**REGRESSIONS, **CLASSIFICATIONS, **AUCS}
 ALL = {**TABLES, **MATRICES}

@@ -7,20 +7,11 @@ from sklearn.metrics import roc_auc_score
 
 from dpconvex import DPAUCClassifier, DPLogisticRegression, load_model, save_model
 from dpconvex.losses import PairHinge, PairLogistic
-from dpconvex.mechanisms import (
-    Moments,
-    NoisyGradientDescent,
-    ObjectivePerturbation,
-)
+from dpconvex.mechanisms import Moments, NoisyGradientDescent, ObjectivePerturbation
 from dpconvex.privacy import Ledger
 
 LOSSES = ("logistic", "natural-logistic", "hinge", "squared", "squared-hinge")
-COMMON = {
-    "feature_bounds": (-4, 4),
-    "min_positive": 800,
-    "min_negative": 1500,
-    "random_state": 0,
-}
+COMMON = {"feature_bounds": (-4, 4), "min_positive": 800, "min_negative": 1500, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +28,7 @@ def test_every_combination_learns_or_says_why_not(data, loss, mechanism, budget)
     X, y = data
     pure, gaussian = budget.get("delta") == 0, "mu" in budget
     steep = loss.startswith("squared")
-    refused = (mechanism in ("moments", "gradient") and pure) or (
-        mechanism == "objective" and (gaussian or steep)
-    )
+    refused = (mechanism in ("moments", "gradient") and pure) or (mechanism == "objective" and (gaussian or steep))
     epsilon = {} if gaussian else {"epsilon": 5.0}
     model = DPAUCClassifier(loss, mechanism=mechanism, **epsilon, **budget, **COMMON)
     if refused:
@@ -114,9 +103,7 @@ def test_the_default_ranks_no_worse_than_logistic_regression():
         train, test = slice(3000), slice(3000, None)
         settings = {"epsilon": 1.0, "feature_bounds": (0, 1), "random_state": seed}
         scores = [
-            roc_auc_score(
-                y[test], kind(**settings).fit(X[train], y[train]).decision_function(X[test])
-            )
+            roc_auc_score(y[test], kind(**settings).fit(X[train], y[train]).decision_function(X[test]))
             for kind in (DPAUCClassifier, DPLogisticRegression)
         ]
         gaps.append(scores[0] - scores[1])
@@ -163,8 +150,7 @@ def test_noise_depends_on_public_facts_only(data):
     rare[5:] = "no"
     rare[:5] = "yes"
     certificates = [
-        DPAUCClassifier(mechanism="objective", **COMMON).fit(X, labels).certificate_.to_json()
-        for labels in (y, rare)
+        DPAUCClassifier(mechanism="objective", **COMMON).fit(X, labels).certificate_.to_json() for labels in (y, rare)
     ]
     assert certificates[0] == certificates[1]
 

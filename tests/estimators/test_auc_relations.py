@@ -41,17 +41,9 @@ def test_a_private_number_of_records(mechanism, tmp_path):
 
 
 def test_less_noise_than_for_a_replaced_record():
-    settings = {
-        "epsilon": 1.0,
-        "mechanism": "output",
-        "alpha": 0.1,
-        "min_positive": 100,
-        "min_negative": 100,
-    }
+    settings = {"epsilon": 1.0, "mechanism": "output", "alpha": 0.1, "min_positive": 100, "min_negative": 100}
     replaced = DPAUCClassifier(**settings).certify(1000, 3)
-    added = DPAUCClassifier(
-        neighbors="add_or_remove_one", nominal_samples=1000, **settings
-    ).certify(1000, 3)
+    added = DPAUCClassifier(neighbors="add_or_remove_one", nominal_samples=1000, **settings).certify(1000, 3)
     ratio = added.noise["release"].sensitivity / replaced.noise["release"].sensitivity
     assert ratio == pytest.approx((1 / 100) / (1 / 100 + 2 / 101), rel=1e-3)
 

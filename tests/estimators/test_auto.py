@@ -15,8 +15,8 @@ from dpconvex import (
     DPTiltedClassifier,
     DPTiltedRegressor,
 )
-from dpconvex.defaults.cost_warning import PrivacyCostWarning, UnboundedColumnsWarning
 from dpconvex.mechanisms import Moments, NoisyGradientDescent, NoisySGD, OutputPerturbation
+from dpconvex.planning.cost_warning import PrivacyCostWarning, UnboundedColumnsWarning
 from dpconvex.privacy import Certificate
 
 UNIT = {"feature_bounds": (0, 1)}
@@ -44,10 +44,7 @@ def test_a_named_mechanism_that_is_ruled_out_says_why():
         DPLogisticRegression(alpha=1e-3, mechanism="objective", **UNIT).certify(300, 3)
     with pytest.raises(ValueError, match=r"PureDP and ApproxDP.*GaussianDP"):
         DPLogisticRegression(mu=0.5, mechanism="objective", **UNIT).certify(300, 3)
-    for model in (
-        DPQuantileRegressor(mechanism=Moments()),
-        DPLogisticRegression(mechanism=Moments()),
-    ):
+    for model in (DPQuantileRegressor(mechanism=Moments()), DPLogisticRegression(mechanism=Moments())):
         with pytest.raises(ValueError, match=r"'mechanism' parameter of .* must be one of"):
             model.certify(300, 3)
 
@@ -58,13 +55,9 @@ def test_a_named_mechanism_that_is_ruled_out_says_why():
         DPTiltedClassifier(np.int64(1), **UNIT),
         DPTiltedClassifier(np.float32(1.1), **UNIT),
         DPRobustClassifier(np.float32(0.1), **UNIT),
-        DPLogisticRegression(
-            alpha=np.float32(0.1), row_norm=np.float32(1.3), mechanism="output", **UNIT
-        ),
+        DPLogisticRegression(alpha=np.float32(0.1), row_norm=np.float32(1.3), mechanism="output", **UNIT),
         DPLogisticRegression(epsilon=np.float32(1.1), delta=np.float32(1e-6), **UNIT),
-        DPQuantileRegressor(
-            np.float32(0.3), bandwidth=np.float32(0.1), mechanism="objective", **TARGET
-        ),
+        DPQuantileRegressor(np.float32(0.3), bandwidth=np.float32(0.1), mechanism="objective", **TARGET),
         DPQuantileRegressor(mechanism=OutputPerturbation(gap=np.float32(1e-3)), **TARGET),
         DPQuantileRegressor(mechanism=OutputPerturbation(radius=np.float32(2.1)), **TARGET),
         DPQuantileRegressor(mechanism=NoisyGradientDescent(steps=np.int64(5)), **TARGET),
@@ -79,10 +72,7 @@ def test_scalars_of_numpy_are_numbers(model):
 @pytest.mark.parametrize("tilt", [4.8e4, 1e8])
 @pytest.mark.parametrize(
     "model",
-    [
-        DPTiltedClassifier(classes=[0, 1], **UNIT),
-        DPTiltedRegressor(feature_bounds=(0, 1), target_bounds=(-1, 1)),
-    ],
+    [DPTiltedClassifier(classes=[0, 1], **UNIT), DPTiltedRegressor(feature_bounds=(0, 1), target_bounds=(-1, 1))],
 )
 def test_a_large_tilt_certifies_on_every_data_set(model, tilt):
     # All rows equal, all but one equal, or none: whether a fit ends must not tell them apart.
@@ -117,9 +107,7 @@ def test_a_fit_that_privacy_will_drown_is_announced():
 def test_columns_without_bounds_are_pointed_out():
     """Where they are taken to be of order 1; a descent finds their sizes."""
     X = np.random.default_rng(0).normal(size=(5000, 2))
-    with pytest.warns(
-        UnboundedColumnsWarning, match="'output' takes every column .* about -1 to 1"
-    ):
+    with pytest.warns(UnboundedColumnsWarning, match="'output' takes every column .* about -1 to 1"):
         DPQuantileRegressor(mechanism="output").fit(X, X[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -133,9 +121,7 @@ def test_bounds_belong_around_the_values_however_wide():
     X = rng.normal(101_325, 12, (3_000, 2))
     y = (X[:, 0] - 101_325) / 12 + rng.normal(0, 0.5, 3_000)
     scores = [
-        DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-5, 5), random_state=0)
-        .fit(X, y)
-        .score(X, y)
+        DPQuantileRegressor(feature_bounds=bounds, target_bounds=(-5, 5), random_state=0).fit(X, y).score(X, y)
         for bounds in ((0, 200_000), (101_325 - 12_000, 101_325 + 12_000), (101_200, 101_650))
     ]
     assert scores[0] < 0.1

@@ -61,20 +61,14 @@ def test_several_classes_share_the_budget(classifier, mechanism, three_classes):
         assert certificate.noise[name]["std"] > 1.4 * single.noise[name]["std"]
 
 
-@pytest.mark.parametrize(
-    "mechanism", [pytest.param("sgd", marks=pytest.mark.slow), "phased-erm", "phased-sgd"]
-)
+@pytest.mark.parametrize("mechanism", [pytest.param("sgd", marks=pytest.mark.slow), "phased-erm", "phased-sgd"])
 def test_stochastic_mechanisms_learn_and_share_the_budget(mechanism, two_classes, three_classes):
     X, y = two_classes
-    model = DPLogisticRegression(
-        epsilon=8.0, feature_bounds=(-1, 1), mechanism=mechanism, random_state=0
-    )
+    model = DPLogisticRegression(epsilon=8.0, feature_bounds=(-1, 1), mechanism=mechanism, random_state=0)
     assert model.fit(X, y).score(X, y) > 0.7
     model.certificate_.verify()
     X, y = three_classes
-    model = DPLinearSVC(
-        epsilon=8.0, feature_bounds=(-1.5, 1.5), mechanism=mechanism, random_state=0
-    )
+    model = DPLinearSVC(epsilon=8.0, feature_bounds=(-1.5, 1.5), mechanism=mechanism, random_state=0)
     model.fit(X, y).certificate_.verify()
     assert model.certificate_.parameters["problems"] == 3
 
@@ -115,9 +109,7 @@ def test_label_set_is_stated(two_classes):
     assert read.certificate_.parameters["label_set"] == "assumed public"
     given = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(X, y)
     assert given.certificate_.parameters["label_set"] == "given"
-    lonely = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(
-        X[y == "no"], y[y == "no"]
-    )
+    lonely = DPLogisticRegression(classes=["no", "yes"], random_state=0).fit(X[y == "no"], y[y == "no"])
     assert list(lonely.classes_) == ["no", "yes"]
 
 
@@ -146,8 +138,7 @@ def test_certificate_before_data_equals_the_one_after(classifier, mechanism, two
 
 
 @pytest.mark.parametrize(
-    ("settings", "guarantee"),
-    [({"mu": 0.5}, GaussianDP(0.5)), ({"epsilon": 2.0, "delta": 0}, PureDP(2.0))],
+    ("settings", "guarantee"), [({"mu": 0.5}, GaussianDP(0.5)), ({"epsilon": 2.0, "delta": 0}, PureDP(2.0))]
 )
 def test_other_budgets(settings, guarantee, two_classes):
     X, y = two_classes

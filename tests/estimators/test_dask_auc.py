@@ -15,12 +15,7 @@ from dpconvex.core.perturbed_minimiser import certified_point  # noqa: E402
 from dpconvex.engine import MemoryRows, RowMap  # noqa: E402
 from dpconvex.engine.dask.table import DaskTable  # noqa: E402
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge  # noqa: E402
-from dpconvex.objectives import (  # noqa: E402
-    PairwiseObjective,
-    PartitionedPairwiseObjective,
-    pair_partitions,
-    pair_sums,
-)
+from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective, pair_partitions, pair_sums  # noqa: E402
 from dpconvex.privacy import Ledger  # noqa: E402
 from dpconvex.solvers import ConvergenceError, Newton  # noqa: E402
 
@@ -78,9 +73,7 @@ def both_objectives(X, y, loss):
     target = np.where(y, 1.0, -1.0)
     rows = DaskTable(in_chunks(X), in_chunks(target), "test").rows(row_map)
     linear = np.linspace(-0.1, 0.2, X.shape[1])
-    whole = PairwiseObjective(
-        MemoryRows(X, target, row_map), None, loss, 0.01, 1, 2000, linear, row_norm=2.0
-    )
+    whole = PairwiseObjective(MemoryRows(X, target, row_map), None, loss, 0.01, 1, 2000, linear, row_norm=2.0)
     parts = PartitionedPairwiseObjective(rows, loss, 0.01, 1, 2000, linear, row_norm=2.0)
     return whole, parts
 
@@ -109,8 +102,7 @@ def test_changed_rows_and_samples_are_those_of_the_whole(loss):
     parts.gradient(w)  # what is remembered of the old rows must not be used for the new ones
     parts.hessian(w)
     first, second = (
-        objective.with_rows(lambda block: block[:, ::-1] / 3, 1.0, alpha=0.2)
-        for objective in (whole, parts)
+        objective.with_rows(lambda block: block[:, ::-1] / 3, 1.0, alpha=0.2) for objective in (whole, parts)
     )
     np.testing.assert_allclose(second.gradient(w), first.gradient(w), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(second.hessian(w), first.hessian(w), rtol=1e-10)
@@ -151,9 +143,7 @@ def test_tables_of_scores_add():
     for kind, mirrored in itertools.product(("slope", "value"), (False, True)):
         sign = -1.0 if mirrored else 1.0
         exact = pair_sums.logistic_sums(sign * others, sign * scores, kind)
-        slopes = pair_partitions._Slopes(
-            floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf
-        )
+        slopes = pair_partitions._Slopes(floors, table.sums_at(floors, kind, mirrored), -np.inf, np.inf)
         np.testing.assert_allclose(slopes(others), exact, rtol=1e-11)
     assert (table + pair_sums.CellMoments.of(np.array([1e7]))).wide
 
@@ -174,9 +164,7 @@ def test_on_a_cluster_the_ledger_is_charged_once(tmp_path):
     settings = {"epsilon": 30.0, "feature_bounds": (-4, 4), "random_state": 5, **COUNTS}
     ledger = Ledger(tmp_path / "ledger.db", epsilon=500.0, delta=0.1)
     with (
-        distributed.LocalCluster(
-            n_workers=1, processes=True, threads_per_worker=1, dashboard_address=None
-        ) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=True, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
         model = DPAUCClassifier(mechanism="objective", **settings)

@@ -97,11 +97,7 @@ def threads_cluster():
     """Return a cluster of two workers in this process, and a client."""
     with (
         distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address=None,
-            silence_logs=50,
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -117,9 +113,7 @@ def without_collector():
 
 
 @pytest.mark.parametrize("mechanism", ["objective", "gradient"])
-def test_workers_read_a_partition_once_and_free_it(
-    threads_cluster, table, mechanism, monkeypatch, without_collector
-):
+def test_workers_read_a_partition_once_and_free_it(threads_cluster, table, mechanism, monkeypatch, without_collector):
     from dpconvex.engine.dask import cluster, held
 
     monkeypatch.setattr(cluster, "POLL", 1e-3)  # waits that end in vain must leave nothing behind
@@ -143,10 +137,7 @@ def test_workers_with_less_to_do_take_partitions_over(threads_cluster, monkeypat
     X, y = make_table()
     one = next(iter(client.scheduler_info()["workers"]))
     chunks = (100,) * (len(X) // 100)
-    parts = [
-        da.from_array(a[: sum(chunks)], chunks=(chunks, *a.shape[1:])).persist(workers=[one])
-        for a in (X, y)
-    ]
+    parts = [da.from_array(a[: sum(chunks)], chunks=(chunks, *a.shape[1:])).persist(workers=[one]) for a in (X, y)]
     distributed.wait(parts)
     for uneven, fewest in ((cluster.UNEVEN, 0), (0, len(chunks) // 2)):
         monkeypatch.setattr(cluster, "UNEVEN", uneven)
@@ -194,16 +185,10 @@ def test_no_workers_for_longer_than_the_time_out(threads_cluster, table, monkeyp
     cluster, _ = threads_cluster
     after_the_charge(monkeypatch, lambda: cluster.scale(0))
     model, ledger = model_with_ledger(folder)
-    with (
-        dask.config.set({"dpconvex.timeout": "1 s"}),
-        pytest.raises(ClusterLostError, match=SPENT),
-    ):
+    with dask.config.set({"dpconvex.timeout": "1 s"}), pytest.raises(ClusterLostError, match=SPENT):
         model.fit(X, y)
     assert len(ledger.entries()) == 1
-    with (
-        dask.config.set({"dpconvex.timeout": "1 s"}),
-        pytest.raises(ClusterLostError) as caught,
-    ):
+    with dask.config.set({"dpconvex.timeout": "1 s"}), pytest.raises(ClusterLostError) as caught:
         model.fit(X, y)
     assert SPENT not in str(caught.value)
     assert len(ledger.entries()) == 1
@@ -232,9 +217,7 @@ def _shifted(array):
 
 @pytest.mark.parametrize("change", [_swapped, _shorter, _text, _shifted])
 @pytest.mark.parametrize("scheduler", ["threads", elsewhere, "cluster"])
-def test_a_source_that_changes_is_noticed(
-    change, scheduler, table, monkeypatch, threads_cluster, capfd
-):
+def test_a_source_that_changes_is_noticed(change, scheduler, table, monkeypatch, threads_cluster, capfd):
     (X, y), folder = table
 
     def spoil():
@@ -255,9 +238,7 @@ def test_a_source_that_changes_is_noticed(
     assert "17.25" not in "".join(capfd.readouterr())
 
 
-def test_a_source_that_changed_is_noticed_when_a_worker_is_replaced(
-    threads_cluster, table, monkeypatch
-):
+def test_a_source_that_changed_is_noticed_when_a_worker_is_replaced(threads_cluster, table, monkeypatch):
     (X, y), folder = table
     cluster, client = threads_cluster
 
@@ -375,9 +356,7 @@ def test_all_workers_killed(bare_cluster, table, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_frozen_worker_is_not_waited_for_any_longer_than_a_lost_one(
-    bare_cluster, table, monkeypatch
-):
+def test_a_frozen_worker_is_not_waited_for_any_longer_than_a_lost_one(bare_cluster, table, monkeypatch):
     (X, y), folder = table
     frozen = bare_cluster[1][0]
     after_the_charge(monkeypatch, lambda: frozen.send_signal(signal.SIGSTOP))

@@ -16,14 +16,7 @@ from sklearn.metrics import log_loss, mean_pinball_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dpconvex import (
-    DPAUCClassifier,
-    DPLogisticRegression,
-    DPNewsvendor,
-    DPQuantileRegressor,
-    load_model,
-    save_model,
-)
+from dpconvex import DPAUCClassifier, DPLogisticRegression, DPNewsvendor, DPQuantileRegressor, load_model, save_model
 from dpconvex.audit import audit
 from dpconvex.core.evaluation_certificate import EvaluationCertificate, statistic_sensitivity
 from dpconvex.core.pairs import pair_statistic_of_people
@@ -221,9 +214,7 @@ def test_released_scores_keep_their_promise_and_half_the_noise_is_noticed():
 
         return draw
 
-    claim = GaussianDP(
-        float(np.linalg.norm(pair[1] - pair[0]))
-    )  # what these two rows can show of mu = 1
+    claim = GaussianDP(float(np.linalg.norm(pair[1] - pair[0])))  # what these two rows can show of mu = 1
     fair = audit(sampler(pair[0], 1.0), sampler(pair[1], 1.0), claim, runs=3000, rng=0)
     assert fair.passed
     wild = audit(sampler(pair[0], 0.5), sampler(pair[1], 0.5), claim, runs=3000, rng=0)
@@ -241,9 +232,7 @@ def test_intervals_hold_what_they_say(budget):
     held = 0
     for metric, exact in truth.items():
         for seed in range(134):
-            score = private_score(
-                MODELS["logistic"], ROWS, LABELS, metric, **budget, random_state=seed
-            )
+            score = private_score(MODELS["logistic"], ROWS, LABELS, metric, **budget, random_state=seed)
             held += score.interval[0] <= exact <= score.interval[1]
     assert held >= 350
     score.certificate.verify()
@@ -285,9 +274,7 @@ def test_a_ledger_is_charged_once_and_errors_cost_nothing(tmp_path):
     with pytest.raises(ValueError, match="columns"):
         private_score(MODELS["logistic"], ROWS[:, :1], LABELS, ledger=ledger)
     with pytest.raises(ValueError, match="public number of rows"):
-        private_score(
-            MODELS["logistic"], ROWS, LABELS, "auc", ledger=ledger, neighbors="add_or_remove_one"
-        )
+        private_score(MODELS["logistic"], ROWS, LABELS, "auc", ledger=ledger, neighbors="add_or_remove_one")
     assert [entry.description for entry in ledger.entries()] == ["private_score"]
     assert MODELS["logistic"].n_features_in_ == 2
 
@@ -314,11 +301,7 @@ def test_sparse_rows_are_refused_before_the_charge(tmp_path):
 
 def test_tables_are_scored_as_they_come(tmp_path):
     """By a pipeline with a public table, and by a model that was saved and loaded with its schema."""
-    schema = {
-        "features": {"a": [-1, 1]},
-        "categories": {"city": ["rome", "oslo"]},
-        "target": {"y": [-5, 5]},
-    }
+    schema = {"features": {"a": [-1, 1]}, "categories": {"city": ["rome", "oslo"]}, "target": {"y": [-5, 5]}}
     cities = np.where(np.arange(3000) % 2, "rome", "oslo")
     frame = pd.DataFrame({"city": cities, "a": ROWS[:, 0]})
     table = PublicTable(schema)
@@ -381,9 +364,7 @@ def test_scores_are_over_valid_rows(model, metric, groups):
     X, invalid = ROWS.copy(), np.arange(len(y)) % 5 == 0
     y[invalid[: len(y)] & (np.arange(len(y)) % 2 == 0)] = np.nan
     X[invalid & ~np.isnan(y), 0] = np.inf
-    names = (
-        np.arange(len(y)) // 2 if groups else None
-    )  # of two rows, none of which or one is invalid
+    names = np.arange(len(y)) // 2 if groups else None  # of two rows, none of which or one is invalid
     facts = {"epsilon": 1000.0, "residual_bound": 3.0, "random_state": 0}
     if model == "logistic":
         del facts["residual_bound"]

@@ -33,9 +33,7 @@ def rows():
 
 
 def model(ledger):
-    return DPLogisticRegression(
-        epsilon=0.01, feature_bounds=(-4, 4), random_state=0, ledger=ledger, verbose=False
-    )
+    return DPLogisticRegression(epsilon=0.01, feature_bounds=(-4, 4), random_state=0, ledger=ledger, verbose=False)
 
 
 def test_a_charge_is_on_record_or_refused(tmp_path):
@@ -112,9 +110,7 @@ def test_partitions_without_room_are_read_from_their_source():
 
 def test_a_disk_that_is_really_full(tmp_path):
     """A file system of 64 kB in memory, filled up: charges are refused until there is room again."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True)
     if mounted.returncode:
         pytest.skip("needs the right to mount a file system")
     try:

@@ -16,13 +16,7 @@ from sklearn.metrics import hinge_loss
 from sklearn.svm import LinearSVC
 from test_invalid_rows import PRIVATE_NUMBER, fitted, spoiled
 
-from dpconvex import (
-    DPAUCClassifier,
-    DPLinearRegression,
-    DPLinearSVC,
-    DPLogisticRegression,
-    DPQuantileRegressor,
-)
+from dpconvex import DPAUCClassifier, DPLinearRegression, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor
 
 ROWS = 20_000
 RNG = np.random.default_rng(0)
@@ -56,12 +50,7 @@ WAYS = {
     "sparse": {"rows": sparse.csr_matrix(X)},
     "dask": {"as": as_dask},
     "people": {"fit": {"groups": NAMES}},
-    "rows of people": {
-        "fit": {"groups": NAMES},
-        "person_weight": "rows",
-        "rows_per_person": 2,
-        "epsilon": 2.0,
-    },
+    "rows of people": {"fit": {"groups": NAMES}, "person_weight": "rows", "rows_per_person": 2, "epsilon": 2.0},
     "weights": {"fit": {"sample_weight": np.full(ROWS, 0.5)}},
 }
 
@@ -164,9 +153,7 @@ def test_intervals_of_logistic_coefficients():
 
 @pytest.mark.parametrize("mechanism", ["moments", "gradient", "objective"])
 def test_rankings_of_valid_rows(mechanism):
-    model = DPAUCClassifier(
-        classes=[0, 1], mechanism=mechanism, min_positive=2000, min_negative=9000, **PUBLIC
-    )
+    model = DPAUCClassifier(classes=[0, 1], mechanism=mechanism, min_positive=2000, min_negative=9000, **PUBLIC)
     ignoring, alone = (each.coef_[0] for each in fits(model, LABELS))
     cosine = ignoring @ alone / (np.linalg.norm(ignoring) * np.linalg.norm(alone))
     assert cosine > 0.98
@@ -177,9 +164,7 @@ def test_rankings_of_valid_rows(mechanism):
 
 
 @pytest.mark.parametrize("how", ["features", "target", "both"])
-@pytest.mark.parametrize(
-    "name", [*PRIVATE_NUMBER, *sorted(set(AUCS) - {"DPAUCClassifier moments"})]
-)
+@pytest.mark.parametrize("name", [*PRIVATE_NUMBER, *sorted(set(AUCS) - {"DPAUCClassifier moments"})])
 def test_a_fit_without_the_ignored_rows_is_the_same(name, how):
     """Where the number of rows is private, they might as well not be there: but for the order of additions."""
     rows, y = spoiled(name, *training_data(name), how)

@@ -90,9 +90,7 @@ def test_the_budget_is_charged_once_and_stated(tmp_path):
     assert len(ledger.entries()) == 1
     fitted.certificate_.verify()
     assert fitted.certificate_ == DPConformal(model(), epsilon=1.0).certify(6000, 2)
-    forged = replace(
-        fitted.certificate_, calibration=replace(fitted.certificate_.calibration, scale=1.0)
-    )
+    forged = replace(fitted.certificate_, calibration=replace(fitted.certificate_.calibration, scale=1.0))
     with pytest.raises(CertificateError):
         forged.verify()
     clone(fitted)

@@ -4,32 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
-from all_fits import (
-    ALL,
-    AUCS,
-    CLASSIFICATIONS,
-    LABELS,
-    MATRICES,
-    REGRESSIONS,
-    TABLES,
-    training_data,
-)
+from all_fits import ALL, AUCS, CLASSIFICATIONS, LABELS, MATRICES, REGRESSIONS, TABLES, training_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex import (
-    DPLogisticRegression,
-    DPMedian,
-    DPQuantileRegressor,
-    DPTiltedClassifier,
-    load_model,
-    save_model,
-)
-from dpconvex.defaults.cost_warning import PrivacyCostWarning
+from dpconvex import DPLogisticRegression, DPMedian, DPQuantileRegressor, DPTiltedClassifier, load_model, save_model
 from dpconvex.engine import MemoryRows, RowMap, memory
 from dpconvex.engine import summation_order as addition
 from dpconvex.estimators import linear as private_linear
 from dpconvex.objectives.slopes import WeightedSlope
+from dpconvex.planning.cost_warning import PrivacyCostWarning
 
 PROFILE = settings(max_examples=25, derandomize=True, deadline=None)
 ODD = [np.nan, np.inf, -np.inf, 1.7e308, -1.7e308, 1e300, 1e140, 5e-324, -5e-324, 1e-160, 0.0, 0.4]
@@ -95,9 +79,7 @@ def test_invalid_rows_weigh_nothing_in_minimisers(name, monkeypatch):
         rows = MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale)
         weights = rows.weights
         weights[invalid] = 0.0
-        return MemoryRows(
-            X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights
-        )
+        return MemoryRows(X, target, plan.row_map, plan.target_shift, plan.target_scale, weights=weights)
 
     monkeypatch.setattr(private_linear, "map_rows", fixed)
     monkeypatch.setattr(MemoryRows, "own_weights", False)  # a release would refuse them
@@ -143,9 +125,7 @@ def test_all_rows_may_be_invalid(name):
 def test_no_rows_fit_where_their_number_is_private(name, ignored):
     """One row fitted and none raised: whether the only record was there could be seen."""
     X, y = training_data(name, columns=3)
-    model = ALL[name]().set_params(
-        neighbors="add_or_remove_one", nominal_samples=20, invalid_rows=ignored
-    )
+    model = ALL[name]().set_params(neighbors="add_or_remove_one", nominal_samples=20, invalid_rows=ignored)
     none, one = model.fit(X[:0], y[:0]).certificate_, model.fit(X[:1], y[:1]).certificate_
     assert none == one == model.certify(99, 3, *([2] if name in MATRICES else []))
 
@@ -210,9 +190,7 @@ def test_frames_and_lists(name):
 def test_labels_of_text():
     X, _ = training_data("DPLogisticRegression output")
     y = np.array(["no", "yes"] * 12, dtype=object)
-    model = DPLogisticRegression(
-        classes=["no", "yes"], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0
-    )
+    model = DPLogisticRegression(classes=["no", "yes"], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0)
     constant = model.fit(X[2:], y[2:]).intercept_
     for wrong in (None, np.nan, 1, "maybe", [1, 2], b"no"):
         spoilt = np.empty(24, dtype=object)
@@ -246,17 +224,15 @@ def test_the_certificate_says_which(name):
         assert said in certificate.parameters["invalid_rows"]
         certificate.verify()
         if "Robust" not in name and (name in REGRESSIONS or "Logistic" in name):
-            assert certificate.bounds.void_rows == (ignored == "ignore")
-            assert ("void_rows" in certificate.bounds.to_dict()) == (ignored == "ignore")
+            assert certificate.bounds.ignored_rows == (ignored == "ignore")
+            assert ("ignored_rows" in certificate.bounds.to_dict()) == (ignored == "ignore")
 
 
 def test_model_files(tmp_path):
 
     X, y = training_data("DPTiltedClassifier output")
     for ignored in ("error", "ignore"):
-        model = DPTiltedClassifier(
-            classes=LABELS, feature_bounds=(-1, 1), invalid_rows=ignored, random_state=0
-        )
+        model = DPTiltedClassifier(classes=LABELS, feature_bounds=(-1, 1), invalid_rows=ignored, random_state=0)
         save_model(model.fit(X, y), tmp_path / "model.json")
         assert load_model(tmp_path / "model.json").invalid_rows == ignored
 
@@ -306,9 +282,7 @@ def test_three_classes():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (30, 2)), rng.integers(0, 3, 30).astype(float)
     y[4] = 9
-    model = DPLogisticRegression(
-        classes=[0, 1, 2], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0
-    )
+    model = DPLogisticRegression(classes=[0, 1, 2], feature_bounds=(-1, 1), invalid_rows="ignore", random_state=0)
     assert model.fit(X, y).coef_.shape == (3, 2)
     X[4] = np.nan
     assert np.array_equal(model.coef_, model.fit(X, y).coef_)

@@ -47,11 +47,7 @@ def test_frames_with_objects_and_text(scheduler):
     frame.loc[3, "a"], frame.loc[4, "b"], frame.loc[5, "b"] = np.inf, None, "text"
     frame.loc[6, "target"], frame.loc[7, "target"] = None, "perhaps"
     model = DPLogisticRegression(
-        classes=["no", "yes"],
-        feature_bounds=(-1, 1),
-        mechanism="output",
-        invalid_rows="ignore",
-        random_state=0,
+        classes=["no", "yes"], feature_bounds=(-1, 1), mechanism="output", invalid_rows="ignore", random_state=0
     )
     expected = clone(model).fit(frame[["a", "b"]], frame["target"])
     with dask.config.set({"dataframe.convert-string": False, "scheduler": scheduler}):
@@ -65,9 +61,7 @@ def test_frames_with_objects_and_text(scheduler):
 @pytest.mark.parametrize("name", [name for name in PRIVATE_NUMBER if name in SUMMED])
 def test_no_rows_fit_where_their_number_is_private(name, chunks):
     X, y = training_data(name, rows=0)
-    model = ALL[name]().set_params(
-        neighbors="add_or_remove_one", nominal_samples=20, random_state=3
-    )
+    model = ALL[name]().set_params(neighbors="add_or_remove_one", nominal_samples=20, random_state=3)
     expected = clone(model).fit(X, y)
     columns = (chunks, 2) if chunks == 7 else (chunks, (2,))
     found = model.fit(da.from_array(X, chunks=columns), da.from_array(y, chunks=(chunks,)))

@@ -38,9 +38,7 @@ def test_a_shared_penalty_is_that_of_a_sparse_glm():
         losses = np.logaddexp(0, -y * (X @ theta)).mean()
         return losses + strength * np.abs(theta).sum() + alpha / 2 * theta @ theta
 
-    best = minimize(
-        risk, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
-    )
+    best = minimize(risk, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     assert risk(model.coef_) <= best.fun + 2e-4
     assert model.score(X, y) == pytest.approx(-np.logaddexp(0, -y * model.predict(X)).mean())
 
@@ -81,9 +79,7 @@ def test_a_bowl_uses_the_level_of_every_record(kernel):
 
     best = minimize(risk, THETA, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
     assert risk(model.coef_) <= best.fun + 2e-3
-    assert model.score(A, Y, level) == pytest.approx(
-        0.025 * model.coef_ @ model.coef_ - risk(model.coef_)
-    )
+    assert model.score(A, Y, level) == pytest.approx(0.025 * model.coef_ @ model.coef_ - risk(model.coef_))
 
 
 MODELS = {

@@ -13,15 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from dpconvex import DPQuantileRegressor
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
-from dpconvex.privacy import (
-    ApproxDP,
-    BudgetExceeded,
-    GaussianDP,
-    Ledger,
-    LedgerError,
-    PureDP,
-    gaussian_mu,
-)
+from dpconvex.privacy import ApproxDP, BudgetExceeded, GaussianDP, Ledger, LedgerError, PureDP, gaussian_mu
 from dpconvex.privacy.ledger.account import pure_mu
 
 rng = np.random.default_rng(0)

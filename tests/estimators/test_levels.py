@@ -11,12 +11,12 @@ from sklearn.base import clone
 from sklearn.metrics import mean_pinball_loss
 
 from dpconvex import DPNewsvendor, DPQuantileRegressor, load_model, save_model
-from dpconvex.defaults import plan
 from dpconvex.evaluation import private_score
 from dpconvex.fit.levels import smooth_in_level
 from dpconvex.intervals import DPConformal
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.models.parsing import ModelFileError
+from dpconvex.planning import plan
 from dpconvex.privacy import ApproxDP, Ledger
 from dpconvex.selection import DPSelect
 
@@ -186,8 +186,7 @@ def test_invalid_rows_are_invalid_for_every_product(table):
     spoiled = y.copy()
     spoiled[:7, 0] = 1e3
     fits = [
-        DPNewsvendor(3.0, 1.0, epsilon=1.0, invalid_rows="ignore", **PUBLIC).fit(X, demand)
-        for demand in (y, spoiled)
+        DPNewsvendor(3.0, 1.0, epsilon=1.0, invalid_rows="ignore", **PUBLIC).fit(X, demand) for demand in (y, spoiled)
     ]
     assert np.array_equal(fits[0].coef_, fits[1].coef_)
 
@@ -243,9 +242,7 @@ def test_one_of_several_levels_is_scored(table, curves):
     for place, level in enumerate(LEVELS):
         exact = mean_pinball_loss(y, curves.predict(X)[:, place], alpha=level)
         found = private_score(curves, X, y, epsilon=8.0, quantile=level, random_state=0)
-        assert found.value == pytest.approx(
-            exact, abs=2e-3
-        )  # noise of 2e-4; the wrong level is off by 0.04 or more
+        assert found.value == pytest.approx(exact, abs=2e-3)  # noise of 2e-4; the wrong level is off by 0.04 or more
         share = private_score(curves, X, y, "coverage", 8.0, quantile=level, random_state=0)
         assert share.value == pytest.approx(np.mean(y <= curves.predict(X)[:, place]), abs=5e-3)
 

@@ -112,9 +112,7 @@ def test_auto_depends_on_public_facts_only():
     rng = np.random.default_rng(6)
     X, y = rng.uniform(-1, 1, size=(400, 3)), rng.uniform(-1, 1, size=400)
     for budget in ({"epsilon": 0.1}, {"epsilon": 3.0}, {"epsilon": 1.0, "delta": 0.0}, {"mu": 0.5}):
-        model = DPQuantileRegressor(
-            0.7, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **budget
-        )
+        model = DPQuantileRegressor(0.7, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **budget)
         promised = model.certify(400, 3)
         for data in ((X, y), (np.zeros_like(X), np.full(400, 1e9)), (1e6 * X, np.sign(y))):
             assert model.fit(*data).certificate_ == promised

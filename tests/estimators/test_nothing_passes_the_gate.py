@@ -44,9 +44,7 @@ FITS = {
     },
     "quantile pure objective": DPQuantileRegressor(0.8, mechanism="objective", **PURE, **TARGETS),
     "quantile pure output": DPQuantileRegressor(mechanism="output", **PURE, **TARGETS),
-    "quantile, unknown number of rows": DPQuantileRegressor(
-        mechanism="gradient", **ADDED, **TARGETS
-    ),
+    "quantile, unknown number of rows": DPQuantileRegressor(mechanism="gradient", **ADDED, **TARGETS),
     "newsvendor": DPNewsvendor(3.0, 1.0, **TARGETS),
     **{
         f"logistic {mechanism}": DPLogisticRegression(mechanism=mechanism, **TWO)
@@ -55,9 +53,7 @@ FITS = {
     "logistic, three classes": DPLogisticRegression(mechanism="objective", coef_bound=0.5, **THREE),
     "support vectors": DPLinearSVC(**TWO),
     **{
-        f"ranking {mechanism}": DPAUCClassifier(
-            mechanism=mechanism, min_positive=10, min_negative=10, **TWO
-        )
+        f"ranking {mechanism}": DPAUCClassifier(mechanism=mechanism, min_positive=10, min_negative=10, **TWO)
         for mechanism in ("moments", "objective", "output", "gradient")
     },
     "ranking, labels public": DPAUCClassifier(mechanism="output", label_private=False, **TWO),

@@ -23,10 +23,7 @@ from dpconvex.models import file as model_file
 from dpconvex.privacy.certificates import certificate as certificate_rules
 from dpconvex.selection import DPSelect
 
-PUBLIC = {
-    "epsilon": 1e4,
-    "feature_bounds": (-4.0, 4.0),
-}  # hardly any noise: what a fit means is seen
+PUBLIC = {"epsilon": 1e4, "feature_bounds": (-4.0, 4.0)}  # hardly any noise: what a fit means is seen
 
 
 def table(people=400, seed=0):
@@ -91,9 +88,9 @@ def test_objective_perturbation_pays_for_people():
     row, person = (logistic.certify(5000, 3, groups=groups) for groups in (False, True))
     ratio = person.noise["objective"].scale / row.noise["objective"].scale
     assert 1.0 < ratio < 1.3
-    pure = DPLogisticRegression(
-        mechanism="objective", alpha=0.01, feature_bounds=(-1, 1), delta=0.0
-    ).certify(5000, 3, groups=True)
+    pure = DPLogisticRegression(mechanism="objective", alpha=0.01, feature_bounds=(-1, 1), delta=0.0).certify(
+        5000, 3, groups=True
+    )
     pure.verify()
     assert "trace form" in pure.theorem
 
@@ -109,9 +106,7 @@ def test_identifiers_are_in_nothing_that_is_kept(tmp_path):
     assert again.certificate_.unit == "one person"
 
 
-@pytest.mark.parametrize(
-    "groups", [[["a", "b"]], [1, 2, 3], None.__class__, np.zeros(6060, dtype=complex)], ids=str
-)
+@pytest.mark.parametrize("groups", [[["a", "b"]], [1, 2, 3], None.__class__, np.zeros(6060, dtype=complex)], ids=str)
 def test_errors_name_no_identifier_and_no_number_of_rows(groups):
     X, y, ids = table()
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -173,13 +168,11 @@ def test_people_are_kept_together_in_cross_validation_and_selection():
     label = (y > 1).astype(int)
     with sklearn.config_context(enable_metadata_routing=True):
         model = DPLogisticRegression(classes=[0, 1], **PUBLIC).set_fit_request(groups=True)
-        found = cross_validate(
-            model, X, label, cv=GroupKFold(3), params={"groups": ids}, return_estimator=True
-        )
+        found = cross_validate(model, X, label, cv=GroupKFold(3), params={"groups": ids}, return_estimator=True)
     assert [fit.certificate_.bounds.n_samples for fit in found["estimator"]] == [40] * 3
-    search = DPSelect(
-        DPLogisticRegression(classes=[0, 1], feature_bounds=(-4, 4)), {"row_norm": [1.0, 2.0]}
-    ).fit(X, label, groups=ids)
+    search = DPSelect(DPLogisticRegression(classes=[0, 1], feature_bounds=(-4, 4)), {"row_norm": [1.0, 2.0]}).fit(
+        X, label, groups=ids
+    )
     assert search.certificate_.unit == "one person"
     assert search.certificate_.training_rows + search.certificate_.validation_rows == 60
     search.certificate_.verify()
@@ -259,9 +252,7 @@ def test_dask_and_memory_agree():
     for more in ({"groups": ids}, {"sample_weight": np.linspace(0, 1, len(y))}):
         whole = median(**public).fit(X, y, **more)
         pieces = {name: da.from_array(values, chunks=(chunks,)) for name, values in more.items()}
-        parts = median(**public).fit(
-            da.from_array(X, chunks=(chunks, 2)), da.from_array(y, chunks=(chunks,)), **pieces
-        )
+        parts = median(**public).fit(da.from_array(X, chunks=(chunks, 2)), da.from_array(y, chunks=(chunks,)), **pieces)
         assert np.allclose(parts.coef_, whole.coef_, atol=1e-6)
         assert parts.certificate_.to_json() == whole.certificate_.to_json()
     with pytest.raises(ValueError, match="partitions"):

@@ -20,11 +20,7 @@ from dpconvex.preprocessing import DPMoments, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
 from dpconvex.selection import DPSelect
 
-ROWS = {
-    "features": {"price": [0, 10]},
-    "categories": {"city": ["berlin", "paris"]},
-    "target": {"demand": [0, 20]},
-}
+ROWS = {"features": {"price": [0, 10]}, "categories": {"city": ["berlin", "paris"]}, "target": {"demand": [0, 20]}}
 TABLES = {**ROWS, "person": {"column": "customer"}}
 LARGE = 2**60
 
@@ -142,18 +138,14 @@ def test_unions_of_columns_are_refused():
 def test_a_table_without_the_column_and_estimators_without_people_are_refused():
     frame = visits(20)
     with pytest.raises(ValueError, match="no column 'customer'"):
-        make_pipeline(PublicTable(TABLES), model()).fit(
-            frame.drop(columns="customer"), frame["demand"]
-        )
+        make_pipeline(PublicTable(TABLES), model()).fit(frame.drop(columns="customer"), frame["demand"])
     with pytest.raises(ValueError, match="top of a list is not proven"):
         make_pipeline(PublicTable(TABLES), DPTopRankClassifier()).fit(frame, frame["demand"] > 10)
     with pytest.raises(ValueError, match=r"names no person.*\[person\]"):
         PublicTable(ROWS).groups(frame)
     # What is given is what holds, as with --person on the command line.
     shops = np.arange(len(frame)) // 7
-    given = make_pipeline(PublicTable(TABLES), model()).fit(
-        frame, frame["demand"], dpquantileregressor__groups=shops
-    )
+    given = make_pipeline(PublicTable(TABLES), model()).fit(frame, frame["demand"], dpquantileregressor__groups=shops)
     assert given[-1].certificate_.bounds.n_samples == shops.max() + 1
 
 
@@ -205,7 +197,4 @@ def test_scores_of_tables_are_those_of_their_people(tmp_path):
     rows = make_pipeline(PublicTable(ROWS), model()).fit(frame, frame["demand"])
     assert private_score(rows, frame, frame["demand"], epsilon=1.0).certificate.unit == "one record"
     linear = DPLinearRegression(feature_bounds=(0, 10), target_bounds=(0, 20))
-    assert (
-        linear.fit(PublicTable(TABLES).fit_transform(frame), frame["demand"]).certificate_.unit
-        == "one person"
-    )
+    assert linear.fit(PublicTable(TABLES).fit_transform(frame), frame["demand"]).certificate_.unit == "one person"

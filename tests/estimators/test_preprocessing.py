@@ -16,12 +16,7 @@ from sklearn.pipeline import make_pipeline
 from dpconvex import DPQuantileRegressor
 from dpconvex.audit import audit
 from dpconvex.core.choices import Choices
-from dpconvex.preprocessing import (
-    DPMoments,
-    DPQuantileBounds,
-    PublicScaler,
-    _stacked,
-)
+from dpconvex.preprocessing import DPMoments, DPQuantileBounds, PublicScaler, _stacked
 from dpconvex.privacy import CertificateError, GaussianDP, Ledger, NoiseSource, PureDP
 
 FIXED = settings(max_examples=200, derandomize=True, deadline=None, database=None)
@@ -136,10 +131,7 @@ def test_ledger_is_charged_and_pipelines_add_up(tmp_path):
         DPQuantileBounds((0, 1000), epsilon=0.5, ledger=ledger),
         DPQuantileRegressor(feature_bounds=(-1, 1), target_bounds=(0, 20), ledger=ledger),
     ).fit(X, y)
-    assert [entry.description for entry in ledger.entries()] == [
-        "DPQuantileBounds.fit",
-        "DPQuantileRegressor.fit",
-    ]
+    assert [entry.description for entry in ledger.entries()] == ["DPQuantileBounds.fit", "DPQuantileRegressor.fit"]
     assert pipeline.score(X, y) > 0.3
 
 
@@ -227,9 +219,7 @@ def test_wrong_settings_are_refused(step, complaint):
         step.fit(table(10))
 
 
-@pytest.mark.parametrize(
-    "transformer", [PublicScaler((0, 1)), DPQuantileBounds((0, 1)), DPMoments((0, 1))]
-)
+@pytest.mark.parametrize("transformer", [PublicScaler((0, 1)), DPQuantileBounds((0, 1)), DPMoments((0, 1))])
 def test_errors_quote_no_value(transformer):
     with pytest.raises(ValueError, match="must be numbers") as caught:
         transformer.fit(pd.DataFrame({"a": ["secret123"] * 4}))

@@ -41,8 +41,8 @@ from dpconvex import (
 from dpconvex.models.file import ModelFileError
 from dpconvex.preprocessing import DPQuantileBounds, PublicScaler, PublicTable
 from dpconvex.privacy import Ledger
+from dpconvex.reports.html import render_report
 from dpconvex.selection import DPSelect
-from dpconvex.words.html import render_report
 
 TABLES = {
     "features": {"age": {"bounds": [17, 90], "missing": "indicator"}},
@@ -139,9 +139,7 @@ def test_missing_columns_are_named_and_values_are_not():
 
 def test_a_pipeline_fits_is_saved_and_reads_tables_when_loaded(tmp_path):
     frame, table = people(300), PublicTable(TABLES)
-    model = DPLogisticRegression(
-        feature_bounds=table.feature_bounds, row_norm=table.row_norm, classes=table.classes
-    )
+    model = DPLogisticRegression(feature_bounds=table.feature_bounds, row_norm=table.row_norm, classes=table.classes)
     pipeline = make_pipeline(table, model).fit(frame, frame["rich"])
     assert list(pipeline[-1].feature_names_in_) == NAMES
     assert "job=clerk" in repr(pipeline[-1].summary())
@@ -154,9 +152,7 @@ def test_a_pipeline_fits_is_saved_and_reads_tables_when_loaded(tmp_path):
     save_model(loaded, tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "model.json").read_text()
     # A fit on other columns forgets the schema.
-    loaded.set_params(feature_bounds=(0, 1), row_norm=None).fit(
-        frame[["age"]].fillna(20), frame["rich"]
-    )
+    loaded.set_params(feature_bounds=(0, 1), row_norm=None).fit(frame[["age"]].fillna(20), frame["rich"])
     assert not hasattr(loaded, "schema_")
     with pytest.raises(ModelFileError, match="do not lead to"):
         save_model(model, tmp_path / "x.json", schema=PublicTable({"features": {"age": [0, 1]}}))
@@ -188,20 +184,13 @@ def test_bounds_by_name_on_every_estimator(kind, tmp_path):
     plain = kind(feature_bounds=ordered, **settings).fit(frame[["a", "b", "class"]], y)
     np.testing.assert_array_equal(by_name.coef_, plain.coef_)
     assert by_name.certificate_.to_json() == plain.certificate_.to_json()
-    assert (
-        by_name.certificate_.to_json()
-        == kind(feature_bounds=named, **settings).certify(80, 3).to_json()
-    )
-    np.testing.assert_array_equal(
-        by_name.predict(pl.from_pandas(frame)), plain.predict(frame[["a", "b", "class"]])
-    )
+    assert by_name.certificate_.to_json() == kind(feature_bounds=named, **settings).certify(80, 3).to_json()
+    np.testing.assert_array_equal(by_name.predict(pl.from_pandas(frame)), plain.predict(frame[["a", "b", "class"]]))
     save_model(by_name, tmp_path / "m.json")
     loaded = load_model(tmp_path / "m.json")
     np.testing.assert_array_equal(loaded.predict(frame), by_name.predict(frame))
     content = json.loads((tmp_path / "m.json").read_text())
-    content["parameters"]["feature_bounds"] = dict(
-        reversed(content["parameters"]["feature_bounds"].items())
-    )
+    content["parameters"]["feature_bounds"] = dict(reversed(content["parameters"]["feature_bounds"].items()))
     (tmp_path / "m.json").write_text(json.dumps(content))
     with pytest.raises(ModelFileError):
         load_model(tmp_path / "m.json")
@@ -221,9 +210,7 @@ def test_bounds_by_name_on_every_estimator(kind, tmp_path):
 def test_bounds_that_do_not_fit_say_so(bounds, data, part):
     frame = pd.DataFrame({"a": [0.0, 1.0], "b": [1.0, 0.0]})
     with pytest.raises((TypeError, ValueError), match=part):
-        DPQuantileRegressor(feature_bounds=bounds).fit(
-            frame if data == "frame" else frame.to_numpy(), [0.0, 1.0]
-        )
+        DPQuantileRegressor(feature_bounds=bounds).fit(frame if data == "frame" else frame.to_numpy(), [0.0, 1.0])
 
 
 def test_bounds_by_name_on_dask():
@@ -244,14 +231,8 @@ def test_warnings_come_from_the_certificate_and_are_listed():
     certificate = careless.certificate_
     assert list(certificate.warnings) == [text for text in texts if "columns can bring" not in text]
     assert len(certificate.warnings) == 2
-    assert (
-        certificate.to_json()
-        == DPQuantileRegressor(delta=0.06, mechanism="output").certify(20, 1).to_json()
-    )
-    page, summary = (
-        " ".join(unescape(text).split())
-        for text in (render_report(careless), repr(careless.summary()))
-    )
+    assert certificate.to_json() == DPQuantileRegressor(delta=0.06, mechanism="output").certify(20, 1).to_json()
+    page, summary = (" ".join(unescape(text).split()) for text in (render_report(careless), repr(careless.summary())))
     for text in certificate.warnings:
         assert text in summary
         assert text in page
@@ -270,9 +251,7 @@ def test_steps_that_are_fitted_on_the_data_are_named():
     declared = OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore")
     constant = SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True)
     public = make_pipeline(
-        ColumnTransformer(
-            [("code", declared, ["a"]), ("fill", constant, ["b"]), ("rest", "drop", ["c"])]
-        ),
+        ColumnTransformer([("code", declared, ["a"]), ("fill", constant, ["b"]), ("rest", "drop", ["c"])]),
         Normalizer(),
         PublicScaler((0, 1)),
         DPQuantileBounds((0, 1)),
@@ -281,11 +260,7 @@ def test_steps_that_are_fitted_on_the_data_are_named():
     assert check_pipeline(public) == []
     assert check_pipeline(make_pipeline(PublicTable(TABLES), model)) == []
     columns = ColumnTransformer(
-        [
-            ("scale", StandardScaler(), ["a"]),
-            ("code", OneHotEncoder(), ["b"]),
-            ("fill", SimpleImputer(), ["c"]),
-        ]
+        [("scale", StandardScaler(), ["a"]), ("code", OneHotEncoder(), ["b"]), ("fill", SimpleImputer(), ["c"])]
     )
     union = FeatureUnion([("pca", PCA()), ("same", "passthrough")])
     assert leaks(make_pipeline(columns, union, model)) == [

@@ -63,12 +63,7 @@ UNITS = {
     "bounds hold zero": ((1.0, 0.0), ((-4, -4), (4, 4)), (0, 0), (1 / 4, 1 / 4)),
     "one-sided": ((1.0, 4.0), ((0, 0), (8, 8)), (0, 0), (1 / 8, 1 / 8)),
     "bounds without zero": ((1.0, 50.0), ((46, 46), (54, 54)), (50, 50), (1 / 4, 1 / 4)),
-    "per column": (
-        (np.array([1e3, 1e-3]), 0.0),
-        ((-4e3, -4e-3), (2e3, 4e-3)),
-        (0, 0),
-        (1 / 4e3, 250),
-    ),
+    "per column": ((np.array([1e3, 1e-3]), 0.0), ((-4e3, -4e-3), (2e3, 4e-3)), (0, 0), (1 / 4e3, 250)),
     "mixed": ((1.0, np.array([0.0, 20.0])), ((-4, 16), (4, 24)), (0, 20), (1 / 4, 1 / 4)),
     "clipping": ((1.0, 0.0), ((-1, -1), (1, 1)), (0, 0), (1, 1)),
 }
@@ -349,13 +344,7 @@ def test_kernels_and_extreme_quantiles(kernel, quantile):
 
 
 def test_mirrored_data_and_quantile_give_the_mirrored_minimiser():
-    settings = {
-        **BOUNDED,
-        "epsilon": 1e12,
-        "alpha": 1e-2,
-        "bandwidth": 0.3,
-        "mechanism": "objective",
-    }
+    settings = {**BOUNDED, "epsilon": 1e12, "alpha": 1e-2, "bandwidth": 0.3, "mechanism": "objective"}
     upper = DPQuantileRegressor(0.9, **settings).fit(X, y)
     lower = DPQuantileRegressor(0.1, **settings).fit(X, -y)
     np.testing.assert_allclose(upper.coef_, -lower.coef_, rtol=1e-3)
@@ -392,9 +381,7 @@ def test_hard_data(name, mechanism):
 
 def test_huge_targets_are_learnt_in_their_units():
     settings = {"feature_bounds": (-4, 4), "target_bounds": (-1e9, 1e9), "random_state": 0}
-    model = DPQuantileRegressor(0.5, epsilon=100.0, mechanism="objective", **settings).fit(
-        X, 1e8 * y
-    )
+    model = DPQuantileRegressor(0.5, epsilon=100.0, mechanism="objective", **settings).fit(X, 1e8 * y)
     np.testing.assert_allclose(model.coef_, [2e8, -1e8], rtol=0.2)
     assert model.score(X, 1e8 * y) > 0.6
 
@@ -427,8 +414,7 @@ def test_verbose_prints_public_facts_only(capsys):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "term"),
-    [("objective", "objective"), ("output", "release"), ("gradient", "gradients")],
+    ("mechanism", "term"), [("objective", "objective"), ("output", "release"), ("gradient", "gradients")]
 )
 def test_noise_shrinks_with_the_budget(mechanism, term):
     def stds(n, **budget):

@@ -22,9 +22,7 @@ ALPHAS = {"alpha": [1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0]}
 
 
 def regressor(**settings):
-    return DPQuantileRegressor(
-        0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings
-    )
+    return DPQuantileRegressor(0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings)
 
 
 def sample(rows=4000, seed=0):
@@ -77,9 +75,7 @@ def test_exponential_mechanism_is_covered_by_its_gaussian_budget(mu):
 def test_the_choice_is_sensible_and_the_total_charged_once(strategy, tmp_path):
     X, y = sample()
     ledger = Ledger(tmp_path / "privacy.db", epsilon=3.0, delta=1e-5)
-    search = DPSelect(
-        regressor(), ALPHAS, epsilon=3.0, strategy=strategy, ledger=ledger, random_state=1
-    ).fit(X, y)
+    search = DPSelect(regressor(), ALPHAS, epsilon=3.0, strategy=strategy, ledger=ledger, random_state=1).fit(X, y)
     assert search.best_params_["alpha"] < 10  # 10 and 100 predict next to nothing but the middle
     (entry,) = ledger.entries()
     assert entry.guarantee == search.certificate_.guarantee == ApproxDP(3.0, 1e-6)
@@ -161,8 +157,7 @@ def test_a_seeded_choice_says_so():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (200, 2))
     free, seeded = (
-        DPSelect(regressor(), ALPHAS, mu=1.0, random_state=seed).fit(X, 5 * X.sum(axis=1))
-        for seed in (None, 0)
+        DPSelect(regressor(), ALPHAS, mu=1.0, random_state=seed).fit(X, 5 * X.sum(axis=1)) for seed in (None, 0)
     )
     assert free.certificate_ == free.certify(200, 2)
     assert "seeded" in seeded.certificate_.sampler
@@ -211,15 +206,9 @@ def test_votes_of_sparse_rows_are_refused_before_the_charge(tmp_path):
     rng = np.random.default_rng(0)
     X, y = csr_matrix(rng.uniform(0, 1, (60, 2))), rng.integers(0, 2, 60)
     weights = {0: 0.5, 1: 1.0}
-    plain, weighted = (
-        DPLogisticRegression(feature_bounds=(0, 1), class_weight=each) for each in (None, weights)
-    )
+    plain, weighted = (DPLogisticRegression(feature_bounds=(0, 1), class_weight=each) for each in (None, weights))
     for number, (model, grid, groups) in enumerate(
-        (
-            (plain, ALPHAS, np.arange(60) // 2),
-            (plain, {"class_weight": [weights]}, None),
-            (weighted, ALPHAS, None),
-        )
+        ((plain, ALPHAS, np.arange(60) // 2), (plain, {"class_weight": [weights]}, None), (weighted, ALPHAS, None))
     ):
         ledger = Ledger(tmp_path / f"{number}.db", epsilon=10.0, delta=1e-3)
         with pytest.raises(TypeError, match=r"Sparse rows are records of their own.*X.toarray\(\)"):

@@ -15,15 +15,7 @@ from dpconvex.audit import audit
 from dpconvex.core.choices import SCORE_GRID, Choices
 from dpconvex.estimators.linear import PrivateLinearModel
 from dpconvex.preprocessing import PublicScaler
-from dpconvex.privacy import (
-    ApproxDP,
-    CertificateError,
-    GaussianDP,
-    Ledger,
-    LedgerError,
-    NoiseSource,
-    PureDP,
-)
+from dpconvex.privacy import ApproxDP, CertificateError, GaussianDP, Ledger, LedgerError, NoiseSource, PureDP
 from dpconvex.privacy.bounds.scores import AUCScoreBounds, RowScoreBounds
 from dpconvex.selection import AUCScore, DPSelect, RowScore
 from dpconvex.selection.search import held_out
@@ -32,15 +24,11 @@ ALPHAS = {"alpha": [0.01, 1.0]}
 
 
 def regressor(**settings):
-    return DPQuantileRegressor(
-        0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings
-    )
+    return DPQuantileRegressor(0.8, feature_bounds=(0, 1), target_bounds=(0, 10), mechanism="output", **settings)
 
 
 def ranking(**settings):
-    return DPAUCClassifier(
-        "hinge", feature_bounds=(-1, 1), mechanism="output", classes=[0, 1], **settings
-    )
+    return DPAUCClassifier("hinge", feature_bounds=(-1, 1), mechanism="output", classes=[0, 1], **settings)
 
 
 def sample(rows=200, seed=0):
@@ -71,10 +59,7 @@ def test_a_selection_promises_no_more_than_its_candidates(monkeypatch):
     """
     # One coefficient, all splits with 1 of 21 rows held out: exact minimisers, the stated noise added by hand.
     search = DPSelect(
-        ranking(label_private=False, min_positive=10, min_negative=10),
-        {"alpha": [10.0]},
-        mu=1.0,
-        validation_share=0.05,
+        ranking(label_private=False, min_positive=10, min_negative=10), {"alpha": [10.0]}, mu=1.0, validation_share=0.05
     )
     monkeypatch.setattr(NoiseSource, "add_gaussian", lambda self, value, std: value)
 
@@ -134,9 +119,7 @@ def test_the_ledger_is_charged_once_before_anything_is_fitted(tmp_path, monkeypa
     assert charged[:2] == [1, 1]
     assert set(charged[2:]) == {2}
     # Somebody who searches among selections pays for each of them.
-    cross_val_score(
-        DPSelect(regressor(), ALPHAS, strategy="exponential", ledger=ledger), X, y, cv=2
-    )
+    cross_val_score(DPSelect(regressor(), ALPHAS, strategy="exponential", ledger=ledger), X, y, cv=2)
     assert len(ledger.entries()) == 4
 
     class Refuses:
@@ -186,9 +169,7 @@ def choices(scores, epsilon, neighbors="replace_one"):
     def draw(count, rng):
         allowed = Choices(epsilon, count, NoiseSource(rng))
         rows = RowScoreBounds()
-        return np.array(
-            [allowed.candidate(steps, rows, neighbors) == 0 for _ in range(count)], float
-        )
+        return np.array([allowed.candidate(steps, rows, neighbors) == 0 for _ in range(count)], float)
 
     return draw
 
@@ -302,10 +283,7 @@ def test_the_area_under_the_curve_as_a_score():
     certificate = search.certify(800, 2)
     assert certificate.score == AUCScoreBounds(60, 60)
     certificate.verify()
-    chosen = [
-        search.set_params(random_state=seed).fit(X, y).best_params_["feature_bounds"]
-        for seed in range(9)
-    ]
+    chosen = [search.set_params(random_state=seed).fit(X, y).best_params_["feature_bounds"] for seed in range(9)]
     assert chosen.count((0, 1)) >= 6
     with pytest.raises(ValueError, match="two classes only"):
         search.certify(800, 2, 3)
@@ -361,9 +339,7 @@ def test_nothing_is_said_about_rows_or_runs(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(
-    "estimator", [make_pipeline(PublicScaler((0, 1)), regressor()), PublicScaler((0, 1))]
-)
+@pytest.mark.parametrize("estimator", [make_pipeline(PublicScaler((0, 1)), regressor()), PublicScaler((0, 1))])
 def test_what_states_no_promise_is_refused(estimator):
     with pytest.raises(TypeError, match="states what a fit promises"):
         DPSelect(estimator, ALPHAS).certify(100, 2)

@@ -18,14 +18,8 @@ SETTINGS = {
         {},
         BOUNDS,
         {**BOUNDS, **NOMINAL, "quantile": 0.9, "fit_intercept": False, "delta": 0.0},
-        {
-            "mechanism": "objective",
-            "kernel": "uniform",
-            "bandwidth": 0.5,
-            "alpha": 10.0,
-            "coef_bound": 1.0,
-        },
-    ],
+        {"mechanism": "objective", "kernel": "uniform", "bandwidth": 0.5, "alpha": 10.0, "coef_bound": 1.0},
+    ]
 }
 
 
@@ -38,11 +32,7 @@ def public_estimators():
 
 def cases():
     """Return one unfitted estimator per class and setting."""
-    return [
-        cls(**settings)
-        for cls in public_estimators()
-        for settings in SETTINGS.get(cls.__name__, [{}])
-    ]
+    return [cls(**settings) for cls in public_estimators() for settings in SETTINGS.get(cls.__name__, [{}])]
 
 
 #: What weights cannot be under differential privacy.
@@ -55,9 +45,7 @@ WEIGHTS = {
 }
 
 
-WEIGHTS["check_sample_weight_equivalence_on_sparse_data"] = WEIGHTS[
-    "check_sample_weight_equivalence_on_dense_data"
-]
+WEIGHTS["check_sample_weight_equivalence_on_sparse_data"] = WEIGHTS["check_sample_weight_equivalence_on_dense_data"]
 #: Estimators whose sums count every row in full refuse weights.
 REFUSED = {
     name: "offers no weights, and says so"
@@ -76,11 +64,7 @@ def excused(estimator):
     private = getattr(estimator, "neighbors", None) == "add_or_remove_one"
     weighted = "sample_weight" in inspect.signature(estimator.fit).parameters
     reason = {"check_estimators_empty_data_messages": "whether there are rows is private"}
-    whole = type(estimator).__name__ in (
-        "DPTiltedClassifier",
-        "DPTiltedRegressor",
-        "DPTopRankClassifier",
-    )
+    whole = type(estimator).__name__ in ("DPTiltedClassifier", "DPTiltedRegressor", "DPTopRankClassifier")
     weights = WEIGHTS | (REFUSED if whole else {})
     return (reason if private else {}) | (weights if weighted else {})
 

@@ -9,12 +9,7 @@ from scipy import sparse
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
-from dpconvex import (  # noqa: E402
-    DPAUCClassifier,
-    DPLinearSVC,
-    DPLogisticRegression,
-    DPQuantileRegressor,
-)
+from dpconvex import DPAUCClassifier, DPLinearSVC, DPLogisticRegression, DPQuantileRegressor  # noqa: E402
 from dpconvex.engine import SourceChangedError  # noqa: E402
 from dpconvex.engine.dask.partitions import fingerprint, read_pair  # noqa: E402
 
@@ -34,9 +29,7 @@ def table():
 def in_blocks(X, kind=sparse.csr_matrix):
     """Return a Dask array of sparse blocks, one of them empty and one of a single row."""
     blocks = [
-        da.from_delayed(
-            dask.delayed(kind)(X[a:b]), shape=(b - a, COLUMNS), dtype=X.dtype, meta=kind(X[:0])
-        )
+        da.from_delayed(dask.delayed(kind)(X[a:b]), shape=(b - a, COLUMNS), dtype=X.dtype, meta=kind(X[:0]))
         for a, b in itertools.pairwise(EDGES)
     ]
     return da.concatenate(blocks)

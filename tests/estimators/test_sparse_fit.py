@@ -15,15 +15,7 @@ from dpconvex.mechanisms import NoisySGD
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers import Katyusha
 
-FORMATS = [
-    "csr_matrix",
-    "csc_matrix",
-    "coo_array",
-    "csr_array",
-    "lil_matrix",
-    "dok_array",
-    "bsr_array",
-]
+FORMATS = ["csr_matrix", "csc_matrix", "coo_array", "csr_array", "lil_matrix", "dok_array", "bsr_array"]
 
 
 def sparse_data(name, rows=120, columns=7, seed=3):
@@ -45,17 +37,11 @@ def both(make, X, y, given=sparse.csr_matrix, **settings):
 
 
 def assert_same(dense, by_nonzeros, X):
-    assert json.loads(dense.certificate_.to_json()) == json.loads(
-        by_nonzeros.certificate_.to_json()
-    )
+    assert json.loads(dense.certificate_.to_json()) == json.loads(by_nonzeros.certificate_.to_json())
     scale = max(1.0, float(np.abs(dense.coef_).max()))
     np.testing.assert_allclose(by_nonzeros.coef_, dense.coef_, rtol=1e-9, atol=1e-9 * scale)
-    np.testing.assert_allclose(
-        by_nonzeros.intercept_, dense.intercept_, rtol=1e-9, atol=1e-9 * scale
-    )
-    np.testing.assert_allclose(
-        by_nonzeros.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-8, atol=1e-8
-    )
+    np.testing.assert_allclose(by_nonzeros.intercept_, dense.intercept_, rtol=1e-9, atol=1e-9 * scale)
+    np.testing.assert_allclose(by_nonzeros.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -86,9 +72,7 @@ def test_every_format_is_read(form):
     make = TABLES["DPLogisticRegression gradient"]
     dense, by_nonzeros = both(make, X, y, given=getattr(sparse, form))
     assert_same(dense, by_nonzeros, X)
-    np.testing.assert_allclose(
-        by_nonzeros.predict_proba(getattr(sparse, form)(X)), dense.predict_proba(X), rtol=1e-9
-    )
+    np.testing.assert_allclose(by_nonzeros.predict_proba(getattr(sparse, form)(X)), dense.predict_proba(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, bool])
@@ -135,10 +119,7 @@ def test_more_columns_than_are_whitened():
     X = sparse.random(200, 2_001, 0.01, format="csr", rng=rng)
     y = (np.asarray(X[:, :50].sum(axis=1)).ravel() > 0.2).astype(int)
     for make in (DPLogisticRegression, DPQuantileRegressor):
-        models = [
-            make(epsilon=2.0, feature_bounds=(0, 1), mechanism="gradient", random_state=1)
-            for _ in range(2)
-        ]
+        models = [make(epsilon=2.0, feature_bounds=(0, 1), mechanism="gradient", random_state=1) for _ in range(2)]
         dense, by_nonzeros = models[0].fit(X.toarray(), y), models[1].fit(X, y)
         assert_same(dense, by_nonzeros, X.toarray())
         assert "moments" not in by_nonzeros.certificate_.noise

@@ -60,18 +60,13 @@ def test_parameters_survive_clone_and_pickle(cls):
 
 
 def test_model_files(tmp_path):
-    for model in (
-        DPMedian(epsilon=2.0),
-        DPPiecewiseLinear([[1.0, 0, 0], [0, 1.0, 0], [0, 0, -1.0]]),
-    ):
+    for model in (DPMedian(epsilon=2.0), DPPiecewiseLinear([[1.0, 0, 0], [0, 1.0, 0], [0, 0, -1.0]])):
         save_model(model.fit(A, Y), tmp_path / "model.json")
         read = load_model(tmp_path / "model.json")
         np.testing.assert_array_equal(read.predict(A), model.predict(A))
         assert read.certificate_.to_json() == model.certificate_.to_json()
     content = (tmp_path / "model.json").read_text()
-    (tmp_path / "model.json").write_text(
-        content.replace('"operator_norm": 1.0', '"operator_norm": 0.5', 1)
-    )
+    (tmp_path / "model.json").write_text(content.replace('"operator_norm": 1.0', '"operator_norm": 0.5', 1))
     with pytest.raises(ModelFileError):
         load_model(tmp_path / "model.json")
 
@@ -98,9 +93,7 @@ def test_guarantees_and_mechanisms():
 
 def test_records_count_is_private_under_add_or_remove_one():
     settings = {"neighbors": "add_or_remove_one", "nominal_samples": 500}
-    certificates = {
-        DPMedian(**settings).fit(A[:n], Y[:n]).certificate_.to_json() for n in (100, 400)
-    }
+    certificates = {DPMedian(**settings).fit(A[:n], Y[:n]).certificate_.to_json() for n in (100, 400)}
     assert len(certificates) == 1
 
 
@@ -156,8 +149,7 @@ def test_absurd_records_are_fitted(cls, mechanism):
 
 
 @pytest.mark.parametrize(
-    ("cls", "make"),
-    [(DPMedian, make_structured_median), (DPPiecewiseLinear, make_piecewise_linear)],
+    ("cls", "make"), [(DPMedian, make_structured_median), (DPPiecewiseLinear, make_piecewise_linear)]
 )
 def test_accuracy(cls, make):
     # Relative excess risk of zero is 1.3. Seeded, so no false alarms; means over these seeds are 0.006 and 0.01.
@@ -165,9 +157,7 @@ def test_accuracy(cls, make):
     for norm in (1.0, 4.0):
         risks = [
             sample.relative_excess_risk(
-                cls(operator_norm=norm, epsilon=1.0, delta=1e-5, random_state=k)
-                .fit(sample.X, sample.y)
-                .coef_
+                cls(operator_norm=norm, epsilon=1.0, delta=1e-5, random_state=k).fit(sample.X, sample.y).coef_
             )
             for k, sample in enumerate(data)
         ]

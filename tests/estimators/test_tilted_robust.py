@@ -69,9 +69,7 @@ def test_more_tilt_serves_the_worst_off():
     X, y, rare = table()
 
     def worst(tilt):
-        model = DPTiltedClassifier(
-            tilt, alpha=1e-3, feature_bounds=(-1, 1), random_state=0, mu=1e12
-        ).fit(X, y)
+        model = DPTiltedClassifier(tilt, alpha=1e-3, feature_bounds=(-1, 1), random_state=0, mu=1e12).fit(X, y)
         losses = Logistic().value(2.0 * y - 1, model.decision_function(X))
         return max(losses[rare].mean(), losses[~rare].mean())
 
@@ -86,12 +84,7 @@ def test_a_smaller_share_serves_the_worst_off():
 
     def losses(share):
         model = DPTiltedRegressor(
-            loss=Huber(2.0),
-            share=share,
-            alpha=1e-4,
-            feature_bounds=(-1, 1),
-            random_state=0,
-            mu=1e12,
+            loss=Huber(2.0), share=share, alpha=1e-4, feature_bounds=(-1, 1), random_state=0, mu=1e12
         ).fit(X, y)
         return np.sort(Huber(2.0).value(y, model.predict(X)))[::-1]
 
@@ -134,8 +127,7 @@ def test_no_tilt_is_private_logistic_regression():
 def test_the_summary_says_where_the_tilt_is_too_large():
     X, y, _ = table(300)
     mild, steep = (
-        DPTiltedClassifier(tilt, alpha=0.1, mu=1.0, feature_bounds=(-1, 1)).fit(X, y).summary()
-        for tilt in (0.1, 100.0)
+        DPTiltedClassifier(tilt, alpha=0.1, mu=1.0, feature_bounds=(-1, 1)).fit(X, y).summary() for tilt in (0.1, 100.0)
     )
     assert "no longer falls with n" in repr(steep)
     assert "no longer falls with n" not in repr(mild)
@@ -147,9 +139,7 @@ def test_targets_beyond_their_bounds_are_clipped():
     fits = []
     for far in (1.0, 1e6):
         y[0] = far
-        model = DPTiltedRegressor(
-            2.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **LOOSE
-        )
+        model = DPTiltedRegressor(2.0, feature_bounds=(-1, 1), target_bounds=(-1, 1), random_state=0, **LOOSE)
         fits.append(model.fit(X, y).coef_)
     assert (fits[0] == fits[1]).all()
 
@@ -204,9 +194,7 @@ def test_small_coefficients_are_zero_against_linf_only():
     X, y, _ = table(500)
     X = np.hstack([X, np.random.default_rng(3).uniform(-1, 1, (500, 30))])
     fits = {
-        norm: DPRobustClassifier(0.1, norm, mu=0.5, feature_bounds=(-1, 1), random_state=0).fit(
-            X, y
-        )
+        norm: DPRobustClassifier(0.1, norm, mu=0.5, feature_bounds=(-1, 1), random_state=0).fit(X, y)
         for norm in ("l2", "linf")
     }
     assert (fits["l2"].coef_ != 0).all()
@@ -219,17 +207,12 @@ def test_small_coefficients_are_zero_against_linf_only():
 def test_several_classes_share_the_budget():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (300, 2)), rng.integers(0, 3, 300)
-    for model in (
-        DPTiltedClassifier(0.5, feature_bounds=(-1, 1)),
-        DPRobustClassifier(feature_bounds=(-1, 1)),
-    ):
+    for model in (DPTiltedClassifier(0.5, feature_bounds=(-1, 1)), DPRobustClassifier(feature_bounds=(-1, 1))):
         fitted = model.fit(X, y)
         assert fitted.coef_.shape == (3, 2)
         assert fitted.predict_proba(X).sum(axis=1) == pytest.approx(np.ones(300))
         assert fitted.certificate_.parameters["problems"] == 3
-        two, three = (
-            model.set_params(alpha=0.1).certify(300, 2, k).noise["release"]["std"] for k in (2, 3)
-        )
+        two, three = (model.set_params(alpha=0.1).certify(300, 2, k).noise["release"]["std"] for k in (2, 3))
         assert three == pytest.approx(np.sqrt(3) * two, rel=0.01)
 
 

@@ -46,7 +46,7 @@ class CountedNumbers:
     def __init__(self, values, std, seed=0, ignored=False):
         self.values, self.noise = np.asarray(values), NoiseSource(seed)
         self.terms = {"counts": SimpleNamespace(scale=std)}
-        self.bounds = SimpleNamespace(void_rows=ignored)
+        self.bounds = SimpleNamespace(ignored_rows=ignored)
 
     def count(self, name, statistic, point, level=0.0):
         exact = np.count_nonzero(self.values < point) - level * self.values.size

@@ -33,9 +33,7 @@ def histogram(slope, intercept, law="normal"):
 
 def calibrated(counts, std, share, claimed, loss=None, intercept=True, penalty=None):
     penalty = np.zeros((2, 2)) if penalty is None else penalty
-    return calibrated_margin(
-        counts, std, EDGES, share, loss or Logistic(), intercept, penalty, claimed
-    )
+    return calibrated_margin(counts, std, EDGES, share, loss or Logistic(), intercept, penalty, claimed)
 
 
 @pytest.mark.parametrize("law", ["normal", "double exponential"])
@@ -87,9 +85,7 @@ def test_curvatures_of_normal_margins_are_positive_definite(loss):
             assert height > 0 < along
             assert tilt**2 < height * along
     z = 0.5 + 0.7 * np.random.default_rng(0).normal(size=400_000)
-    bends = sum(
-        expit(label * z) * loss.curvature(np.full_like(z, label), z) for label in (-1.0, 1.0)
-    )
+    bends = sum(expit(label * z) * loss.curvature(np.full_like(z, label), z) for label in (-1.0, 1.0))
     assert margin_moments(loss, 0.5, 0.7, 10.0)[0] == pytest.approx(bends.mean(), rel=0.02)
 
 
@@ -122,9 +118,7 @@ def test_many_flags_tell_labels_at_a_small_budget():
 
 LOSSES = {
     DPLogisticRegression: Logistic(),
-    DPLinearSVC: convolve(
-        Hinge(), LogisticKernel(), 0.05
-    ),  # what late rounds have is as good as the hinge
+    DPLinearSVC: convolve(Hinge(), LogisticKernel(), 0.05),  # what late rounds have is as good as the hinge
 }
 
 
@@ -154,9 +148,7 @@ def test_a_penalty_is_kept(kind, alpha, intercept):
     rows = np.column_stack([np.ones(len(X)), X]) if intercept else X
     weights = np.full(len(X), 1 / len(X))
     wanted = penalised_minimiser(rows, 2.0 * y - 1, weights, LOSSES[kind], alpha)
-    model = kind(
-        epsilon=100.0, alpha=alpha, feature_bounds=(-1, 1), fit_intercept=intercept, random_state=0
-    ).fit(X, y)
+    model = kind(epsilon=100.0, alpha=alpha, feature_bounds=(-1, 1), fit_intercept=intercept, random_state=0).fit(X, y)
     found = np.concatenate([np.ravel(model.intercept_)[:intercept], np.ravel(model.coef_)])
     assert np.linalg.norm(found - wanted) < 0.02 * np.linalg.norm(wanted)
 

@@ -33,7 +33,7 @@ def facts(loss, n, d=3, **more):
 
 @pytest.mark.parametrize("mu", [1e-9, 0.01, 1.0, 100.0])
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
-@pytest.mark.parametrize("rows", [{}, {"weighted_rows": True}, {"void_rows": True}])
+@pytest.mark.parametrize("rows", [{}, {"weighted_rows": True}, {"ignored_rows": True}])
 def test_shares_sum_to_one_and_something_is_left_for_every_phase(loss, rows, mu):
     choices = [{}, {"inference": True}, {"raw_target": True}, {"ranking": True}]
     if type(loss) is Pinball:
@@ -55,7 +55,7 @@ def test_shares_sum_to_one_and_something_is_left_for_every_phase(loss, rows, mu)
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_one_fit_has_at_most_60_releases_in_10_lines(loss, neighbors):
     for n, d, mu in itertools.product((50, 5_000, 10**7), (1, 50, 3000), (0.01, 1.0, 100.0)):
-        for rows in ({}, {"weighted_rows": True}, {"void_rows": True}):
+        for rows in ({}, {"weighted_rows": True}, {"ignored_rows": True}):
             bounds = facts(loss, n, d, neighbors=neighbors, **rows)
             phases = plan_fit(bounds, mu, SETTINGS).phases
             assert sum(phase.releases for phase in phases.values()) <= 60 + bool(rows)
@@ -84,13 +84,9 @@ def test_limits_open_with_records(loss, name):
     assert found == sorted(found)
     assert found[-1] > 2 * found[0] or (name == "width" and type(loss) is not Squared)
     assert found[-1] < 1e3
-    richer = [
-        getattr(plan_fit(facts(loss, 5000), mu, SETTINGS).config, name) for mu in (0.1, 1, 10)
-    ]
+    richer = [getattr(plan_fit(facts(loss, 5000), mu, SETTINGS).config, name) for mu in (0.1, 1, 10)]
     assert richer == sorted(richer)
-    narrower = [
-        getattr(plan_fit(facts(loss, 5000, d), 1.0, SETTINGS).config, name) for d in (50, 9, 1)
-    ]
+    narrower = [getattr(plan_fit(facts(loss, 5000, d), 1.0, SETTINGS).config, name) for d in (50, 9, 1)]
     assert narrower == sorted(narrower)
 
 
@@ -98,8 +94,7 @@ def test_noise_of_gradients_falls_with_budget_and_rows():
     for loss in LOSSES:
         for first, second in itertools.pairwise([(500, 0.1), (500, 0.3), (5000, 0.3), (5000, 3.0)]):
             noise = [
-                gradient_noise(plan_fit(facts(loss, n), mu, SETTINGS), facts(loss, n), mu)
-                for n, mu in (first, second)
+                gradient_noise(plan_fit(facts(loss, n), mu, SETTINGS), facts(loss, n), mu) for n, mu in (first, second)
             ]
             assert noise[1] < noise[0]
 
@@ -128,24 +123,17 @@ def test_levels_share_and_state_what_they_share():
     one = plan_fit(facts(Pinball(0.5), 5000), 1.0, SETTINGS)
     levels = (0.1, 0.5, 0.9)
     for targets in (1, 3):
-        plan = plan_fit(
-            facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": levels, "targets": targets}
-        )
+        plan = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": levels, "targets": targets})
         assert plan.config.fits == 3
         assert plan.phases["gradients"].releases == 3 * one.phases["gradients"].releases
-        assert (
-            plan.phases["rough gradients"].releases
-            == targets * one.phases["rough gradients"].releases
-        )
+        assert plan.phases["rough gradients"].releases == targets * one.phases["rough gradients"].releases
         assert plan.phases["columns"].releases == 1
         assert "mean row" in plan.phases
         assert plan.config.records < one.config.records
         stated = plan.config.stated()
         assert stated["levels"] == list(levels)
         assert FitConfig(**stated) == plan.config
-    medians = plan_fit(
-        facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": (0.5, 0.5), "targets": 2}
-    )
+    medians = plan_fit(facts(Pinball(0.5), 5000), 1.0, {**SETTINGS, "levels": (0.5, 0.5), "targets": 2})
     assert "mean row" not in medians.phases  # of which none needs it
 
 
@@ -197,8 +185,7 @@ def test_few_records_are_a_constant():
 
 def test_ignored_rows_leave_shares_of_the_rest_alone():
     plain, ignored = (
-        plan_fit(replace(facts(Pinball(0.7), 5000), void_rows=void), 1.0, SETTINGS).phases
-        for void in (False, True)
+        plan_fit(replace(facts(Pinball(0.7), 5000), ignored_rows=void), 1.0, SETTINGS).phases for void in (False, True)
     )
     left = 1 - ignored["mass"].share
     for name, phase in plain.items():

@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from dpconvex.fit.covariance import (
-    check_whole_rows,
-    denoised_curvature,
-    sandwich,
-    wide_inverse,
-)
+from dpconvex.fit.covariance import check_whole_rows, denoised_curvature, sandwich, wide_inverse
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
 
@@ -25,9 +20,7 @@ def test_without_noise_the_curvature_is_kept():
     found, left = denoised_curvature(truth, 1e-9, np.eye(2))
     np.testing.assert_allclose(found, truth, atol=1e-6)
     assert left == pytest.approx(1e-9)
-    np.testing.assert_allclose(
-        wide_inverse(truth, 1e-9, np.ones(2)), np.linalg.inv(truth), rtol=1e-6
-    )
+    np.testing.assert_allclose(wide_inverse(truth, 1e-9, np.ones(2)), np.linalg.inv(truth), rtol=1e-6)
 
 
 @pytest.mark.parametrize("std", [1e-3, 1.0, 1e6])
@@ -41,10 +34,7 @@ def test_curvatures_stay_positive_definite_and_noise_leaves_what_was_expected(st
         assert np.linalg.eigvalsh(inverse).min() > 0
         assert np.isfinite(inverse).all()
     # Noise alone leaves no more than a fraction of itself, in the mean.
-    gaps = [
-        np.linalg.norm(denoised_curvature(noisy(truth, std, seed), std, truth)[0] - truth)
-        for seed in range(30)
-    ]
+    gaps = [np.linalg.norm(denoised_curvature(noisy(truth, std, seed), std, truth)[0] - truth) for seed in range(30)]
     assert np.mean(gaps) < 3 * std + 1e-9
 
 
@@ -52,9 +42,7 @@ def test_what_is_not_known_to_be_curved_has_a_wide_interval():
     """A direction whose curvature noise may have made has a large variance; others keep theirs."""
     widest = wide_inverse(np.diag([1000.0, 1000.0, 1.5]), 1.0, np.ones(3))
     assert np.diag(widest)[:2] == pytest.approx(1e-3, rel=0.01)
-    assert (
-        widest[2, 2] > 1 / 15
-    )  # ten times what the curvature would say, or no less than a hundredth of the mean
+    assert widest[2, 2] > 1 / 15  # ten times what the curvature would say, or no less than a hundredth of the mean
 
 
 def test_a_sandwich_is_the_covariance_of_what_it_says():
@@ -67,9 +55,7 @@ def test_a_sandwich_is_the_covariance_of_what_it_says():
     assert np.linalg.eigvalsh(wrong).min() > 0
 
 
-@pytest.mark.parametrize(
-    "record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}]
-)
+@pytest.mark.parametrize("record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}])
 def test_rows_that_share_a_vote_have_no_intervals(record):
     check_whole_rows(LinearBounds(100, 2, Logistic(), 1.0, 1.0))
     with pytest.raises(ValueError, match="records of their own"):

@@ -226,9 +226,7 @@ def test_lengths_are_not_below_exact_ones(stretch, lead):
     matrix[lead:, lead:] = rng.normal(size=(3, 3)) * stretch
     block = rng.uniform(-1, 1, size=(200, 3 + lead))
     block[:, :lead] = 1.0
-    for length, u in zip(
-        frame_of(matrix, lead).lengths(block), (block @ matrix.T)[:, lead:], strict=True
-    ):
+    for length, u in zip(frame_of(matrix, lead).lengths(block), (block @ matrix.T)[:, lead:], strict=True):
         square = 1 + sum(Fraction(float(v)) ** 2 for v in u)
         assert Fraction(float(length)) ** 2 >= square
 
@@ -243,9 +241,7 @@ def test_moment_sums_are_of_shortened_rows():
 
 def test_packed_matrices_keep_their_norm():
     matrix = np.array([[1.0, 2, 3], [2, -1, 0.5], [3, 0.5, 4]])
-    assert np.linalg.norm(pack_symmetric(matrix)) == pytest.approx(
-        np.linalg.norm(matrix), rel=1e-14
-    )
+    assert np.linalg.norm(pack_symmetric(matrix)) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
     assert np.allclose(unpack_symmetric(pack_symmetric(matrix), 3), matrix, rtol=1e-15)
 
 
@@ -298,9 +294,7 @@ def test_a_rows_place_and_length_have_the_same_bits_whoever_stands_beside_it(kin
     frame = frame_of(matrix)
     if kind == "cover":
         outside = rng.normal(size=(size // 2, size - 1))
-        cover = LengthCover(
-            1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2)
-        )
+        cover = LengthCover(1.0, rng.random(size - 1), rng.random(size - 1), outside, rng.random(size // 2))
         frame = replace(frame, excess=1.0)
         vars(frame)["cover"] = cover
     block = np.c_[np.ones(80), rng.uniform(0, 10, size=(80, size - 1))]

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from dpconvex import (
-    DPLinearRegression,
-    DPLogisticRegression,
-    DPQuantileRegressor,
-    load_model,
-    save_model,
-)
+from dpconvex import DPLinearRegression, DPLogisticRegression, DPQuantileRegressor, load_model, save_model
 from dpconvex.audit import audit
 from dpconvex.core.coordinates import Coordinates
 from dpconvex.core.queries import Query
@@ -29,14 +23,7 @@ from dpconvex.fit.location import Tails
 from dpconvex.losses import Logistic, Pinball, Squared
 from dpconvex.mechanisms import NoisyGradientDescent
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import (
-    Certificate,
-    CertificateError,
-    GaussianDP,
-    LinearBounds,
-    NoiseSource,
-    PureDP,
-)
+from dpconvex.privacy import Certificate, CertificateError, GaussianDP, LinearBounds, NoiseSource, PureDP
 from dpconvex.privacy.certificates.concerns import PrivacyWarning
 
 SQUARED, LOGISTIC, PINBALL = Squared(), Logistic(), Pinball(0.8)
@@ -85,7 +72,7 @@ def certificate_of(
 ):  # fmt: skip
     rows_of = map_of(columns, raw)
     norms = rows_of.row_norm, rows_of.max_norm
-    bounds = LinearBounds(rows, columns, loss, *norms, neighbors=neighbors, void_rows=ignored)
+    bounds = LinearBounds(rows, columns, loss, *norms, neighbors=neighbors, ignored_rows=ignored)
     parameters = {"gradient": NoisyGradientDescent().settings()}
     if inference:
         parameters["inference"] = True
@@ -101,9 +88,7 @@ def moved(first, second, certificate):
     assert np.array_equal(theta, same), "the result depends on something that was not released"
     spent, largest = 0.0, 0.0
     for (exact, _, std), (other, _, _) in zip(leader.log, follower.log, strict=True):
-        fitting = (
-            t for t in certificate.noise.values() if (t.scale, t.dimension) == (std, exact.size)
-        )
+        fitting = (t for t in certificate.noise.values() if (t.scale, t.dimension) == (std, exact.size))
         term = next(fitting)
         gap = float(np.linalg.norm(exact - other))
         largest = max(largest, gap / term.sensitivity)
@@ -201,13 +186,7 @@ def test_many_rows_give_what_least_squares_gives(tail):
 def test_raw_columns_find_their_units(inference, tmp_path):
     """Ages, years and incomes without bounds; with them R^2 is 0.8 as well, and columns of order 1 gave -1e10."""
     rng = np.random.default_rng(0)
-    X = np.column_stack(
-        [
-            rng.uniform(18, 80, 10_000),
-            rng.integers(1990, 2024, 10_000),
-            rng.lognormal(10, 0.5, 10_000),
-        ]
-    )
+    X = np.column_stack([rng.uniform(18, 80, 10_000), rng.integers(1990, 2024, 10_000), rng.lognormal(10, 0.5, 10_000)])
     y = 200 * X[:, 0] + 100 * (X[:, 1] - 2000) + 0.2 * X[:, 2] + rng.normal(0, 2000, 10_000)
     model = DPLinearRegression(epsilon=1.0, random_state=0, inference=inference)
     with warnings.catch_warnings():
@@ -261,10 +240,7 @@ def test_fit_and_certify_agree_and_files_load(tmp_path):
     X, y = made(500, 1)
     for options in ({"epsilon": 1.0}, {"mu": 0.5, "alpha": 0.1}, {"epsilon": 1.0, "delta": 0.0}):
         model = DPLinearRegression(**options, **BOUNDS).fit(X, y)
-        assert (
-            model.certificate_.to_json()
-            == DPLinearRegression(**options, **BOUNDS).certify(500, 2).to_json()
-        )
+        assert model.certificate_.to_json() == DPLinearRegression(**options, **BOUNDS).certify(500, 2).to_json()
         Certificate.from_json(model.certificate_.to_json()).verify()
         save_model(model, tmp_path / "model.json")
         assert np.array_equal(load_model(tmp_path / "model.json").coef_, model.coef_)
@@ -279,9 +255,7 @@ def test_products_reach_their_bound_and_no_further():
     frame = Coordinates(np.diag([1e-6, 1e3, 1e3]), 1)
     sums = []
     for row in ([1.0, 0.0], [0.0, -1.0]):
-        rows = MemoryRows(
-            np.array([row]), np.ones(1), RowMap.from_bounds(2, (-1.0, 1.0)), threads=1
-        )
+        rows = MemoryRows(np.array([row]), np.ones(1), RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)
         sums.append(_product_sums(rows, frame, np.zeros(3), 2.0, lambda y, z, w: -1e9 * w))
     gap = float(np.linalg.norm(sums[0] - sums[1]))
     bound = Query.moments(3).sensitivity(LinearBounds(1, 2, LOGISTIC, 2.0, 2.0))

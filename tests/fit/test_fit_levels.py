@@ -51,9 +51,9 @@ def test_levels_are_found_together():
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (20_000, 2))
     y = X @ [2.0, -1.0] + (0.5 + X[:, 0]) * rng.normal(size=20_000)
-    model = DPQuantileRegressor(
-        LEVELS, epsilon=2.0, feature_bounds=(0, 1), target_bounds=(-6, 8), random_state=0
-    ).fit(X, y)
+    model = DPQuantileRegressor(LEVELS, epsilon=2.0, feature_bounds=(0, 1), target_bounds=(-6, 8), random_state=0).fit(
+        X, y
+    )
     below = (y[:, None] < model.predict(X)).mean(axis=0)
     assert below == pytest.approx(LEVELS, abs=0.03)
     assert model.coef_[:, 0] == pytest.approx(2 + norm.ppf(LEVELS), abs=0.5)

@@ -67,9 +67,7 @@ def test_one_value_is_found():
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_it_leaves_its_bracket_where_most_values_are_the_same(level, sign):
     """Three in four are 0, so that their middle half has no width; the others are hundreds away."""
-    values = sign * np.concatenate(
-        [np.zeros(3000), stats.expon(0, 500).ppf((np.arange(1000) + 0.5) / 1000)]
-    )
+    values = sign * np.concatenate([np.zeros(3000), stats.expon(0, 500).ppf((np.arange(1000) + 0.5) / 1000)])
     far = {"above" if sign > 0 else "below": 1e5}
     prior = LocationPrior(min(-1.0, 3 * sign), max(1.0, 3 * sign), 1e-3, 1.0, **far)
     wanted = level if sign > 0 else 1 - level
@@ -106,16 +104,12 @@ def test_targets_lie_in_their_bracket(low, high):
     assert found is not None
     assert np.mean((y >= found[0]) & (y <= found[1])) > 0.97
     # Without public bounds a bin has 2.6 octaves.
-    assert found[1] - found[0] < (6.0 if not bounded else 2.1) * max(
-        abs(low), abs(high), high - low
-    )
+    assert found[1] - found[0] < (6.0 if not bounded else 2.1) * max(abs(low), abs(high), high - low)
 
 
 def test_what_noise_hides_has_no_bracket():
     rows = MemoryRows(np.zeros((20, 1)), np.ones(20), RowMap.from_bounds(1, (-1.0, 1.0)), threads=1)
-    for seed in range(
-        20
-    ):  # 64 bins, none of them 4 standard deviations high: 2e-3 each, and seeds are fixed
+    for seed in range(20):  # 64 bins, none of them 4 standard deviations high: 2e-3 each, and seeds are fixed
         asked = handle(rows, {"octaves": term(500.0, "histogram", 64)}, seed)
         assert target_bracket(asked, "octaves", 20) is None
 

@@ -10,13 +10,7 @@ import pytest
 from dpconvex import DPLinearRegression
 from dpconvex.fit.constants import LAW_OCTAVES
 from dpconvex.fit.denoising import denoised_covariance
-from dpconvex.fit.points import (
-    NewtonPoints,
-    deviation_prior,
-    law_variances,
-    posterior,
-    signal_prior,
-)
+from dpconvex.fit.points import NewtonPoints, deviation_prior, law_variances, posterior, signal_prior
 
 SIZE = 21
 
@@ -86,9 +80,7 @@ def test_one_law_is_ridge():
     found, noise = np.array([[2.0, -1.0]]), np.array([[0.5, 3.0]])
     for known in (0.0, 1.5):
         kept = (1.0 + known) / (1.0 + known + noise[0])
-        mean, variance, _, _ = posterior(
-            found, noise, np.zeros((1, 2)), np.ones(1), np.ones(1), known
-        )
+        mean, variance, _, _ = posterior(found, noise, np.zeros((1, 2)), np.ones(1), np.ones(1), known)
         assert mean == pytest.approx(kept * found[0])
         assert variance == pytest.approx(kept * noise[0])
 
@@ -102,9 +94,7 @@ def test_priors_are_laws(columns, hopeless):
         assert (prior >= 0).all()
     assert signal_prior(columns, 1.0)[0] == 1.0
     # Together columns explain about half of the variance, however many they are.
-    each = float(
-        signal_prior(columns)[1:] @ law_variances(1.0)[1:] / signal_prior(columns)[1:].sum()
-    )
+    each = float(signal_prior(columns)[1:] @ law_variances(1.0)[1:] / signal_prior(columns)[1:].sum())
     assert 0.2 < columns * each < 5 or columns == 500
 
 

@@ -70,10 +70,7 @@ def test_runs_tend_to_the_fit_without_privacy(name, intercept):
     loss = LOSSES[name]
     X, y = table(loss, 8000)
     least = best_risk(loss, X, y, intercept)
-    excess = [
-        risk(loss, fitted(loss, X, y, mu, intercept=intercept)[0], X, y) / least - 1
-        for mu in (1.0, 30.0, 1e4)
-    ]
+    excess = [risk(loss, fitted(loss, X, y, mu, intercept=intercept)[0], X, y) / least - 1 for mu in (1.0, 30.0, 1e4)]
     assert excess[2] < 0.01
     assert excess[1] < 0.02
     assert excess[0] < 0.25

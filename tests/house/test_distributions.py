@@ -12,7 +12,7 @@ import dpconvex
 from dpconvex.cli import main
 
 SOURCE = Path(dpconvex.__file__).parent
-MUSEUM = "dpconvex_reproduction"
+REPRODUCTION_PACKAGE = "dpconvex_reproduction"
 
 
 def imported(text: str) -> set[str]:
@@ -27,10 +27,10 @@ def imported(text: str) -> set[str]:
 
 
 def test_neither_the_library_nor_its_tests_import_the_reproduction():
-    assert MUSEUM in imported(f"def f():\n    from {MUSEUM}.peers import x\n")
+    assert REPRODUCTION_PACKAGE in imported(f"def f():\n    from {REPRODUCTION_PACKAGE}.peers import x\n")
     files = [*SOURCE.rglob("*.py"), *Path(__file__).parents[1].rglob("*.py")]
     assert len(files) > 100
-    assert [str(path) for path in files if MUSEUM in imported(path.read_text())] == []
+    assert [str(path) for path in files if REPRODUCTION_PACKAGE in imported(path.read_text())] == []
 
 
 def test_nothing_makes_environments_or_installs():
@@ -47,7 +47,7 @@ def refusal(words, capsys):
 
 @pytest.mark.parametrize("words", [[], ["--list"], ["all", "--quick"], ["--help"]])
 def test_without_the_reproduction_its_command_says_how_to_install_it(words, monkeypatch, capsys):
-    monkeypatch.setattr("dpconvex.cli.reproduce.MUSEUM", "no_such_package")
+    monkeypatch.setattr("dpconvex.cli.reproduce.REPRODUCTION_PACKAGE", "no_such_package")
     assert "pip install dpconvex-reproduction" in refusal(["reproduce", *words], capsys)
 
 

@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 
 import dpconvex
-from dpconvex import (
-    DPAUCClassifier,
-    DPLinearRegression,
-    DPLogisticRegression,
-    DPMedian,
-    DPNewsvendor,
-    save_model,
-)
+from dpconvex import DPAUCClassifier, DPLinearRegression, DPLogisticRegression, DPMedian, DPNewsvendor, save_model
 from dpconvex.losses import Absolute
 from dpconvex.mechanisms import RULES, ExponentialMechanism, NoisyGradientDescent
 from dpconvex.privacy import LinearBounds, PureDP
@@ -28,7 +21,7 @@ from dpconvex.privacy import LinearBounds, PureDP
 ROOMS = ["dpconvex"] + [
     f"dpconvex.{name}"
     for name in (
-        "defaults", "estimators", "mechanisms", "objectives", "privacy", "smoothing", "words"
+        "planning", "estimators", "mechanisms", "objectives", "privacy", "smoothing", "reports"
     )
 ]  # fmt: skip
 
@@ -69,7 +62,7 @@ def test_an_estimator_loads_no_other_and_no_words():
     assert "dpconvex.estimators.classification" in loaded
     others = {"auc", "quantile", "robust", "tilted", "top_rank", "newsvendor", "matrix_records"}
     assert {f"dpconvex.estimators.{name}" for name in others} & loaded == set()
-    assert [name for name in loaded if name.startswith(("dpconvex.words", "dpconvex.models"))] == []
+    assert [name for name in loaded if name.startswith(("dpconvex.reports", "dpconvex.models"))] == []
 
 
 # All files in one process, which forgets our modules before each, and keeps them compiled.
@@ -111,9 +104,7 @@ def files(tmp_path_factory):
         DPLinearRegression(target_bounds=(-1, 1), **known).fit(X, y),
         DPAUCClassifier(mechanism="objective", **named).fit(X, labels),
         DPAUCClassifier(loss="squared", **named).fit(X, labels),
-        DPNewsvendor(
-            3.0, 1.0, mu=2.0, target_bounds=(-1, 1), bandwidth=1.0, mechanism=plain, **known
-        ).fit(X, y),
+        DPNewsvendor(3.0, 1.0, mu=2.0, target_bounds=(-1, 1), bandwidth=1.0, mechanism=plain, **known).fit(X, y),
     ]
     for name in ("objective", "output", "gradient", "sgd", "phased-erm", "phased-sgd"):
         models.append(DPLogisticRegression(mechanism=name, **named).fit(X, labels))
@@ -139,11 +130,7 @@ def test_certificates_of_all_mechanisms_find_their_provers(files, tmp_path):
     certificates, models = files
     assert set(certificates) == set(RULES)
     assert set(RULES) - set(models) == {"exponential", "structured-gradient"}  # no models have them
-    for way, paths in (
-        ("Certificate", certificates),
-        ("load_model", models),
-        ("verify", certificates),
-    ):
+    for way, paths in (("Certificate", certificates), ("load_model", models), ("verify", certificates)):
         said = fresh(JUDGE, way, str(tmp_path), *paths.values())
         assert said.endswith(f"{len(paths)} judged\n")
 

@@ -28,7 +28,7 @@ CERTIFIED = "part of a minimiser whose certified gap includes rounding: the gap 
 ROOMS = {
     "audit": "attacks on tables of their own",
     "datasets": "tables that are drawn",
-    "defaults": PUBLIC,
+    "planning": PUBLIC,
     "fit": PUBLIC,  # answers of the core, no rows
     "mechanisms": PUBLIC,  # the same; the exceptions are below
     "objectives": CERTIFIED,  # the exception is below
@@ -38,10 +38,7 @@ ROOMS = {
 #: Of other files, and of these in spite of their room, every single one.
 PRODUCTS: dict[str, dict[str, str]] = {
     "core/choices.py": {"centre @ centre": PUBLIC},
-    "core/class_rows.py": {
-        "np.where(y > 0, positive, negative) @ short": SUM,
-        "short.T @ short": SUM,
-    },
+    "core/class_rows.py": {"np.where(y > 0, positive, negative) @ short": SUM, "short.T @ short": SUM},
     "core/contractive_pass.py": {"row @ theta": ALONE},
     "core/coordinates.py": {
         "self.matrix.T @ phi": PUBLIC,
@@ -57,11 +54,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "np.abs(inner) @ np.abs(centre)": PUBLIC,
         "inner @ centre": PUBLIC,
     },
-    "core/release.py": {
-        "v @ scores": SUM,
-        "shortened.T @ shortened": SUM,
-        "vectors.T @ vectors": SUM,
-    },
+    "core/release.py": {"v @ scores": SUM, "shortened.T @ shortened": SUM, "vectors.T @ vectors": SUM},
     "engine/accurate_products.py": {
         "slopes @ base": PUBLIC,
         "np.abs(slopes) @ np.abs(base)": PUBLIC,
@@ -69,11 +62,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "np.einsum('ij,ij->j', matrix, matrix)": PUBLIC,
         "ahead @ np.vstack(rights[:level][::-1])": SUM,
     },
-    "engine/blocks.py": {
-        "half.T @ half": SUM,
-        "multiples * steps @ block": SUM,
-        "multiples @ steps ** 2": SUM,
-    },
+    "engine/blocks.py": {"half.T @ half": SUM, "multiples * steps @ block": SUM, "multiples @ steps ** 2": SUM},
     "engine/dask/rows.py": {"v @ (function(y, w) < point)": EXACT},
     "engine/passes.py": {"multiples @ block": SUM, "multiples * v @ block": SUM},
     "engine/row_numbers.py": {"sizes @ self.shares": CERTIFIED, "shares[r] @ part": EXACT},
@@ -88,9 +77,7 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "jacobian.T @ np.asarray(covariance)": PUBLIC,
         "jacobian.T @ np.asarray(covariance) @ jacobian": PUBLIC,
     },
-    "estimators/linear.py": {
-        "X @ coef": "sparse rows and matrices of records: one after the other"
-    },
+    "estimators/linear.py": {"X @ coef": "sparse rows and matrices of records: one after the other"},
     "losses/facets.py": {
         "limits @ normal": PUBLIC,
         "rays[0] @ rays[1]": PUBLIC,
@@ -119,14 +106,8 @@ PRODUCTS: dict[str, dict[str, str]] = {
         "self.kernel.pdf((grid[:-1] - knots[:i]) / h) @ jumps[:i]": PUBLIC,
         "self.kernel.pdf((grid[1:] - knots[i:]) / h) @ jumps[i:]": PUBLIC,
     },
-    "smoothing/multivariate.py": {
-        "directions.T @ bends": CERTIFIED,
-        "directions.T @ bends @ directions": CERTIFIED,
-    },
-    "smoothing/pieces_moreau.py": {
-        "block @ block.T": PUBLIC,
-        "self.modulus * basis.T @ basis": PUBLIC,
-    },
+    "smoothing/multivariate.py": {"directions.T @ bends": CERTIFIED, "directions.T @ bends @ directions": CERTIFIED},
+    "smoothing/pieces_moreau.py": {"block @ block.T": PUBLIC, "self.modulus * basis.T @ basis": PUBLIC},
     "smoothing/polyhedral.py": {
         "weights @ (1.0 / factors)": PUBLIC,
         "weights @ factors": PUBLIC,
@@ -161,15 +142,10 @@ def test_every_product_has_a_reason():
     unknown = {
         name: new
         for name, products in found.items()
-        if (name in PRODUCTS or name.split("/")[0] not in ROOMS)
-        and (new := products - set(PRODUCTS.get(name, ())))
+        if (name in PRODUCTS or name.split("/")[0] not in ROOMS) and (new := products - set(PRODUCTS.get(name, ())))
     }
     assert not unknown, "Use engine.blocks.row_margins, row_squares or placed_rows on rows."
-    gone = {
-        name: old
-        for name, known in PRODUCTS.items()
-        if (old := set(known) - found.get(name, set()))
-    }
+    gone = {name: old for name, known in PRODUCTS.items() if (old := set(known) - found.get(name, set()))}
     assert not gone
 
 

@@ -14,16 +14,10 @@ TRUSTED = (
     *(f"privacy/noise/{name}" for name in ("gate", "normal", "digits", "random_words")),
     *(f"privacy/certificates/{name}" for name in ("certificate", "terms", "rules", "concerns")),
     *(f"privacy/bounds/{name}" for name in ("base", "record", "linear")),
-    *(
-        f"privacy/{name}"
-        for name in ("calibration", "guarantees", "profiles", "summation", "description")
-    ),
+    *(f"privacy/{name}" for name in ("calibration", "guarantees", "profiles", "summation", "description")),
     *(f"engine/{name}" for name in ("rows", "mapping", "fused", "memory", "array_rows", "arrays")),
     *(f"engine/{name}" for name in ("blocks", "passes", "mapped_blocks", "row_numbers", "votes")),
-    *(
-        f"engine/{name}"
-        for name in ("stretches", "summation_order", "threads", "accurate_products")
-    ),
+    *(f"engine/{name}" for name in ("stretches", "summation_order", "threads", "accurate_products")),
     "objectives/slopes",
     "objectives/clamped_targets",
     *(f"losses/{name}" for name in ("pointwise", "interface", "kinks")),
@@ -56,11 +50,7 @@ def drawing_calls(text: str) -> list[str]:
 def test_mechanisms_add_no_noise():
     """Only the core calls the gate: no mechanism, estimator or evaluation adds noise itself."""
     rooms = [path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in MAY]
-    found = {
-        str(path.relative_to(SOURCE)): calls
-        for path in rooms
-        if (calls := drawing_calls(path.read_text()))
-    }
+    found = {str(path.relative_to(SOURCE)): calls for path in rooms if (calls := drawing_calls(path.read_text()))}
     assert not found
 
 

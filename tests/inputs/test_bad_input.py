@@ -75,16 +75,10 @@ BAD_SETTINGS = {
     "feature bounds tiny": ({"feature_bounds": (0.0, 1e-320)}, "'feature_bounds'"),
     "feature bounds text": ({"feature_bounds": "01"}, "'feature_bounds'"),
     "feature bounds of text": ({"feature_bounds": ("0", "1")}, "'feature_bounds'"),
-    "feature bounds of text objects": (
-        {"feature_bounds": (np.array(["0", "0"], dtype=object), 1)},
-        "'feature_bounds'",
-    ),
+    "feature bounds of text objects": ({"feature_bounds": (np.array(["0", "0"], dtype=object), 1)}, "'feature_bounds'"),
     "feature bounds set": ({"feature_bounds": {0, 1}}, "'feature_bounds'"),
     "feature bounds dictionary": ({"feature_bounds": {0: 1, 1: 2}}, "'feature_bounds'"),
-    "feature bounds table": (
-        {"feature_bounds": pd.DataFrame({0: [1], 1: [2]})},
-        "'feature_bounds'",
-    ),
+    "feature bounds table": ({"feature_bounds": pd.DataFrame({0: [1], 1: [2]})}, "'feature_bounds'"),
     "feature bounds huge integer": ({"feature_bounds": (0, 10**400)}, "'feature_bounds'"),
     "feature bounds masked": ({"feature_bounds": (np.ma.array(0.0), 1)}, "'feature_bounds'"),
     "feature bounds far": ({"feature_bounds": (0, 1e101)}, "'feature_bounds'"),
@@ -253,11 +247,7 @@ BAD_DATA = {
     "masked without a mask": (np.ma.array(X), y, "X.filled(value)"),
     "complex X": (X + 1j, y, "real numbers"),
     "complex y": (X, y + 1j, "real numbers"),
-    "integer beyond floats": (
-        objects(77123 * 10**400),
-        y,
-        "X given to DPQuantileRegressor must be numbers that",
-    ),
+    "integer beyond floats": (objects(77123 * 10**400), y, "X given to DPQuantileRegressor must be numbers that"),
     "target beyond floats": (X, changed(y.astype(object), 0, 77123 * 10**400), "y given to"),
     "twice the same name": (pd.DataFrame(X, columns=["a", "a"]), y, "different names"),
     "sparse missing": (sparse.csr_matrix(changed(X, 0, np.nan)), y, "must be finite"),
@@ -271,11 +261,7 @@ BAD_DATA = {
     "sparse target": (X, sparse.csr_matrix(y[:, None]), "dense"),
     "lazy frame": (pl.DataFrame({"a": column}).lazy(), y, "collect"),
     "dictionary": ({"a": MARKER}, y, "Got a dict instead"),
-    "dictionary in objects": (
-        objects({"a": MARKER}),
-        y,
-        "X given to DPQuantileRegressor must be numbers",
-    ),
+    "dictionary in objects": (objects({"a": MARKER}), y, "X given to DPQuantileRegressor must be numbers"),
     "set": ({MARKER, 2.0}, y, "Got a set instead"),
 }
 

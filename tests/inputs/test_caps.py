@@ -13,7 +13,7 @@ from dpconvex.inputs.release_file import read_release
 from dpconvex.inputs.schema import MOST_COLUMNS
 from dpconvex.inputs.schema_parsing import parse_schema, read_schema
 from dpconvex.inputs.toml_text import parse_toml
-from dpconvex.words.studio.fragments import schema as shown_schema
+from dpconvex.reports.studio.fragments import schema as shown_schema
 
 LONG_KEYS = [
     "a." * 16_000 + "a = 1",

@@ -83,10 +83,7 @@ def columns_of(values):
     yield "pyarrow", pa.array(values)
     yield "chunks", pa.chunked_array([values[:3], values[3:]])
     if all(isinstance(value, (int, float)) for value in values):
-        yield (
-            "missing nothing",
-            pd.Series([*values, None])[:-1],
-        )  # floats, because of a value that was there
+        yield ("missing nothing", pd.Series([*values, None])[:-1])  # floats, because of a value that was there
 
 
 def spoilt(values, place, cell):
@@ -123,9 +120,7 @@ def test_one_cell_changes_no_other_row(name, decimal, number):
         others = np.arange(ROWS) != place
         for kind, column in spoilt(values, place, cell):
             found = encoded(tables, column, decimal)
-            np.testing.assert_array_equal(
-                found[others], expected[others], f"{kind}, {cell!r} at {place}"
-            )
+            np.testing.assert_array_equal(found[others], expected[others], f"{kind}, {cell!r} at {place}")
 
 
 @pytest.mark.parametrize(
@@ -174,10 +169,7 @@ def test_labels_that_become_text_are_the_same_labels(declared):
     [["01", "1"], ["1.0", "1e0"], [str(2**53), str(2**53 + 1)], ["True", "TRUE"], ["2024-01-01", "20240101"]],
 )  # fmt: skip
 def test_words_that_a_column_of_numbers_cannot_tell_apart_are_refused(words):
-    for tables in (
-        {"categories": {"c": words}},
-        {"features": {"d": [0, 1]}, "target": {"c": {"classes": words}}},
-    ):
+    for tables in ({"categories": {"c": words}}, {"features": {"d": [0, 1]}, "target": {"c": {"classes": words}}}):
         with pytest.raises(InputError, match="stands for both"):
             parse_schema(tables)
     if words[0].lower() != words[1].lower():
@@ -204,12 +196,9 @@ def test_whose_a_row_is_is_read_with_the_row(cell, place, tmp_path):
 
 @pytest.mark.parametrize("classes", [["0", "1"], ["0", "1", "x"]])
 @pytest.mark.parametrize(
-    "column",
-    [[False, True], [0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "01"], [Decimal("0"), Decimal("1.00")]],
+    "column", [[False, True], [0, 1], [0.0, 1.0], ["0", "1"], ["0.0", "01"], [Decimal("0"), Decimal("1.00")]]
 )
-def test_labels_mean_the_same_whether_invalid_rows_are_refused_or_ignored(
-    classes, column, tmp_path
-):
+def test_labels_mean_the_same_whether_invalid_rows_are_refused_or_ignored(classes, column, tmp_path):
     """Truth values were no classes where invalid rows are ignored: a fit was charged and learned nothing."""
     schema = parse_schema({"features": {"a": [0, 1]}, "target": {"y": {"classes": classes}}})
     kind = "whole" if len(classes) == 2 else "text"

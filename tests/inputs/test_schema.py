@@ -28,9 +28,7 @@ def features(**columns):
 
 
 def test_files_of_bounds_mean_what_they_meant():
-    schema = parse_schema(
-        {"features": {"t": [-20, 40]}, "target": {"y": [0, 9]}, "categories": {"c": ["a", "b"]}}
-    )
+    schema = parse_schema({"features": {"t": [-20, 40]}, "target": {"y": [0, 9]}, "categories": {"c": ["a", "b"]}})
     assert schema.names == ["t", "c=a", "c=b"]
     assert schema.feature_bounds == ([-20, 0, 0], [40, 1, 1])
     assert schema.target_bounds == (0, 9)
@@ -68,11 +66,7 @@ def test_hat_functions_are_straight_lines_between_knots():
 
 def test_a_cell_means_the_same_in_every_type_of_column():
     tables = {"categories": {"c": ["1", "2.5", "True"]}}
-    for cells in (
-        ["1", "2.5", "True", "3"],
-        [1, 2.5, True, 3],
-        np.array([1, 2.5, "True", 3], dtype=object),
-    ):
+    for cells in (["1", "2.5", "True", "3"], [1, 2.5, True, 3], np.array([1, 2.5, "True", 3], dtype=object)):
         assert list(encoded(tables, c=cells).values()) == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
     assert encoded(tables, c=np.array([1.0, math.nan]))["c=1"] == [1, 0]
     tables = {"flags": {"f": {"missing": False}}}
@@ -139,10 +133,7 @@ def longest_mapped_row(tables, trials=400, seed=0):
     rng = np.random.default_rng(seed)
     schema = parse_schema(tables)
     pool = ["a", "b", "", "yes", "no", "2024-05-06 07:00", *range(-3, 25), None, -1e9, 1e9]
-    cells = {
-        name: cells_of([pool[i] for i in rng.integers(len(pool), size=trials)])
-        for name in schema.inputs
-    }
+    cells = {name: cells_of([pool[i] for i in rng.integers(len(pool), size=trials)]) for name in schema.inputs}
     rows = to_array(encode(schema, cells))
     row_map = RowMap.from_bounds(rows.shape[1], schema.feature_bounds)
     mapped = (rows[~np.isnan(rows).any(axis=1)] - row_map.shift) * row_map.scale
@@ -157,14 +148,8 @@ def longest_mapped_row(tables, trials=400, seed=0):
         (features(n={"bounds": [5, 20], "knots": [8, 9]}), 1),
         ({"categories": {"c": {"values": ["a", "b"], "other": True, "missing": "indicator"}}}, 1),
         ({"dates": {"d": {"parts": ["weekday", "hour-cycle"], "missing": "indicator"}}}, 2),
-        (
-            {"categories": {"c": ["a", "b"], "e": ["a", "b"]}, "interactions": {"i": ["c", "e"]}},
-            3,
-        ),
-        (
-            {"features": {"n": [5, 20]}, "flags": {"f": {}}, "interactions": {"i": ["n", "f"]}},
-            3,
-        ),
+        ({"categories": {"c": ["a", "b"], "e": ["a", "b"]}, "interactions": {"i": ["c", "e"]}}, 3),
+        ({"features": {"n": [5, 20]}, "flags": {"f": {}}, "interactions": {"i": ["n", "f"]}}, 3),
     ],
 )
 def test_no_row_is_longer_than_the_schema_says_and_some_are_as_long(tables, square):
@@ -207,10 +192,7 @@ def test_products_of_two_positive_numbers_are_bounded_by_their_number():
         ({**features(n=[0, 1]), "target": {"y": {"classes": ["a"]}}}, "must be a list"),
         ({"categories": {"c": ["a"], "c=a": ["b"]}, "features": {"c=a=b": [0, 1]}}, "same name"),
         (
-            {
-                "categories": {n: [str(i) for i in range(400)] for n in "ab"},
-                "interactions": {"i": ["a", "b"]},
-            },
+            {"categories": {n: [str(i) for i in range(400)] for n in "ab"}, "interactions": {"i": ["a", "b"]}},
             "more than 100,000 columns",
         ),
     ],
@@ -223,14 +205,10 @@ def test_what_a_schema_may_not_say(tables, part):
 
 def test_a_schema_can_be_written_down_and_read_again():
     tables = {
-        "features": {
-            "n": {"bounds": [0, 10], "transform": "sqrt", "knots": [4], "unit": "kg", "missing": 3}
-        },
+        "features": {"n": {"bounds": [0, 10], "transform": "sqrt", "knots": [4], "unit": "kg", "missing": 3}},
         "categories": {"c": {"values": ["a"], "other": True, "missing": "row"}},
         "flags": {"f": ["off", "on"]},
-        "dates": {
-            "d": {"parts": ["days"], "since": "2020-01-01", "until": datetime.date(2021, 1, 1)}
-        },
+        "dates": {"d": {"parts": ["days"], "since": "2020-01-01", "until": datetime.date(2021, 1, 1)}},
         "interactions": {"i": ["c", "f"]},
         "target": {"y": {"classes": ["no", "yes"]}},
         "person": {"column": "id"},

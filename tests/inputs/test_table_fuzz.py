@@ -105,9 +105,7 @@ def attack(seed: int, folder, share_of_fits: float) -> str:
     except Exception as error:
         shown = str(error)
         quoted = [secret for secret in SECRETS if secret in shown]
-        raise AssertionError(
-            f"seed {seed}, {action}: {type(error).__name__}, quoting {quoted}"
-        ) from error
+        raise AssertionError(f"seed {seed}, {action}: {type(error).__name__}, quoting {quoted}") from error
     return action
 
 

@@ -6,12 +6,7 @@ import pytest
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import NoisySGD, OutputPerturbation
-from dpconvex.objectives import (
-    AdversarialObjective,
-    CostlyAdversaryObjective,
-    EmpiricalObjective,
-    TiltedObjective,
-)
+from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective, TiltedObjective
 from dpconvex.privacy import ApproxDP, GaussianDP, LinearBounds
 
 N = 50
@@ -53,9 +48,7 @@ def test_gradients_move_no_further_than_labels_allow(builder, label):
     ],
 )
 def test_a_release_by_hand_is_moved_by_no_more_than_is_certified(mechanism, term, alpha, guarantee):
-    certificate = mechanism.certify(
-        LinearBounds(N, 2, Logistic(), 1.0, 1.0, alpha=alpha), guarantee
-    )
+    certificate = mechanism.certify(LinearBounds(N, 2, Logistic(), 1.0, 1.0, alpha=alpha), guarantee)
     found = []
     for X, y in neighbours(-1e4):
         objective = EmpiricalObjective(MemoryRows(X, y, ROW_MAP), Logistic(), alpha)

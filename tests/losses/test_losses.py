@@ -50,10 +50,7 @@ def targets(loss):
 def difference(function, z, step):
     """Central difference of order 6."""
     coefficients = {1: 45 / 60, 2: -9 / 60, 3: 1 / 60}
-    return (
-        sum(c * (function(z + j * step) - function(z - j * step)) for j, c in coefficients.items())
-        / step
-    )
+    return sum(c * (function(z + j * step) - function(z - j * step)) for j, c in coefficients.items()) / step
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES, ids=repr)
@@ -163,9 +160,7 @@ def test_weighted_absolute_value_form(loss):
     for weight, knot in zip(kinks.weights, kinks.knots, strict=True):
         written = written + weight * np.abs(u - knot)
     np.testing.assert_allclose(loss.value_at(u), written, atol=1e-13)
-    again = KinkedLoss.from_weights(
-        kinks.knots, kinks.weights, kinks.slope, kinks.offset, kind=loss.kind
-    )
+    again = KinkedLoss.from_weights(kinks.knots, kinks.weights, kinks.slope, kinks.offset, kind=loss.kind)
     np.testing.assert_allclose(again.value_at(u), written, atol=1e-13)
     assert again.kind == loss.kind
 

@@ -18,22 +18,11 @@ from dpconvex.privacy import ApproxDP, Certificate, CertificateError, LinearBoun
 
 def objective(X, y, loss, alpha=0.0, row_norm=1.0):
     d = X.shape[1]
-    return EmpiricalObjective(
-        MemoryRows(X, y, RowMap(d, row_norm=row_norm, fit_intercept=False)), loss, alpha
-    )
+    return EmpiricalObjective(MemoryRows(X, y, RowMap(d, row_norm=row_norm, fit_intercept=False)), loss, alpha)
 
 
 def bounds(n, d, loss, alpha=0.0, neighbors="replace_one"):
-    return LinearBounds(
-        n,
-        d,
-        loss,
-        row_norm=1.0,
-        max_norm=1.0,
-        fit_intercept=False,
-        alpha=alpha,
-        neighbors=neighbors,
-    )
+    return LinearBounds(n, d, loss, row_norm=1.0, max_norm=1.0, fit_intercept=False, alpha=alpha, neighbors=neighbors)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -55,10 +44,7 @@ def test_no_neighbour_moves_two_scores_further_apart(seed):
     for neighbors in ("replace_one", "add_or_remove_one"):
         facts = bounds(5, d, loss, 0.3, neighbors)
         sides = [(X, y), (other, z) if neighbors == "replace_one" else (X[1:], y[1:])]
-        scores = [
-            loss_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius)
-            for side in sides
-        ]
+        scores = [loss_scores(objective(*side, loss, 0.3), facts, candidates, centre, radius) for side in sides]
         moved = scores[0] - scores[1]
         assert moved.max() - moved.min() <= loss_spread(facts)
 
@@ -147,8 +133,7 @@ def test_what_a_record_scores_depends_on_that_record_alone(d, loss):
     candidates = centre + radius * rng.uniform(-1, 1, (60, d)) / math.sqrt(d)
     facts = bounds(n, d, loss, 0.3, "add_or_remove_one")
     together = [
-        loss_scores(objective(X[:m], y[:m], loss, 0.3), facts, candidates, centre, radius)
-        for m in (1, 2, 3, n)
+        loss_scores(objective(X[:m], y[:m], loss, 0.3), facts, candidates, centre, radius) for m in (1, 2, 3, n)
     ]
     for found, m in zip(together, (1, 2, 3, n), strict=True):
         expected = one_row_each(X[:m], y[:m], loss, facts, candidates, centre, radius)
@@ -156,9 +141,7 @@ def test_what_a_record_scores_depends_on_that_record_alone(d, loss):
 
 
 def test_stated_budgets_must_add_up():
-    certificate = ExponentialMechanism(localise=True).certify(
-        bounds(100, 2, Logistic(), 0.1), PureDP(1.0)
-    )
+    certificate = ExponentialMechanism(localise=True).certify(bounds(100, 2, Logistic(), 0.1), PureDP(1.0))
     edits = (
         lambda tree: tree["parameters"].update(draw_epsilon=0.6),
         lambda tree: tree["noise"]["release"].update(scale=tree["noise"]["release"]["scale"] / 2),

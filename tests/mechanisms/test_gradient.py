@@ -52,9 +52,7 @@ def objective_of(X, y, row_map, bounds):
 
 def spent(certificate):
     """``sqrt(sum of releases (sensitivity / std)^2)``."""
-    return math.sqrt(
-        sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values())
-    )
+    return math.sqrt(sum(t["releases"] * (t["sensitivity"] / t["std"]) ** 2 for t in certificate.noise.values()))
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -64,9 +62,7 @@ def spent(certificate):
 def test_phases_compose_to_mu(loss, neighbors, inference, n):
     _, bounds = facts(loss, n, neighbors=neighbors)
     for guarantee in (GaussianDP(0.7), ApproxDP(1.0, 1e-6)):
-        certificate = NoisyGradientDescent().certify(
-            bounds, guarantee, {"inference": True} if inference else {}
-        )
+        certificate = NoisyGradientDescent().certify(bounds, guarantee, {"inference": True} if inference else {})
         mu = spent(certificate)
         if isinstance(guarantee, GaussianDP):
             assert mu == pytest.approx(0.7, rel=1e-7)  # the rest pays for rounding
@@ -89,9 +85,7 @@ def test_draws_are_those_of_the_certificate(loss, neighbors, inference, mu):
     nominal = n if neighbors == "replace_one" else n + 7  # need not be the true number
     row_map, bounds = facts(loss, nominal, neighbors=neighbors)
     mechanism = NoisyGradientDescent()
-    certificate = mechanism.certify(
-        bounds, GaussianDP(mu), {"inference": True} if inference else {}
-    )
+    certificate = mechanism.certify(bounds, GaussianDP(mu), {"inference": True} if inference else {})
     noise, record = Recorder(0), {}
     mechanism.release(objective_of(X, y, row_map, bounds), certificate, noise, record)
     planned = Counter()
@@ -114,10 +108,8 @@ def test_draws_of_levels_and_ignored_rows_are_those_of_the_certificate(levels, i
     if ignored:
         y[::7] = np.nan
     row_map, bounds = facts(Pinball(0.5), 60)
-    bounds, mechanism = replace(bounds, void_rows=ignored), NoisyGradientDescent()
-    certificate = mechanism.certify(
-        bounds, GaussianDP(300.0), {"gradient": mechanism.settings(levels=levels)}
-    )
+    bounds, mechanism = replace(bounds, ignored_rows=ignored), NoisyGradientDescent()
+    certificate = mechanism.certify(bounds, GaussianDP(300.0), {"gradient": mechanism.settings(levels=levels)})
     noise, record = Recorder(0), {}
     found = mechanism.release(objective_of(X, y, row_map, bounds), certificate, noise, record)
     assert found.shape == ((3, 4) if levels else (4,))
@@ -181,9 +173,7 @@ def test_without_noise_it_finds_the_quantile(quantile, scale):
         random_state=0,
     ).fit(X, y)  # fmt: skip
     best = line + np.quantile(y - line, quantile)
-    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(
-        y, best, alpha=quantile
-    )
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(y, best, alpha=quantile)
     assert ratio < 1.01
 
 
@@ -201,9 +191,7 @@ def test_columns_of_different_scale():
     ).fit(X, y)
     assert model.certificate_.mechanism == "gradient"
     best = line + 0.1 * 0.5244
-    ratio = mean_pinball_loss(y, model.predict(X), alpha=0.7) / mean_pinball_loss(
-        y, best, alpha=0.7
-    )
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=0.7) / mean_pinball_loss(y, best, alpha=0.7)
     assert ratio < 1.05
 
 
@@ -220,9 +208,7 @@ def test_targets_far_narrower_than_their_range(quantile):
         random_state=0,
     ).fit(X, y)  # fmt: skip
     best = line + 2.0 * {0.5: 0.0, 0.9: 1.28155}[quantile]
-    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(
-        y, best, alpha=quantile
-    )
+    ratio = mean_pinball_loss(y, model.predict(X), alpha=quantile) / mean_pinball_loss(y, best, alpha=quantile)
     assert ratio < 1.05
     assert 0.5 < model.released_["residual_scale"] / (2.0 / 50) < 2.0
 

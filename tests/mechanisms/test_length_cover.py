@@ -107,6 +107,4 @@ def test_one_pass_finds_lengths_and_which_rows_are_plain(order, shift, monkeypat
     part, theta = weighted.part(9_000), rng.normal(size=7)
     copied = weighted.take(part.where.places())
     slope = ClippedSlope(Logistic())
-    np.testing.assert_allclose(
-        part.combine(theta, slope)[0], copied.combine(theta, slope)[0], rtol=1e-10, atol=1e-10
-    )
+    np.testing.assert_allclose(part.combine(theta, slope)[0], copied.combine(theta, slope)[0], rtol=1e-10, atol=1e-10)

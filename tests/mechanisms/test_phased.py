@@ -12,15 +12,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.mechanisms import PhasedERM, PhasedSGD, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.privacy import (
-    ApproxDP,
-    Certificate,
-    CertificateError,
-    GaussianDP,
-    LinearBounds,
-    PureDP,
-    gaussian_scale,
-)
+from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP, gaussian_scale
 from dpconvex.privacy.bounds.phases import phases_of
 from dpconvex.smoothing import LogisticKernel, convolve
 
@@ -133,9 +125,7 @@ def data(n=1000, seed=0, scale=1.0):
 
 
 @pytest.mark.parametrize("method", BOTH)
-@pytest.mark.parametrize(
-    "loss", [convolve(Pinball(0.5), LogisticKernel(), 0.05), Huber(0.2)], ids=repr
-)
+@pytest.mark.parametrize("loss", [convolve(Pinball(0.5), LogisticKernel(), 0.05), Huber(0.2)], ids=repr)
 def test_finds_the_coefficients_with_little_noise(method, loss):
     X, y = data()
     rows = MemoryRows(X, y, RowMap.from_bounds(2, (-1.0, 1.0)), threads=1)

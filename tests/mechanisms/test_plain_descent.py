@@ -33,14 +33,10 @@ def mechanism(**choices):
 
 
 def certified(chosen, n, mu=1.0, neighbors="replace_one"):
-    bounds = LinearBounds(
-        n, P, Pinball(TAU), row_norm=50.0, max_norm=50.0, fit_intercept=False, neighbors=neighbors
-    )
+    bounds = LinearBounds(n, P, Pinball(TAU), row_norm=50.0, max_norm=50.0, fit_intercept=False, neighbors=neighbors)
     from dpconvex.smoothing import GaussianKernel
 
-    return chosen.certify(
-        bounds, GaussianDP(mu), {"gradient": chosen.settings(WIDTH, GaussianKernel())}
-    )
+    return chosen.certify(bounds, GaussianDP(mu), {"gradient": chosen.settings(WIDTH, GaussianKernel())})
 
 
 def objective(X, y):
@@ -108,9 +104,7 @@ def test_no_neighbour_moves_a_sum_further_than_stated(seed):
     other[0] = -X[0] if seed % 3 else rng.normal(size=P) * 5
     z[0] = rng.choice([-1e6, 1e6]) if seed % 2 else rng.normal()
     white = rng.normal(size=(P, P))
-    chosen = mechanism(
-        steps=1, start=rng.normal(size=P), covariance=white @ white.T + 0.01 * np.eye(P)
-    )
+    chosen = mechanism(steps=1, start=rng.normal(size=P), covariance=white @ white.T + 0.01 * np.eye(P))
     for neighbors in ("replace_one", "add_or_remove_one"):
         certificate = certified(chosen, 7, neighbors=neighbors)
         sides = [(X, y), (other, z)] if neighbors == "replace_one" else [(X, y), (X[1:], y[1:])]
@@ -174,9 +168,7 @@ def test_opposite_rows_attain_the_sensitivity():
 def test_halved_noise_and_other_facts_are_refused():
     certificate = certified(mechanism(), 100)
     for edit in (
-        lambda tree: tree["noise"]["gradients"].update(
-            scale=tree["noise"]["gradients"]["scale"] / 2
-        ),
+        lambda tree: tree["noise"]["gradients"].update(scale=tree["noise"]["gradients"]["scale"] / 2),
         lambda tree: tree["parameters"]["plain"].update(truncation=2 * TRUNCATION),
         lambda tree: tree["parameters"]["gradient"].update(steps=2 * STEPS),
         lambda tree: tree["parameters"]["plain"].update(covariance=[[0.0] * P] * P),

@@ -7,30 +7,13 @@ import numpy as np
 import pytest
 
 from dpconvex import DPQuantileRegressor
-from dpconvex.defaults import contractive_bandwidth
 from dpconvex.engine import MemoryRows, RowMap
-from dpconvex.losses import (
-    Absolute,
-    Hinge,
-    Huber,
-    KinkedLoss,
-    Logistic,
-    Pinball,
-    ReLU,
-    Scaled,
-    SoftThreshold,
-    Squared,
-)
+from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, ReLU, Scaled, SoftThreshold, Squared
 from dpconvex.mechanisms import NoisySGD, resolve_mechanism
 from dpconvex.objectives import EmpiricalObjective
+from dpconvex.planning import contractive_bandwidth
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, LinearBounds, PureDP
-from dpconvex.privacy.sampling import (
-    dominating_rdp,
-    rdp_delta,
-    rdp_epsilon,
-    sampled_epsilon,
-    sampled_multiplier,
-)
+from dpconvex.privacy.sampling import dominating_rdp, rdp_delta, rdp_epsilon, sampled_epsilon, sampled_multiplier
 from dpconvex.smoothing import KERNELS, ExponentialKernel, convolve, moreau
 from dpconvex.smoothing.compiled_slopes import compile_slope, compiled_slope
 
@@ -118,9 +101,7 @@ def test_full_batches_are_the_gaussian_mechanism(mu):
     np.testing.assert_allclose(near, np.array([1.5, 2.5]) * mu**2 / 2, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("n", "size", "multiplier"), [(5000, 1, 0.6), (5000, 1, 3.0), (100, 10, 1.0)]
-)
+@pytest.mark.parametrize(("n", "size", "multiplier"), [(5000, 1, 0.6), (5000, 1, 3.0), (100, 10, 1.0)])
 def test_between_dp_accountings_bounds(n, size, multiplier):
     """Never above its general bound for sampling without replacement, never below Poisson sampling."""
     from dp_accounting import NeighboringRelation, dp_event
@@ -157,8 +138,7 @@ def test_poisson_add_or_remove_is_dp_accountings():
 
 
 @pytest.mark.parametrize(
-    ("sampling", "neighbors"),
-    [("fixed", "replace_one"), ("poisson", "replace_one"), ("poisson", "add_or_remove_one")],
+    ("sampling", "neighbors"), [("fixed", "replace_one"), ("poisson", "replace_one"), ("poisson", "add_or_remove_one")]
 )
 @pytest.mark.parametrize(("rate", "steps", "epsilon"), [(0.1, 40, 0.7), (0.01, 5000, 3.0)])
 def test_calibration_is_safe_and_tight(sampling, neighbors, rate, steps, epsilon):
@@ -174,8 +154,7 @@ def facts(n=200, loss=None, neighbors="replace_one", d=2):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "accounted"),
-    [(1.0, 1e-2, 0.6995), (1.0, 1e-6, 0.8674), (0.5, 1e-2, 0.2704)],
+    ("epsilon", "delta", "accounted"), [(1.0, 1e-2, 0.6995), (1.0, 1e-6, 0.8674), (0.5, 1e-2, 0.2704)]
 )
 def test_published_noise_is_certified_up_to_one(epsilon, delta, accounted):
     mechanism = NoisySGD(steps=5000**2, noise="published", average=1.0)
@@ -258,11 +237,7 @@ def objective_of(n=400, seed=0, loss=None):
     return EmpiricalObjective(rows, loss or Pinball(0.5), 0.0)
 
 
-RUN_LOSSES = [
-    Pinball(0.5),
-    convolve(Pinball(0.5), KERNELS["gaussian"], 0.1),
-    moreau(Pinball(0.5), 5.0),
-]
+RUN_LOSSES = [Pinball(0.5), convolve(Pinball(0.5), KERNELS["gaussian"], 0.1), moreau(Pinball(0.5), 5.0)]
 RUNS = [NoisySGD(), NoisySGD(batch_size=20), NoisySGD(batch_size=20, sampling="poisson")]
 
 
@@ -296,9 +271,7 @@ def test_own_loss_takes_the_same_steps():
 
 @pytest.mark.parametrize("mechanism", [replace(run, steps=200) for run in RUNS])
 @pytest.mark.parametrize("loss", [Huber(0.5), type("Own", (Huber,), {})(0.5)], ids=["", "own"])
-def test_records_that_are_mapped_when_they_are_visited_give_the_same_steps(
-    mechanism, loss, monkeypatch
-):
+def test_records_that_are_mapped_when_they_are_visited_give_the_same_steps(mechanism, loss, monkeypatch):
     bounds = LinearBounds(400, 2, loss, math.sqrt(2), math.sqrt(2))
     certificate = mechanism.certify(bounds, ApproxDP(1.0, 1e-2), seeded=True)
     objective = objective_of(loss=loss)

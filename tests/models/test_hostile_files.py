@@ -26,13 +26,7 @@ from dpconvex import (
 )
 from dpconvex.inputs.schema_parsing import parse_schema
 from dpconvex.losses import Huber, L1Norm, Pinball
-from dpconvex.mechanisms import (
-    NoisyGradientDescent,
-    NoisySGD,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    PhasedERM,
-)
+from dpconvex.mechanisms import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation, PhasedERM
 from dpconvex.models import file as model_file
 from dpconvex.models.file import parse_certificate, parse_model
 from dpconvex.privacy import ApproxDP, CertificateError, Ledger, LinearBounds, sampling
@@ -44,17 +38,13 @@ CALLS = 1_000_000  # entered and left: a certificate takes some thousand, and so
 
 BUDGET = ApproxDP(1.0, 1e-6)
 LINEAR = LinearBounds(1000, 3, Huber(0.5), 1.0, 1.0, alpha=0.1)
-VECTORS = StructuredBounds(
-    1000, 5, convolve_vector(L1Norm(2), GaussianKernel(2), 0.5), 1.0, alpha=5.0
-)
+VECTORS = StructuredBounds(1000, 5, convolve_vector(L1Norm(2), GaussianKernel(2), 0.5), 1.0, alpha=5.0)
 BASES = {
     "output": OutputPerturbation().certify(LINEAR, BUDGET),
     "phased": PhasedERM().certify(LINEAR, BUDGET),
     "sgd": NoisySGD(steps=1000).certify(LINEAR, BUDGET),
     "vectors": ObjectivePerturbation().certify(VECTORS, BUDGET),
-    "gradient": NoisyGradientDescent().certify(
-        LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0), BUDGET
-    ),
+    "gradient": NoisyGradientDescent().certify(LinearBounds(10**5, 3, Pinball(0.5), 1.0, 1.0), BUDGET),
 }
 X = np.random.default_rng(0).uniform(0, 10, size=(200, 3))
 
@@ -118,9 +108,7 @@ def pieces(count, size, name=None):
     slopes = np.random.default_rng(0).normal(size=(count, size)).round(3).tolist()
     loss = {"class": "PiecewiseLinear", "slopes": slopes, "offsets": [0.0] * count}
     kernel = {"class": "GaussianKernel", "dim": 1}
-    return (
-        loss if name is None else {"class": name, "loss": loss, "kernel": kernel, "bandwidth": 1.0}
-    )
+    return loss if name is None else {"class": name, "loss": loss, "kernel": kernel, "bandwidth": 1.0}
 
 
 def nested(depth):
@@ -136,20 +124,14 @@ CERTIFICATES = {
     "rows of a thousand digits": ("phased", {"bounds.n_samples": 10**1000}),
     "sgd, a small epsilon": ("sgd", {"guarantee.epsilon": 1e-4}),
     "sgd, a tiny delta": ("sgd", {"guarantee.delta": 1e-300}),
-    "sgd, 1e9 steps": (
-        "sgd",
-        {"parameters.sgd.steps": 10**9, "noise.gradients.releases": 10**9},
-    ),
+    "sgd, 1e9 steps": ("sgd", {"parameters.sgd.steps": 10**9, "noise.gradients.releases": 10**9}),
     "sgd, hardly any noise": ("sgd", {"noise.gradients.scale": 1e-9}),
     "sgd, much noise": ("sgd", {"noise.gradients.scale": 1e9}),
     "1e9 features": ("output", {"bounds.n_features": 10**9}),
     "1e6 classes": ("output", {"parameters": {"n_classes": 10**6, "problems": 10**6}}),
     "1e9 outputs": ("vectors", {**HUGE, "bounds.loss.kernel.dim": 1}),
     "a kernel in 1e9 dimensions": ("vectors", {**HUGE, "bounds.loss.kernel.dim": 10**9}),
-    "another one": (
-        "vectors",
-        {**HUGE, "bounds.loss.kernel": {"class": "ExponentialKernel", "dim": 10**9}},
-    ),
+    "another one": ("vectors", {**HUGE, "bounds.loss.kernel": {"class": "ExponentialKernel", "dim": 10**9}}),
     "a kernel of 1e9 dimensions for descent": (
         "gradient",
         {"parameters.gradient.kernel": {"class": "GaussianKernel", "dim": 10**9}},
@@ -173,9 +155,7 @@ def test_certificates_of_absurd_size(name):
 def test_the_curvature_of_many_knots_takes_few_densities(monkeypatch):
     seen = []
     plain = LogisticKernel._pdf
-    monkeypatch.setattr(
-        LogisticKernel, "_pdf", lambda self, t: (seen.append(t.size), plain(self, t))[1]
-    )
+    monkeypatch.setattr(LogisticKernel, "_pdf", lambda self, t: (seen.append(t.size), plain(self, t))[1])
     from dpconvex.privacy.description import rebuild
 
     few, many = (rebuild(kinked(count)) for count in (40, 1000))
@@ -191,9 +171,7 @@ def files(tmp_path_factory):
     settings = {"feature_bounds": (0, 10), "epsilon": 1.0, "delta": 1e-6}
     models = {
         "quantile": DPQuantileRegressor(0.5, target_bounds=(-5, 20), **settings).fit(X, X.sum(1)),
-        "sgd": DPQuantileRegressor(0.5, target_bounds=(-5, 20), mechanism="sgd", **settings).fit(
-            X, X.sum(1)
-        ),
+        "sgd": DPQuantileRegressor(0.5, target_bounds=(-5, 20), mechanism="sgd", **settings).fit(X, X.sum(1)),
         "classes": DPLogisticRegression(**settings).fit(X, np.arange(200) % 2),
         "auc": DPAUCClassifier(**settings).fit(X, np.arange(200) % 2),
         "median": DPMedian().fit(X.reshape(100, 2, 3) / 50, np.ones((100, 2))),

@@ -100,9 +100,7 @@ def test_a_kernel_is_omitted_only_where_none_was_used(swapped):
     swapped(model, model.certificate_, omit="kernel")
 
 
-@pytest.mark.parametrize(
-    ("kind", "target"), [(DPTiltedClassifier, LABELS), (DPTiltedRegressor, X[:, 0])]
-)
+@pytest.mark.parametrize(("kind", "target"), [(DPTiltedClassifier, LABELS), (DPTiltedRegressor, X[:, 0])])
 def test_a_wall_is_one_that_the_plan_may_choose(swapped, kind, target):
     model = kind(tilt=2.0, feature_bounds=(0, 1)).fit(X, target)
     forged = issued(model.certificate_, coef_bound=1e-3)
@@ -124,7 +122,7 @@ def test_ignored_rows_are_among_the_facts():
     model = DPTiltedClassifier(tilt=2.0, invalid_rows="ignore", **settings)
     honest = model.certify(400, 2)
     with pytest.raises(CertificateError, match="invalid_rows"):
-        issued(honest, void_rows=False)
+        issued(honest, ignored_rows=False)
     # As a stranger would write it: facts and noise of a fit that refuses invalid rows.
     strict = DPTiltedClassifier(tilt=2.0, **settings).certify(400, 2)
     assert strict.noise["release"].scale < 0.99 * honest.noise["release"].scale
@@ -132,7 +130,7 @@ def test_ignored_rows_are_among_the_facts():
         forged = replace(strict, parameters={**strict.parameters, "invalid_rows": said})
         with pytest.raises(CertificateError, match="invalid_rows"):
             hashed(forged).verify()
-    facts = LinearBounds(100, 2, Logistic(), 1.0, 1.0, alpha=0.1, void_rows=True)
+    facts = LinearBounds(100, 2, Logistic(), 1.0, 1.0, alpha=0.1, ignored_rows=True)
     Certificate.issue("output", facts, PureDP(1.0)).verify()  # nothing is said about rows
 
 
@@ -165,9 +163,7 @@ def test_a_smoothed_level_is_near_the_quantile(swapped):
 @pytest.mark.parametrize("mechanism", ["output", "phased-sgd", "sgd"])
 def test_only_objective_perturbation_moves_the_level(swapped, mechanism):
     model = quantile(0.9, mechanism=mechanism, bandwidth=0.5).fit(X, X[:, 0])
-    other = issued(
-        quantile(0.8, mechanism=mechanism, bandwidth=0.5).certify(400, 2), {"quantile": 0.9}
-    )
+    other = issued(quantile(0.8, mechanism=mechanism, bandwidth=0.5).certify(400, 2), {"quantile": 0.9})
     with pytest.raises(ModelFileError, match=r"check .*loss"):
         swapped(model, other)
 

@@ -8,11 +8,7 @@ import pytest
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Logistic
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.objectives import (
-    AdversarialObjective,
-    CostlyAdversaryObjective,
-    EmpiricalObjective,
-)
+from dpconvex.objectives import AdversarialObjective, CostlyAdversaryObjective, EmpiricalObjective
 from dpconvex.objectives.adversary_sets import exact_support, smoothed_support
 from dpconvex.privacy import ApproxDP, Certificate, GaussianDP, RobustBounds
 from dpconvex.smoothing import LogisticKernel, convolve
@@ -76,10 +72,7 @@ def test_no_perturbation_does_worse_than_the_closed_form(norm):
 
 def test_radius_zero_is_the_mean_of_losses():
     rows = data()
-    robust, plain = (
-        AdversarialObjective(rows, Logistic(), 0.1, 0.0),
-        EmpiricalObjective(rows, Logistic(), 0.1),
-    )
+    robust, plain = (AdversarialObjective(rows, Logistic(), 0.1, 0.0), EmpiricalObjective(rows, Logistic(), 0.1))
     assert robust.value(THETA) == pytest.approx(plain.value(THETA), rel=1e-14)
     assert robust.gradient(THETA) == pytest.approx(plain.gradient(THETA), rel=1e-12)
 
@@ -154,8 +147,7 @@ def test_output_perturbation_runs_on_the_saddle_solver():
     objective = CostlyAdversaryObjective(rows, Logistic(), 0.2, 6.0)
     certificate = OutputPerturbation().certify(facts, GaussianDP(1.0))
     points = [
-        mechanism.minimise(objective, certificate)
-        for mechanism in (OutputPerturbation(saddle), OutputPerturbation())
+        mechanism.minimise(objective, certificate) for mechanism in (OutputPerturbation(saddle), OutputPerturbation())
     ]
     assert np.linalg.norm(points[0] - points[1]) <= 2 * certificate.solver_tolerance / 0.2
 
@@ -181,9 +173,7 @@ def test_costly_facts_hold():
 def test_certificates_survive_the_trip_to_json():
     for more in ({"norm": "linf"}, {"cost": 10.0}):
         facts = RobustBounds(1000, 3, Logistic(), 1.0, 1.0, alpha=0.2, **more)
-        again = Certificate.from_json(
-            OutputPerturbation().certify(facts, ApproxDP(1.0, 1e-6)).to_json()
-        )
+        again = Certificate.from_json(OutputPerturbation().certify(facts, ApproxDP(1.0, 1e-6)).to_json())
         again.verify()
         assert again.bounds == facts
 
@@ -201,14 +191,7 @@ def test_certificates_survive_the_trip_to_json():
     ],
 )
 def test_what_has_no_proof_is_refused(change, message):
-    facts = {
-        "n_samples": 10,
-        "n_features": 1,
-        "loss": Logistic(),
-        "row_norm": 1.0,
-        "max_norm": 1.0,
-        "alpha": 0.1,
-    }
+    facts = {"n_samples": 10, "n_features": 1, "loss": Logistic(), "row_norm": 1.0, "max_norm": 1.0, "alpha": 0.1}
     with pytest.raises(ValueError, match=message):
         RobustBounds(**{**facts, **change})
     if "cost" in change and "norm" not in change and "neighbors" not in change:
@@ -223,11 +206,7 @@ def test_objectives_check_their_parameters():
         AdversarialObjective(data(), Logistic(), 0.1, 0.1, "l3")
 
 
-SETS = {
-    "l1": None,
-    "box": (0.5, 2.0, 1.0),
-    "hull": ((1.0, 0.0, 0.5), (-0.3, 0.8, 0.0), (0.2, 0.2, -1.5)),
-}
+SETS = {"l1": None, "box": (0.5, 2.0, 1.0), "hull": ((1.0, 0.0, 0.5), (-0.3, 0.8, 0.0), (0.2, 0.2, -1.5))}
 
 
 @pytest.mark.parametrize("norm", SETS)
@@ -237,9 +216,7 @@ def test_sets_of_ones_own(norm):
     from dpconvex.privacy import RobustBounds
 
     shape, width = SETS[norm], 0.05
-    bounds = RobustBounds(
-        10, 3, Logistic(), 1.0, 1.0, radius=1.0, norm=norm, width=width, shape=shape
-    )
+    bounds = RobustBounds(10, 3, Logistic(), 1.0, 1.0, radius=1.0, norm=norm, width=width, shape=shape)
     rng = np.random.default_rng(0)
     extremes = {
         "l1": np.eye(3),
@@ -275,14 +252,7 @@ def test_the_worst_move_in_a_set_is_what_the_objective_takes(norm):
     X = rng.normal(size=(300, 3)) / 2
     y = (X @ [2.0, -1.0, 0.5] > 0).astype(int)
     model = DPRobustClassifier(
-        0.3,
-        norm,
-        shape=SETS[norm],
-        alpha=0.1,
-        epsilon=1e4,
-        delta=1e-3,
-        random_state=0,
-        row_norm=2.0,
+        0.3, norm, shape=SETS[norm], alpha=0.1, epsilon=1e4, delta=1e-3, random_state=0, row_norm=2.0
     )
     with pytest.warns(UserWarning, match="feature_bounds"):
         model.fit(X, y)

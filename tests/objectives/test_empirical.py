@@ -9,12 +9,7 @@ import pytest
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, L1Norm, Logistic, Pinball, Squared
 from dpconvex.losses.pairwise import PairLogistic
-from dpconvex.objectives import (
-    EmpiricalObjective,
-    PairwiseObjective,
-    StructuredObjective,
-    StructuredRecords,
-)
+from dpconvex.objectives import EmpiricalObjective, PairwiseObjective, StructuredObjective, StructuredRecords
 from dpconvex.smoothing import (
     EpanechnikovKernel,
     GaussianKernel,
@@ -110,11 +105,7 @@ def exact_gradient_norm_error(objective, theta, gradient):
             t / divisor + alpha * p + mpmath.mpf(float(b))
             for t, p, b in zip(total, point, objective.linear, strict=True)
         ]
-        return float(
-            mpmath.sqrt(
-                sum((mpmath.mpf(float(g)) - e) ** 2 for g, e in zip(gradient, exact, strict=True))
-            )
-        )
+        return float(mpmath.sqrt(sum((mpmath.mpf(float(g)) - e) ** 2 for g, e in zip(gradient, exact, strict=True))))
 
 
 @pytest.mark.parametrize("bandwidth", [1.0, 1e-3, 1e-6])
@@ -125,9 +116,7 @@ def test_rounding_allowances_cover_the_error(bandwidth, size, influence):
     loss = convolve(Pinball(0.9), LogisticKernel(), bandwidth)
     linear = np.random.default_rng(5).normal(size=5)
     for seed in range(3):
-        objective = problem(
-            loss, n=60, influence=influence, scale=size, seed=seed, linear=linear, divisor=50.0
-        )
+        objective = problem(loss, n=60, influence=influence, scale=size, seed=seed, linear=linear, divisor=50.0)
         # Targets on the fitted line: the residuals of half the rows fall inside the bandwidth.
         theta = size * np.random.default_rng(seed).normal(size=5)
         x, _, _ = objective.rows.mapped()
@@ -170,9 +159,7 @@ def test_with_linear_adds_in_mean_form_and_leaves_the_original_alone(make):
     objective = make()
     theta, linear = np.ones(5), np.arange(5.0)
     shifted = objective.with_linear(linear).with_linear(linear)
-    np.testing.assert_allclose(
-        shifted.gradient(theta), objective.gradient(theta) + 2 * linear, rtol=1e-14
-    )
+    np.testing.assert_allclose(shifted.gradient(theta), objective.gradient(theta) + 2 * linear, rtol=1e-14)
     assert shifted.value(theta) == pytest.approx(objective.value(theta) + 20.0)
     assert not objective.linear.any()
 
@@ -191,9 +178,7 @@ def test_subsample_approximates_the_objective():
 def test_widened_loss_is_the_average_over_a_window():
     objective = problem(Pinball(0.7))
     wide = objective.widened(0.4)
-    uniform = EmpiricalObjective(
-        objective.rows, convolve(Pinball(0.7), UniformKernel(), 0.4), objective.alpha
-    )
+    uniform = EmpiricalObjective(objective.rows, convolve(Pinball(0.7), UniformKernel(), 0.4), objective.alpha)
     theta = np.random.default_rng(3).normal(size=5)
     np.testing.assert_allclose(wide.gradient(theta), uniform.gradient(theta), rtol=1e-9)
     np.testing.assert_allclose(wide.hessian(theta), uniform.hessian(theta), rtol=1e-9)
@@ -202,8 +187,7 @@ def test_widened_loss_is_the_average_over_a_window():
 
 
 @pytest.mark.parametrize(
-    ("options", "name"),
-    [({"alpha": -1.0}, "alpha"), ({"divisor": 0.0}, "divisor"), ({"linear": np.ones(2)}, "linear")],
+    ("options", "name"), [({"alpha": -1.0}, "alpha"), ({"divisor": 0.0}, "divisor"), ({"linear": np.ones(2)}, "linear")]
 )
 def test_bad_parameters_are_refused(options, name):
     with pytest.raises(ValueError, match=name):

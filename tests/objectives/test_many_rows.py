@@ -14,13 +14,7 @@ from dpconvex.losses import Huber, L1Norm, Logistic, Pinball
 from dpconvex.objectives import AdversarialObjective, EmpiricalObjective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
 from dpconvex.privacy import LinearBounds
-from dpconvex.smoothing import (
-    GaussianKernel,
-    LogisticKernel,
-    UniformKernel,
-    convolve,
-    convolve_vector,
-)
+from dpconvex.smoothing import GaussianKernel, LogisticKernel, UniformKernel, convolve, convolve_vector
 from dpconvex.solvers import LBFGS, ConvergenceError, Envelope, Newton
 
 UNIT = 2.0**-53
@@ -132,8 +126,7 @@ def test_robust_objectives_too(norm):
     theta, offset = np.array([3e3, 1e3, -7e2, 0.3]), np.array([1e-14, 3e-13, 0.0, -1e-17])
     refined, error = objective.refined_gradient(theta, offset)
     assert np.linalg.norm(refined - objective.gradient(theta)) <= error + (
-        objective.rounding_allowance(theta)
-        + np.linalg.norm(objective.hessian(theta), 2) * 2 * np.linalg.norm(offset)
+        objective.rounding_allowance(theta) + np.linalg.norm(objective.hessian(theta), 2) * 2 * np.linalg.norm(offset)
     )
     assert error < 0.005 * objective.rounding_allowance(theta)
     for solver in (Newton(), LBFGS()):
@@ -148,9 +141,7 @@ def test_records_that_are_matrices_too():
     objective = StructuredObjective(StructuredRecords(A, Y, 5.0), loss, 1e-3, divisor=0.1)
     point = Newton().solve(objective, np.zeros(3), 1e-6).point
     refined, error = objective.refined_gradient(point)
-    assert np.linalg.norm(refined - objective.gradient(point)) <= (
-        error + objective.rounding_allowance(point)
-    )
+    assert np.linalg.norm(refined - objective.gradient(point)) <= (error + objective.rounding_allowance(point))
     coarse = objective.rounding_allowance(point)
     assert error < 0.02 * coarse
     tolerance = 0.05 * coarse

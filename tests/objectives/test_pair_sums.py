@@ -68,11 +68,7 @@ def test_piece_sums_equal_direct_ones(loss, name):
         direct = getattr(loss, kind)(difference).astype(np.longdouble)
         for found, exact, size in (
             (piece_sums(s, t, loss.pieces, kind), direct.sum(1), np.abs(direct).sum(1)),
-            (
-                piece_sums(t, s, loss.pieces, kind, mirrored=True),
-                direct.sum(0),
-                np.abs(direct).sum(0),
-            ),
+            (piece_sums(t, s, loss.pieces, kind, mirrored=True), direct.sum(0), np.abs(direct).sum(0)),
         ):
             # The direct value of a far difference is itself a difference of large numbers.
             slack = 1e-15 * np.abs(difference).max() ** 2 if kind == "value" else 0.0

@@ -66,9 +66,7 @@ def test_a_large_table_has_the_coefficients_of_a_small_one(settings, dtype, monk
     X, y = make_table()
     X = X.astype(dtype)
     counts = {"min_positive": 300, "min_negative": 300}
-    model = DPAUCClassifier(
-        epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **counts, **settings
-    )
+    model = DPAUCClassifier(epsilon=30.0, feature_bounds=(-4, 4), random_state=5, **counts, **settings)
     expected = clone(model).fit(X, y)
     monkeypatch.setattr(memory, "CACHE_BYTES", 0)
     monkeypatch.setattr(summation_order, "BLOCK_BYTES", 1 << 13)

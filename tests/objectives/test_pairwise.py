@@ -7,21 +7,9 @@ import numpy as np
 import pytest
 
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
-from dpconvex.mechanisms import (
-    Moments,
-    OutputPerturbation,
-    PairwiseObjectivePerturbation,
-)
+from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.objectives import PairwiseObjective
-from dpconvex.privacy import (
-    ApproxDP,
-    Certificate,
-    CertificateError,
-    GaussianDP,
-    PairwiseBounds,
-    PureDP,
-    gaussian_scale,
-)
+from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, PairwiseBounds, PureDP, gaussian_scale
 from dpconvex.privacy.bounds.pairwise import pairwise_delta, pairwise_laplace_scale, pairwise_scale
 from dpconvex.solvers import LBFGS, Newton
 
@@ -91,10 +79,7 @@ def test_least_squares_has_its_closed_form_in_class_moments():
 def test_solvers_certify_to_the_public_tolerance(loss):
     bounds = PairwiseBounds(60, 3, loss, 3.0, alpha=1e-3, min_positive=10, min_negative=10)
     objective = PairwiseObjective(X, Y, loss, 1e-3, 10, 10, row_norm=3.0)
-    points = [
-        solver.solve(objective, np.zeros(3), bounds.solver_tolerance())
-        for solver in (Newton(), LBFGS())
-    ]
+    points = [solver.solve(objective, np.zeros(3), bounds.solver_tolerance()) for solver in (Newton(), LBFGS())]
     distance = np.linalg.norm(points[0].point - points[1].point)
     assert distance <= 2 * bounds.solver_tolerance() / bounds.alpha
 
@@ -149,9 +134,7 @@ def test_orders_keep_to_the_conditions_of_the_trace_form():
 
 
 def test_pure_calibration_follows_its_formula():
-    assert pairwise_laplace_scale(1.0, 0.5, 0.2, 3) == pytest.approx(
-        0.5 / (1 - 3 * math.log1p(0.2 / 3))
-    )
+    assert pairwise_laplace_scale(1.0, 0.5, 0.2, 3) == pytest.approx(0.5 / (1 - 3 * math.log1p(0.2 / 3)))
     with pytest.raises(ValueError, match="larger alpha"):
         pairwise_laplace_scale(0.1, 1.0, 1.0, 3)
 
@@ -189,7 +172,7 @@ def test_budget_of_moments_adds_up():
 def test_public_labels_are_a_weaker_promise_and_say_so(mechanism, tmp_path):
     from dpconvex import DPAUCClassifier, DPLogisticRegression
     from dpconvex.privacy import Certificate, Ledger, LedgerError
-    from dpconvex.words.terminal import meaning
+    from dpconvex.reports.terminal import meaning
 
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (300, 2))

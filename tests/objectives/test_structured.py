@@ -6,16 +6,7 @@ import numpy as np
 import pytest
 
 from dpconvex.engine.threads import single_threaded_blas
-from dpconvex.losses import (
-    Bowl,
-    Huber,
-    L1Norm,
-    L1WithLink,
-    Logistic,
-    PiecewiseLinear,
-    Pinball,
-    Squared,
-)
+from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear, Pinball, Squared
 from dpconvex.losses.structured import arrange_pieces, upper_envelope
 from dpconvex.mechanisms import ObjectivePerturbation, StructuredGradientDescent
 from dpconvex.objectives import StructuredObjective, StructuredRecords
@@ -98,12 +89,7 @@ def test_link_reads_margins_and_residuals():
 
 
 def test_malformed_pieces_are_refused():
-    for slopes, offsets in (
-        ([[1.0]], None),
-        ([[1.0], [1.0]], None),
-        ([[1.0], [2.0]], [0.0]),
-        ([1.0, 2.0], None),
-    ):
+    for slopes, offsets in (([[1.0]], None), ([[1.0], [1.0]], None), ([[1.0], [2.0]], [0.0]), ([1.0, 2.0], None)):
         with pytest.raises(ValueError, match="PiecewiseLinear must"):
             PiecewiseLinear(slopes, offsets)
     with pytest.raises(ValueError, match="at most 5"):
@@ -151,9 +137,7 @@ def test_objective_derivatives_and_certificate(loss):
     theta = np.array([0.3, -0.5, 0.2, 1.0])
     step, eye = 1e-5, np.eye(4)
     slopes = [(F.value(theta + step * e) - F.value(theta - step * e)) / (2 * step) for e in eye]
-    bends = [
-        (F.gradient(theta + step * e) - F.gradient(theta - step * e)) / (2 * step) for e in eye
-    ]
+    bends = [(F.gradient(theta + step * e) - F.gradient(theta - step * e)) / (2 * step) for e in eye]
     np.testing.assert_allclose(slopes, F.gradient(theta), atol=1e-8)
     np.testing.assert_allclose(bends, F.hessian(theta), atol=1e-6)
     np.testing.assert_allclose(F.value_and_gradient(theta)[0], F.value(theta))
@@ -170,9 +154,7 @@ def test_rounding_allowance_covers_a_recomputation_with_more_digits():
     long = np.longdouble
     u = records.targets.astype(long) - records.matrices.astype(long) @ theta.astype(long)
     slopes = loss.gradient(u.astype(np.float64))
-    exact = (
-        -(records.matrices.astype(long) * slopes.astype(long)[:, :, None]).sum(axis=(0, 1)) / 400
-    )
+    exact = -(records.matrices.astype(long) * slopes.astype(long)[:, :, None]).sum(axis=(0, 1)) / 400
     exact += long(0.1) * theta
     error = float(np.linalg.norm((F.gradient(theta) - exact).astype(np.float64)))
     assert 0 < error <= F.rounding_allowance(theta)
@@ -265,9 +247,7 @@ def test_descent_without_noise_finds_the_minimiser():
     mechanism = StructuredGradientDescent(steps=2000, step_size=0.05)
     certificate = mechanism.certify(bounds, GaussianDP(1e9))
     F = StructuredObjective(StructuredRecords(A, Y, 1.0), L1Norm(3), 0.0)
-    smooth = StructuredObjective(
-        F.records, convolve_vector(L1Norm(3), GaussianKernel(3), 1e-3), 1e-6
-    )
+    smooth = StructuredObjective(F.records, convolve_vector(L1Norm(3), GaussianKernel(3), 1e-3), 1e-6)
     best = Newton().solve(smooth, np.zeros(4), 1e-8).point
     found = mechanism.release(F, certificate, rng=0)
     np.testing.assert_allclose(found, best, atol=0.01)

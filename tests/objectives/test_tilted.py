@@ -52,10 +52,7 @@ def test_derivatives(loss, tilt, wall):
 @pytest.mark.parametrize("tilt", [0.0, 1e-12, 1e-6])
 def test_near_zero_it_is_the_mean_of_losses(tilt):
     rows, theta = data(), np.array([0.3, 0.9, -0.4, 0.1])
-    tilted, plain = (
-        TiltedObjective(rows, Logistic(), 0.1, tilt),
-        EmpiricalObjective(rows, Logistic(), 0.1),
-    )
+    tilted, plain = (TiltedObjective(rows, Logistic(), 0.1, tilt), EmpiricalObjective(rows, Logistic(), 0.1))
     assert tilted.value(theta) == pytest.approx(plain.value(theta), rel=1e-6)
     assert tilted.gradient(theta) == pytest.approx(plain.gradient(theta), rel=1e-5, abs=1e-6)
     assert tilted.hessian(theta) == pytest.approx(plain.hessian(theta), rel=1e-5, abs=1e-6)
@@ -76,11 +73,7 @@ def test_blocks_add_up_whatever_their_exponents(monkeypatch):
     """Sums over several blocks, each relative to its own largest exponent, agree with one block."""
     theta = np.array([3.0, 9.0, -4.0, 1.0])
     whole = TiltedObjective(data(3000), Logistic(), 0.1, 20.0)
-    value, gradient, hessian = (
-        whole.value(theta),
-        whole.gradient(theta),
-        whole.hessian(theta),
-    )
+    value, gradient, hessian = (whole.value(theta), whole.gradient(theta), whole.hessian(theta))
     monkeypatch.setattr(addition, "BLOCK_BYTES", 4096)
     parts = TiltedObjective(data(3000), Logistic(), 0.1, 20.0)
     assert parts.rows.block_rows < 200
@@ -140,13 +133,9 @@ def test_the_rounding_allowance_covers_what_rounding_does():
 def test_sensitivity_tends_to_that_of_the_mean():
     rows = data()
     facts = bounds(rows, Logistic(), 0.1, 0.0)
-    mean = LinearBounds(
-        **{field.name: getattr(facts, field.name) for field in fields(LinearBounds)}
-    )
+    mean = LinearBounds(**{field.name: getattr(facts, field.name) for field in fields(LinearBounds)})
     assert facts.minimiser_sensitivity(1e-9) == pytest.approx(mean.minimiser_sensitivity(1e-9))
-    assert replace(facts, tilt=1e-9).minimiser_sensitivity() == pytest.approx(
-        facts.minimiser_sensitivity()
-    )
+    assert replace(facts, tilt=1e-9).minimiser_sensitivity() == pytest.approx(facts.minimiser_sensitivity())
 
 
 def test_sensitivity_stops_falling_with_samples():
@@ -204,9 +193,7 @@ def test_what_has_no_bound_is_refused(change, message):
 
 def test_a_kinked_loss_is_refused():
     with pytest.raises(ValueError, match="smooth"):
-        OutputPerturbation().certify(
-            TiltedBounds(10, 1, Pinball(0.5), 1.0, 1.0, alpha=1.0), GaussianDP(1.0)
-        )
+        OutputPerturbation().certify(TiltedBounds(10, 1, Pinball(0.5), 1.0, 1.0, alpha=1.0), GaussianDP(1.0))
 
 
 def test_step_lengths_know_the_tilt():

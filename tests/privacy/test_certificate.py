@@ -7,35 +7,19 @@ import pytest
 
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.mechanisms import ObjectivePerturbation
-from dpconvex.privacy import (
-    ApproxDP,
-    Certificate,
-    CertificateError,
-    GaussianDP,
-    LinearBounds,
-    PureDP,
-)
+from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
 
 
 def facts(**changes):
     loss = convolve(Pinball(0.7), LogisticKernel(), 0.1)
-    given = {
-        "n_samples": 5000,
-        "n_features": 4,
-        "loss": loss,
-        "row_norm": 1.5,
-        "max_norm": 2.0,
-        "alpha": 0.02,
-    }
+    given = {"n_samples": 5000, "n_features": 4, "loss": loss, "row_norm": 1.5, "max_norm": 2.0, "alpha": 0.02}
     return LinearBounds(**{**given, **changes})
 
 
 def issue(guarantee=None, seeded=False, **changes):
     parameters = {"quantile": 0.7, "coef_bound": None}
-    return ObjectivePerturbation().certify(
-        facts(**changes), guarantee or ApproxDP(1.0, 1e-6), parameters, seeded
-    )
+    return ObjectivePerturbation().certify(facts(**changes), guarantee or ApproxDP(1.0, 1e-6), parameters, seeded)
 
 
 ISSUED = [
@@ -99,9 +83,7 @@ def get(tree, path):
 
 
 ALL_EDITS = [
-    (number, path)
-    for number, certificate in enumerate(ISSUED)
-    for path in leaves(json.loads(certificate.to_json()))
+    (number, path) for number, certificate in enumerate(ISSUED) for path in leaves(json.loads(certificate.to_json()))
 ]
 
 
@@ -125,15 +107,7 @@ def weakened(path, value):
         return type(value)(value / 2)
     if path[-1] in ("row_norm", "max_norm", "n_features", "dimension", "quantile", "releases"):
         return None if path[-1] == "releases" else value + 1
-    if path[-1] in (
-        "theorem",
-        "mechanism",
-        "neighbors",
-        "distribution",
-        "unit",
-        "revision",
-        "fit_intercept",
-    ):
+    if path[-1] in ("theorem", "mechanism", "neighbors", "distribution", "unit", "revision", "fit_intercept"):
         return edited(value)
     if path == ("solver_tolerance",):
         return 2 * value
@@ -144,8 +118,7 @@ FORGERIES = [
     (number, path)
     for number, certificate in enumerate(ISSUED)
     for path in leaves(json.loads(certificate.to_json()))
-    if path[0] != "parameters"
-    and weakened(path, get(json.loads(certificate.to_json()), path)) is not None
+    if path[0] != "parameters" and weakened(path, get(json.loads(certificate.to_json()), path)) is not None
 ]
 
 
@@ -203,16 +176,7 @@ def test_a_more_curved_loss_is_refused():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"format": "other"}',
-        "[" * 100_000,
-        '{"format": "dpconvex-certificate-1"}',
-        "\x00",
-    ],
+    ["", "{", "[]", "null", '{"format": "other"}', "[" * 100_000, '{"format": "dpconvex-certificate-1"}', "\x00"],
 )
 def test_other_texts_are_refused(text):
     with pytest.raises(CertificateError):

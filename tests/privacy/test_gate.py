@@ -62,9 +62,7 @@ def ideal(words, ratio, limit=10**9):
 
     def whole_part(pick):
         while True:
-            ends = [
-                mpmath.mpf(e.numerator) / e.denominator for e in (pick.low, pick.low + pick.width)
-            ]
+            ends = [mpmath.mpf(e.numerator) / e.denominator for e in (pick.low, pick.low + pick.width)]
             k = sum(ends[0] >= s for s in sums)
             if ends[1] <= sums[k]:
                 return k
@@ -75,9 +73,7 @@ def ideal(words, ratio, limit=10**9):
             last, length = x, 0
             while True:
                 z = uniform()
-                if not certainly_below(z, last) or not certainly_below(
-                    uniform(), x, 2 * k + 2, 2 * k
-                ):
+                if not certainly_below(z, last) or not certainly_below(uniform(), x, 2 * k + 2, 2 * k):
                     break
                 last, length = z, length + 1
             if length % 2:
@@ -181,9 +177,7 @@ def words_with_ties(count, seed):
     few += [((2 * k << 64) + x) // (2 * k + 2) for k in (1, 2) for x in few[:4]]
     few += [2 * edge + bit for edge in normal._WHOLE_PARTS[:4].tolist() for bit in (0, 1)]
     plain = rng.integers(0, 2**64, count, dtype=np.uint64)
-    return np.where(
-        rng.random(count) < 0.7, rng.choice(np.array(few, dtype=np.uint64), count), plain
-    )
+    return np.where(rng.random(count) < 0.7, rng.choice(np.array(few, dtype=np.uint64), count), plain)
 
 
 @pytest.mark.parametrize("ratio", [1.0, math.pi * 2**22, 2.0**47])
@@ -205,9 +199,7 @@ def test_each_kind_of_tie_is_noticed(place):
     """One tie each, decided one way and the other by the next word."""
     edge = int(normal._WHOLE_PARTS[0])
     with mpmath.workdps(60):
-        exact = mpmath.mpf(2) ** 63 / mpmath.nsum(
-            lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf]
-        )
+        exact = mpmath.mpf(2) ** 63 / mpmath.nsum(lambda k: mpmath.exp(-(k**2) / 2), [0, mpmath.inf])
         further = int((exact - edge) * 2**64)
     x = 2**62 + 12345
     stream, decisions = {
@@ -294,9 +286,7 @@ def test_l2_laplace_takes_more_digits_where_they_decide(monkeypatch):
     square = ((2 * cell + 1) << 2 * 256) // 2**22
     exact = math.isqrt(square)
     first, threshold = exact >> 64, exact % 2**64
-    monkeypatch.setattr(
-        normal, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0])
-    )
+    monkeypatch.setattr(normal, "normal_digits", lambda words, count: ([1, 0, 0], [1 << 192, first, 0]))
     for word, expected in ((threshold - 2, -cell), (threshold + 2, -cell - 1)):
         words = Portions([5, word, 0, *range(30)])
         assert laplace.rounded_l2_laplace(words, ratio, 1).tolist() == [expected]
@@ -377,9 +367,7 @@ def test_supports_do_not_depend_on_data(law, sampler):
     """In floating point, sums of 1/3 and noise fall on other numbers than noise alone: an attack by their bits."""
     term = NoiseTerm(law, 1.3, 1.0, 1, "sum")
     for value in (0.0, 1 / 3, 1e-17, -7.77e5):
-        released = np.concatenate(
-            [NoiseSource(sampler=sampler).add([value], term) for _ in range(100)]
-        )
+        released = np.concatenate([NoiseSource(sampler=sampler).add([value], term) for _ in range(100)])
         assert np.array_equal(released * 2.0**GRID_BITS, np.rint(released * 2.0**GRID_BITS))
 
 
@@ -387,12 +375,7 @@ def test_symmetric_matrices_keep_their_shape_and_frobenius_law():
     matrix = np.array([[2.0, 0.5, -1.0], [0.5, 3.0, 0.25], [-1.0, 0.25, 4.0]])
     source = NoiseSource(0)
     term = NoiseTerm("gaussian", 0.5, 1.0, 6, "sum")
-    draws = np.array(
-        [
-            unpack_symmetric(source.add(pack_symmetric(matrix), term), 3) - matrix
-            for _ in range(4_000)
-        ]
-    )
+    draws = np.array([unpack_symmetric(source.add(pack_symmetric(matrix), term), 3) - matrix for _ in range(4_000)])
     assert np.array_equal(draws, draws.transpose(0, 2, 1))
     spread = draws.std(axis=0)
     expected = 0.5 * np.where(np.eye(3), 1, 1 / math.sqrt(2))
@@ -424,10 +407,7 @@ def test_masses_of_choices_are_right_to_forty_digits():
     choose(words, scores, rate, weights)
     total = masses[0]
     with mpmath.workdps(80):
-        exact = [
-            w * mpmath.exp(-mpmath.mpf(rate) * (s - 2))
-            for s, w in zip(scores, weights, strict=True)
-        ]
+        exact = [w * mpmath.exp(-mpmath.mpf(rate) * (s - 2)) for s, w in zip(scores, weights, strict=True)]
         running = mpmath.mpf(0)
         for index in (1, 4, 0, 2):  # in order of scores
             # The last draw that belongs to this candidate, and the first one beyond it.

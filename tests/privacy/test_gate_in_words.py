@@ -9,8 +9,8 @@ from rich.console import Console
 from dpconvex import DPLogisticRegression, DPQuantileRegressor
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.noise import FAILURE_PROBABILITY
-from dpconvex.words.html import render_report
-from dpconvex.words.terminal import certificate_table
+from dpconvex.reports.html import render_report
+from dpconvex.reports.terminal import certificate_table
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
 
@@ -42,9 +42,9 @@ def test_exact_samplers_state_what_is_left():
 
 
 def test_dp_sgd_says_that_floating_point_is_not_covered():
-    model = DPLogisticRegression(
-        mechanism="sgd", epsilon=5.0, delta=1e-3, feature_bounds=(-1, 1), classes=[0, 1]
-    ).fit(X, (X[:, 0] > 0).astype(int))
+    model = DPLogisticRegression(mechanism="sgd", epsilon=5.0, delta=1e-3, feature_bounds=(-1, 1), classes=[0, 1]).fit(
+        X, (X[:, 0] > 0).astype(int)
+    )
     assert model.certificate_.failure_probability is None
     for text in texts(model):
         assert "floating-point; rounding in floating point is not covered" in text

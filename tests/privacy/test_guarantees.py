@@ -10,14 +10,7 @@ from scipy.stats import norm
 from dpconvex.privacy import ApproxDP, GaussianDP, PureDP
 from dpconvex.privacy.guarantees import guarantee_from_dict
 
-ALL = [
-    PureDP(0.3),
-    PureDP(4.0),
-    ApproxDP(1.0, 1e-6),
-    ApproxDP(0.1, 0.05),
-    GaussianDP(0.5),
-    GaussianDP(3.0),
-]
+ALL = [PureDP(0.3), PureDP(4.0), ApproxDP(1.0, 1e-6), ApproxDP(0.1, 0.05), GaussianDP(0.5), GaussianDP(3.0)]
 
 
 @pytest.mark.parametrize("guarantee", ALL, ids=repr)
@@ -47,9 +40,7 @@ def test_pure_profile_is_that_of_randomised_response():
     """Randomised response with odds e^3 is the extreme pair: its two outcomes can be counted."""
     p = math.exp(3) / (1 + math.exp(3))
     for epsilon in (0.0, 0.5, 2.9):
-        assert PureDP(3.0).delta(epsilon) == pytest.approx(
-            p - math.exp(epsilon) * (1 - p), rel=1e-12
-        )
+        assert PureDP(3.0).delta(epsilon) == pytest.approx(p - math.exp(epsilon) * (1 - p), rel=1e-12)
     assert PureDP(3.0).delta(3.0) == 0.0
 
 

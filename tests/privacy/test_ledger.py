@@ -78,9 +78,7 @@ def test_composition_of_pure_guarantees_is_above_the_exact_total_and_close(epsil
 def test_gaussian_guarantees_compose_exactly():
     mus = [0.3] * 5 + [0.1] * 7
     mu = math.sqrt(sum(m * m for m in mus))
-    assert compose_epsilon([GaussianDP(m) for m in mus], 1e-6) == pytest.approx(
-        GaussianDP(mu).epsilon(1e-6), rel=1e-12
-    )
+    assert compose_epsilon([GaussianDP(m) for m in mus], 1e-6) == pytest.approx(GaussianDP(mu).epsilon(1e-6), rel=1e-12)
 
 
 def test_a_mixture_costs_less_than_its_sums_and_more_than_its_parts():
@@ -104,9 +102,7 @@ def test_many_distinct_guarantees_compose_in_time_and_above_a_lower_bound():
 
 @settings(derandomize=True, deadline=None, max_examples=12)
 @given(
-    st.permutations(
-        [PureDP(0.3), PureDP(0.11), GaussianDP(0.2), ApproxDP(0.17, 1e-8), GaussianDP(0.37)]
-    ),
+    st.permutations([PureDP(0.3), PureDP(0.11), GaussianDP(0.2), ApproxDP(0.17, 1e-8), GaussianDP(0.37)]),
     st.floats(1e-7, 1e-2),
 )
 def test_the_total_does_not_depend_on_the_order(guarantees, delta):

@@ -31,18 +31,13 @@ def last_moves(ledger):
     moves = [PureDP(largest(lambda e: ledger.affords(PureDP(e)), EPSILON))]
     moves.append(GaussianDP(largest(lambda m: ledger.affords(GaussianDP(m)), 1.0)))
     for delta in (left.delta, left.delta / 2):
-        moves.append(
-            ApproxDP(largest(lambda e, d=delta: ledger.affords(ApproxDP(e, d)), EPSILON), delta)
-        )
+        moves.append(ApproxDP(largest(lambda e, d=delta: ledger.affords(ApproxDP(e, d)), EPSILON), delta))
     return moves
 
 
 def advantage(moves):
     """Return, by the loss so far, the delta at EPSILON that the best of the last moves reaches."""
-    return np.max(
-        [[move.delta(EPSILON - loss) for loss in LOSSES] for move in moves],
-        axis=0,
-    )
+    return np.max([[move.delta(EPSILON - loss) for loss in LOSSES] for move in moves], axis=0)
 
 
 def expected_after(value, mu):

@@ -141,9 +141,7 @@ def seal(path, number, states):
     stamp = hashlib.sha256(f"{digest}\n{states}".encode()).hexdigest()
     connection.execute("DELETE FROM log WHERE number > ?", (number,))
     connection.execute("UPDATE head SET number = ?, hash = ?", (number, digest))
-    connection.execute(
-        "UPDATE running SET number = ?, states = ?, seal = ?", (number, states, stamp)
-    )
+    connection.execute("UPDATE running SET number = ?, states = ?, seal = ?", (number, states, stamp))
     connection.commit()
     connection.close()
 
@@ -165,8 +163,7 @@ def test_totals_that_do_not_follow_from_the_records_are_noticed_by_a_check(path)
 
 
 @pytest.mark.parametrize(
-    ("name", "forged"),
-    [("turned", [0.5, 0.500001]), ("spent_mu_squared", [0.0, 0.01]), ("turned", [1.0, 0.0])],
+    ("name", "forged"), [("turned", [0.5, 0.500001]), ("spent_mu_squared", [0.0, 0.01]), ("turned", [1.0, 0.0])]
 )
 def test_totals_that_only_sum_up_to_those_of_the_records_are_noticed_by_a_check(path, name, forged):
     ledger = Ledger(path, epsilon=1.0, delta=1e-6)
@@ -202,9 +199,7 @@ def test_a_removed_charge_is_noticed_by_a_head_kept_elsewhere(path):
     assert forged.check() == forged.check(earlier) == earlier  # the rest agrees
     with pytest.raises(LedgerError, match="another or an older ledger"):
         forged.check(head)
-    with pytest.raises(
-        ValueError, match=r"'head' parameter of Ledger.check must be what Ledger.head"
-    ):
+    with pytest.raises(ValueError, match=r"'head' parameter of Ledger.check must be what Ledger.head"):
         forged.check("2")
 
 
@@ -276,17 +271,10 @@ def test_triggers_under_a_name_of_sqlites_own_are_noticed(path, called):
     Ledger(path, epsilon=1.0, delta=0.0)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA writable_schema = ON")
-    events = [
-        (table, event) for table in ("log", "head", "running") for event in ("INSERT", "DELETE")
-    ]
+    events = [(table, event) for table in ("log", "head", "running") for event in ("INSERT", "DELETE")]
     for number, (table, event) in enumerate(events):
         sql = SWALLOWS.format(name=f"sqlite_stat_{number}", table=table, event=event)
-        row = (
-            "table" if called == "sqlite_stat1" else "trigger",
-            called.format(number),
-            table,
-            sql,
-        )
+        row = ("table" if called == "sqlite_stat1" else "trigger", called.format(number), table, sql)
         connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, 0, ?)", row)
     connection.execute("PRAGMA schema_version = 99")
     connection.commit()
@@ -301,9 +289,7 @@ def test_what_is_not_kept_is_not_granted(path, monkeypatch):
     ledger = Ledger(path, epsilon=1.0, delta=0.0)
     before = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(
-            chain, "_write", lambda connection, snapshot: setattr(snapshot, "digest", "0")
-        )
+        patch.setattr(chain, "_write", lambda connection, snapshot: setattr(snapshot, "digest", "0"))
         with pytest.raises(LedgerError, match="does not keep what is written"):
             ledger.charge(PureDP(0.9))
     assert path.read_bytes() == before
@@ -343,10 +329,7 @@ def test_whatever_a_file_holds_is_a_ledgers_or_an_error_of_the_ledger(path):
     forged = [
         (odd, None)
         for place in range(4)
-        for odd in (
-            [*records[:place], changed, *records[place + 1 :]]
-            for changed in odd_versions(records[place])
-        )
+        for odd in ([*records[:place], changed, *records[place + 1 :]] for changed in odd_versions(records[place]))
     ]
     forged += [(records, odd) for odd in odd_versions(states)]
     forged += [([deep, *records[1:]], None), (records, deep)]
@@ -364,12 +347,8 @@ def test_whatever_a_file_holds_is_a_ledgers_or_an_error_of_the_ledger(path):
         for number, record in enumerate(odd_records, start=1):
             text = record if record == deep else json.dumps(record, sort_keys=True)
             link = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
-            connection.execute(
-                "UPDATE log SET record = ?, hash = ? WHERE number = ?", (text, link, number)
-            )
-        text = (
-            odd_states if odd_states == deep else json.dumps(odd_states or states, sort_keys=True)
-        )
+            connection.execute("UPDATE log SET record = ?, hash = ? WHERE number = ?", (text, link, number))
+        text = odd_states if odd_states == deep else json.dumps(odd_states or states, sort_keys=True)
         stamp = hashlib.sha256(f"{link}\n{text}".encode()).hexdigest()
         connection.execute("UPDATE head SET hash = ?", (link,))
         connection.execute("UPDATE running SET states = ?, seal = ?", (text, stamp))
@@ -495,9 +474,7 @@ def test_a_full_disk_is_called_a_full_disk(path, monkeypatch):
     ledger = Ledger(path, epsilon=2.0, delta=0.0)
     ledger.charge(PureDP(0.5))
     with monkeypatch.context() as patch:
-        with_pragma(
-            patch, "PRAGMA max_page_count = 1"
-        )  # the smallest that SQLite makes of it: the file as it is
+        with_pragma(patch, "PRAGMA max_page_count = 1")  # the smallest that SQLite makes of it: the file as it is
         with pytest.raises(LedgerError, match=r"disk .* is full: nothing was charged") as caught:
             ledger.charge(PureDP(0.5), description="x" * 10_000)
         assert "restored" not in str(caught.value)

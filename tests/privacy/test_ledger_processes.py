@@ -107,10 +107,7 @@ for prepare in (die_before_statement, die_at_byte, die_once_charged):
 
 def run(script, *arguments):
     finished = subprocess.run(
-        [sys.executable, "-c", IMPORTS + script, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", IMPORTS + script, *arguments], capture_output=True, text=True, check=True
     )
     assert finished.stderr == ""
     return finished.stdout.splitlines()

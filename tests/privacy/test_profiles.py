@@ -68,9 +68,7 @@ def test_chi_delta_against_quadrature_and_never_below(dimension, epsilon, ratio)
 
         def integrand(r):
             density = (
-                r ** (k - 1)
-                * mpmath.exp(-r * r / 2)
-                / (2 ** (mpmath.mpf(k) / 2 - 1) * mpmath.gamma(mpmath.mpf(k) / 2))
+                r ** (k - 1) * mpmath.exp(-r * r / 2) / (2 ** (mpmath.mpf(k) / 2 - 1) * mpmath.gamma(mpmath.mpf(k) / 2))
             )
             return density * (1 - mpmath.exp(min(mpmath.mpf(0), offset - ratio * r)))
 
@@ -101,11 +99,7 @@ def test_glm_profiles_by_their_parts():
     for epsilon, a, kappa in [(1.0, 0.3, 0.05), (0.2, 0.05, 0.01), (0.3, 0.4, 0.5)]:
         reduced = epsilon - math.log1p(kappa)
         both = 2 * phi_delta(epsilon, a)
-        one = (
-            phi_delta(reduced, a)
-            if reduced >= 0
-            else 1 - math.exp(reduced) * (1 - phi_delta(0.0, a))
-        )
+        one = phi_delta(reduced, a) if reduced >= 0 else 1 - math.exp(reduced) * (1 - phi_delta(0.0, a))
         assert glm_add_remove_delta(epsilon, a, kappa) == pytest.approx(max(both, one), rel=1e-8)
         if reduced > 0:
             value = 2 * phi_delta(reduced, 2 * a)

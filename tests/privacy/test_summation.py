@@ -12,10 +12,7 @@ from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.engine.summation_order import accumulate, block_rows, most_additions, sum_depth
 from dpconvex.losses import Logistic
 from dpconvex.privacy import LinearBounds
-from dpconvex.privacy.summation import (
-    most_summed_rows,
-    summation_error,
-)
+from dpconvex.privacy.summation import most_summed_rows, summation_error
 
 
 def norm_of_error(computed, exact):
@@ -119,10 +116,7 @@ def test_mapped_sums_err_no_more_than_their_share(d):
     x = np.linalg.solve(matrix, (u / np.linalg.norm(u, axis=1)[:, None]).T).T
     (total,) = accumulate((part.sum(axis=0),) for part in np.array_split(x, -(-n // block_rows(d))))
     exact = [sum(map(Fraction, column)) for column in x.T.tolist()]
-    mapped = [
-        sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0))
-        for row in matrix.tolist()
-    ]
+    mapped = [sum((Fraction(a) * b for a, b in zip(row, exact, strict=True)), Fraction(0)) for row in matrix.tolist()]
     paid = 2 * rounding_share(bounds) * cancellation(matrix) / largest_cancellation(bounds)
     assert 2 * norm_of_error(matrix @ total, mapped) <= paid
 

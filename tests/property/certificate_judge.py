@@ -102,11 +102,7 @@ class Judge:
             # The steepest slopes that two records can have, and how unlike the adversary's parts of them are.
             sides = {abs(loss.low), abs(loss.high)} - {0.0} if sided else {loss.slope}
             least = min(1.0, self.U / self.X)
-            corners = [
-                (p + q) * self.row + max(p - least * q, q - least * p) * reach
-                for p in sides
-                for q in sides
-            ]
+            corners = [(p + q) * self.row + max(p - least * q, q - least * p) * reach for p in sides for q in sides]
             self.moved = min(self.moved, max(self.L, *corners))
         self.rank = self.size if radius > 0 or cost is not None else 1
 
@@ -253,10 +249,7 @@ class Judge:
     def _judge_output(self) -> bool:
         self.only("release")
         require(self.alpha > 0 and math.isfinite(self.L), "strong convexity and bounded slope")
-        tolerance, gap = (
-            number(self.tree["solver_tolerance"], closed=True),
-            self.parameters.get("solver_gap"),
-        )
+        tolerance, gap = (number(self.tree["solver_tolerance"], closed=True), self.parameters.get("solver_gap"))
         if gap is not None:
             tolerance = max(tolerance, math.sqrt(2 * self.alpha * number(gap)))
         base = getattr(self, "minimiser", None)
@@ -286,9 +279,7 @@ class Judge:
         kappa, scale = self.beta / (self.n * self.alpha), number(self.noise["objective"]["scale"])
         if law == "gaussian":
             key = (self.L / scale, kappa, self.rank, self.neighbors)
-            return self.enough(
-                delta=lambda e: tilted_delta(0.99 * e, *key) + gaussian_delta(0.01 * e, release)
-            )
+            return self.enough(delta=lambda e: tilted_delta(0.99 * e, *key) + gaussian_delta(0.01 * e, release))
         require(self.rank == 1, "pure epsilon needs a GLM")
         return self.enough(pure=self.records * self.L / scale + math.log1p(kappa) + release)
 
@@ -310,9 +301,7 @@ class Judge:
         def delta(e: float) -> float:
             total = trace_delta((0.99 - share) * e, self.gamma / scale, kappa)
             total += gaussian_delta(0.01 * e, release)
-            return total + (
-                gaussian_delta(share * e, math.sqrt(SEARCH) * counts) if search else 0.0
-            )
+            return total + (gaussian_delta(share * e, math.sqrt(SEARCH) * counts) if search else 0.0)
 
         return self.enough(delta=delta)
 
@@ -349,9 +338,7 @@ class Judge:
         levels, named = stated.get("levels", []), self.parameters.get("quantile")
         require(not levels or named is None or named == levels, "quantile")
         require(settings.get("levels", []) == levels, "levels")
-        parts = [
-            rows for name in ("geometry_rows", "early_rows") if (rows := stated[name]) is not None
-        ]
+        parts = [rows for name in ("geometry_rows", "early_rows") if (rows := stated[name]) is not None]
         require(not parts or self.neighbors == "replace_one", "parts of the rows")
         return self._sums("LinearBounds")
 
@@ -446,11 +433,7 @@ def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: s
         twice = 4 * a * a > 2 * (math.hypot(1, reduced) - 1)
         return min(1.0, (2 if twice else 1) * two_sided(reduced, 2 * a))
     if rank == 1:
-        inside = (
-            gaussian_delta(reduced, a)
-            if reduced >= 0
-            else 1 - math.exp(reduced) * (2 * special.ndtr(-a / 2))
-        )
+        inside = gaussian_delta(reduced, a) if reduced >= 0 else 1 - math.exp(reduced) * (2 * special.ndtr(-a / 2))
         return float(max(two_sided(epsilon, a), inside))
 
     def chi(e: float, r: float) -> float:
@@ -477,9 +460,7 @@ def tilted_delta(epsilon: float, a: float, kappa: float, rank: int, neighbors: s
 
     if neighbors == "replace_one":
         return min(1.0, renyi("both"), 2 * chi(reduced, 2 * a))
-    return min(
-        1.0, max(min(renyi("with"), chi(reduced, a)), min(renyi("without"), chi(epsilon, a)))
-    )
+    return min(1.0, max(min(renyi("with"), chi(reduced, a)), min(renyi("without"), chi(epsilon, a))))
 
 
 def best_delta(orders: Any, curve: Any, epsilon: float) -> float:
@@ -516,9 +497,7 @@ def sampled_epsilon(neighbors: str, rate: float, mu: float, steps: int, delta: f
         return renyi
     from dp_accounting.pld import privacy_loss_distribution as distributions
 
-    single = distributions.from_gaussian_mechanism(
-        1 / mu, sampling_prob=rate, value_discretization_interval=5e-4
-    )
+    single = distributions.from_gaussian_mechanism(1 / mu, sampling_prob=rate, value_discretization_interval=5e-4)
     return min(renyi, float(single.self_compose(steps).get_epsilon_for_delta(delta)))
 
 
@@ -539,9 +518,7 @@ def _dominating(rate: float, mu: float, order: float) -> float:
         moment = float(np.logaddexp(0.0, peak + math.log(area)))
     if order == round(order) and order <= 256:
         j = np.arange(2, int(order) + 1)
-        choose = (
-            special.gammaln(order + 1) - special.gammaln(j + 1) - special.gammaln(order - j + 1)
-        )
+        choose = special.gammaln(order + 1) - special.gammaln(j + 1) - special.gammaln(order - j + 1)
         total = np.logaddexp.reduce(choose + j * math.log(rate) + _triples(mu)[: j.size])
         moment = min(moment, float(np.logaddexp(0.0, total)))
     return min(plain, moment) / (order - 1)

@@ -77,12 +77,7 @@ SMOOTH = [
     convolve(KINKED[7], LogisticKernel(), 0.5),
 ]
 FALLING = [Logistic(), convolve(Hinge(), LogisticKernel(), 0.5)]
-BOUNDED_BELOW = [
-    *FALLING,
-    Huber(0.5),
-    Scaled(Huber(1.0), 2.0),
-    convolve(Pinball(0.8), KERNELS[0], 0.4),
-]
+BOUNDED_BELOW = [*FALLING, Huber(0.5), Scaled(Huber(1.0), 2.0), convolve(Pinball(0.8), KERNELS[0], 0.4)]
 PAIRS = [PairLogistic(), PairLogistic("e"), PairHinge(0.5), PairHinge(2.0)]
 SQUARES = [PairSquared(), PairSquaredHinge()]
 STRUCTURED = [
@@ -97,10 +92,7 @@ SMOOTH_STRUCTURED = [
     *(convolve_vector(STRUCTURED[-1], GaussianKernel(), 0.5), moreau_vector(STRUCTURED[-1])),
     moreau_vector(Bowl(5), width=0.5),
     convolve_vector(STRUCTURED[-1], ExponentialKernel(2), 0.7),
-    *(
-        convolve_vector(Bowl(3), ExponentialKernel(3), 0.5),
-        convolve_vector(Bowl(2), KERNELS[0], 0.5),
-    ),
+    *(convolve_vector(Bowl(3), ExponentialKernel(3), 0.5), convolve_vector(Bowl(2), KERNELS[0], 0.5)),
 ]
 
 
@@ -115,9 +107,7 @@ def guarantee(draw: Draw, *kinds: str) -> Any:
 
 
 def classes(draw: Draw) -> dict[str, int]:
-    return draw(
-        st.sampled_from([{}, {"n_classes": 2, "problems": 1}, {"n_classes": 4, "problems": 4}])
-    )
+    return draw(st.sampled_from([{}, {"n_classes": 2, "problems": 1}, {"n_classes": 4, "problems": 4}]))
 
 
 def numbers(draw: Draw) -> tuple[int, int]:
@@ -192,7 +182,7 @@ def pairs(draw: Draw, losses: list[Any], alpha: float, **fixed: Any) -> Pairwise
         "row_norm": draw(st.sampled_from([0.5, 2.0])),
         "diameter": draw(st.sampled_from([None, 0.7, 100.0])),
         "label_private": draw(st.booleans()),
-        "void_rows": draw(st.booleans()),
+        "ignored_rows": draw(st.booleans()),
         **fixed,
     }
     few = max(1, n // 10)
@@ -250,9 +240,7 @@ def output(draw: Draw) -> Certificate:
 def gradient(draw: Draw) -> Certificate:
     # One-sided residual losses stand for a quantile level of 0 or 1, which no descent reaches.
     losses = [
-        loss
-        for loss in (*KINKED, *SMOOTH)
-        if loss.kind == "margin" or loss.slope_range[0] < 0 < loss.slope_range[1]
+        loss for loss in (*KINKED, *SMOOTH) if loss.kind == "margin" or loss.slope_range[0] < 0 < loss.slope_range[1]
     ]
     bounds = linear(draw, losses, [0.0, 0.1])
     mechanism = NoisyGradientDescent(draw(st.sampled_from([None, 1, 35])))
@@ -270,9 +258,7 @@ def gradient(draw: Draw) -> Certificate:
 
 
 def sgd(draw: Draw) -> Certificate:
-    bounds = replace(
-        linear(draw, [*KINKED, *SMOOTH], [0.0, 0.1]), n_samples=draw(st.sampled_from([300, 5000]))
-    )
+    bounds = replace(linear(draw, [*KINKED, *SMOOTH], [0.0, 0.1]), n_samples=draw(st.sampled_from([300, 5000])))
     size, fixed = draw(st.sampled_from([1, 20])), bounds.neighbors == "replace_one"
     # Privacy loss distributions of few steps under add-or-remove-one take seconds.
     steps = draw(st.sampled_from([1, 50, 3000])) if fixed else 3000
@@ -286,9 +272,7 @@ def phased(method: Any) -> Callable[[Draw], Certificate]:
         losses = [*KINKED, *SMOOTH] if method is PhasedERM else SMOOTH
         relation = draw(RELATIONS) if method is PhasedERM else "replace_one"
         bounds = linear(draw, losses, [0.0, 0.3], neighbors=relation)
-        mechanism = method(
-            phases=draw(st.sampled_from([None, 1, 4])), decay=draw(st.sampled_from([2.0, 4.0]))
-        )
+        mechanism = method(phases=draw(st.sampled_from([None, 1, 4])), decay=draw(st.sampled_from([2.0, 4.0])))
         return mechanism.certify(bounds, guarantee(draw, "approx", "gaussian"), classes(draw))
 
     return one
@@ -331,9 +315,7 @@ def squares(draw: Draw) -> Certificate:
     settings = NoisyGradientDescent().settings()
     if draw(st.booleans()):
         settings["raw_target"] = True
-    records = draw(
-        st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}])
-    )
+    records = draw(st.sampled_from([{}, {"people": True}, {"rows_per_person": 3}, {"weighted_rows": True}]))
     claim = guarantee(draw, "approx", "gaussian")
     return NoisyGradientDescent().certify(replace(bounds, **records), claim, {"gradient": settings})
 
@@ -341,9 +323,7 @@ def squares(draw: Draw) -> Certificate:
 def plain(draw: Draw) -> Certificate:
     bounds = linear(draw, [*KINKED, Huber(0.5), Logistic()], [0.0, 0.1])
     step = draw(st.sampled_from([1e-3, 0.3]))
-    mechanism = NoisyGradientDescent(
-        draw(st.sampled_from([None, 1, 35])), step, draw(st.sampled_from([None, 0.5]))
-    )
+    mechanism = NoisyGradientDescent(draw(st.sampled_from([None, 1, 35])), step, draw(st.sampled_from([None, 0.5])))
     claim, parameters = guarantee(draw, "approx", "gaussian"), classes(draw)
     return mechanism.certify(bounds, claim, parameters)
 

@@ -68,9 +68,7 @@ class Silence(NoiseSource):
 
 def silent_rows(rows, bounds, **queries):
     """Return a handle that answers these queries exactly, as often as asked."""
-    terms = {
-        name: replace(query.term(bounds, 1.0), releases=10**6) for name, query in queries.items()
-    }
+    terms = {name: replace(query.term(bounds, 1.0), releases=10**6) for name, query in queries.items()}
     return PrivateRows([rows], SimpleNamespace(bounds=bounds, noise=terms), Silence())
 
 
@@ -91,9 +89,7 @@ def differences(first, second, bounds, row_map, certificate):
         assert names.count(name) == term["releases"]
     ratios = dict.fromkeys(certificate.noise, 0.0)
     spent = 0.0
-    for name, (mine, _, term), (theirs, _, other) in zip(
-        names, leader.log, follower.log, strict=True
-    ):
+    for name, (mine, _, term), (theirs, _, other) in zip(names, leader.log, follower.log, strict=True):
         assert term is other
         size = float(np.linalg.norm(mine - theirs))
         ratios[name] = max(ratios[name], size / term.sensitivity)
@@ -110,7 +106,7 @@ def facts(
     row_map = RowMap.from_bounds(d, known, row_norm=row_norm, fit_intercept=intercept)
     row_map = mechanism.mapped(row_map)
     bounds = LinearBounds(
-        n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors, void_rows=void
+        n, d, loss, row_map.row_norm, row_map.max_norm, intercept, alpha, neighbors, ignored_rows=void
     )
     chosen = mechanism.settings(levels=levels, targets=targets)
     parameters = {"gradient": chosen | ({"ranking": True} if ranking else {})}

@@ -80,9 +80,7 @@ def kinked(knots: tuple[float, ...], slopes: tuple[float, ...], height: float, k
     for values in (knots, slopes):
         require(all(math.isfinite(v) for v in values), "finite")
         require(all(a < b for a, b in pairwise(values)), "increasing")
-    return Facts(
-        kind, slopes[0], slopes[-1], knots=tuple(knots), slopes=tuple(slopes), height=height
-    )
+    return Facts(kind, slopes[0], slopes[-1], knots=tuple(knots), slopes=tuple(slopes), height=height)
 
 
 # Density of each one-dimensional kernel; the largest value is at 0.
@@ -150,11 +148,7 @@ def pointwise(data: object) -> Facts:
         require(level < 1, "quantile")
         return kinked((0.0,), (level - 1, level), 0.0, "residual")
     if name in ("Absolute", "ReLU", "Hinge"):
-        knot, low, high = {
-            "Absolute": (0.0, -1.0, 1.0),
-            "ReLU": (0.0, 0.0, 1.0),
-            "Hinge": (1.0, -1.0, 0.0),
-        }[name]
+        knot, low, high = {"Absolute": (0.0, -1.0, 1.0), "ReLU": (0.0, 0.0, 1.0), "Hinge": (1.0, -1.0, 0.0)}[name]
         return kinked((knot,), (low, high), 0.0, "margin" if name == "Hinge" else "residual")
     if name == "SoftThreshold":
         width = number(given["width"])

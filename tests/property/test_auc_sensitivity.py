@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from dpconvex.core.class_rows import shortened
 from dpconvex.losses import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
-from dpconvex.mechanisms import (
-    Moments,
-    OutputPerturbation,
-    PairwiseObjectivePerturbation,
-)
+from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy import GaussianDP, NoiseSource, PairwiseBounds, PureDP
@@ -40,13 +36,7 @@ def neighbours(X, y, flips=True):
 
 def objective(X, y, bounds):
     return PairwiseObjective(
-        X,
-        y,
-        bounds.loss,
-        bounds.alpha,
-        bounds.min_positive,
-        bounds.min_negative,
-        row_norm=bounds.row_norm,
+        X, y, bounds.loss, bounds.alpha, bounds.min_positive, bounds.min_negative, row_norm=bounds.row_norm
     )
 
 
@@ -127,9 +117,7 @@ def one_more(X, y):
 @given(data(), st.sampled_from([*LOSSES, PairSquared()]))
 def test_no_record_added_beats_the_claims(case, loss):
     X, y, least, _ = case
-    bounds = PairwiseBounds(
-        len(X), 2, loss, 1.0, None, *least, alpha=1.0, neighbors="add_or_remove_one"
-    )
+    bounds = PairwiseBounds(len(X), 2, loss, 1.0, None, *least, alpha=1.0, neighbors="add_or_remove_one")
     slopes = SLOPES
     if not math.isfinite(loss.lipschitz):  # within the ball of the minimisers
         slopes = [w * min(1.0, math.sqrt(2) / max(np.linalg.norm(w), 1e-9)) for w in SLOPES]
@@ -149,9 +137,7 @@ def test_no_record_added_beats_the_claims(case, loss):
 def test_the_claims_for_a_record_added_are_attained(loss, least):
     # While there are fewer positive records than claimed, one more counts in full; for losses that are not monotone
     # the record is worth most where the mean of others pulls the other way.
-    bounds = PairwiseBounds(
-        9, 2, loss, 1.0, None, least, 5, alpha=2.0, neighbors="add_or_remove_one"
-    )
+    bounds = PairwiseBounds(9, 2, loss, 1.0, None, least, 5, alpha=2.0, neighbors="add_or_remove_one")
     negative = np.tile([-1.0, 0.0], (5, 1))
     positive = np.tile([1.0, 0.0], (least - 1 if loss.monotone else least, 1))
     w = np.array([-30.0, 0.0]) if loss.monotone else np.array([1.0, 0.0])  # ||w|| = sqrt(2 / alpha)
@@ -211,9 +197,7 @@ def test_private_counts_in_the_normaliser_are_caught():
     def largest(build):
         here = build(X, y)
         return max(
-            np.linalg.norm(here.gradient(w) - build(*other).gradient(w))
-            for other in neighbours(X, y)
-            for w in SLOPES
+            np.linalg.norm(here.gradient(w) - build(*other).gradient(w)) for other in neighbours(X, y) for w in SLOPES
         )
 
     honest = largest(lambda X, y: objective(X, y, bounds))
@@ -282,9 +266,7 @@ def test_found_row_lengths_keep_to_their_sensitivity():
     bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3)
     certificate = model.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay = Replay()
-    longer = replace(
-        bounds, row_norm=2.0
-    )  # rows as they come, not yet in units of the length found
+    longer = replace(bounds, row_norm=2.0)  # rows as they come, not yet in units of the length found
     model.release(objective(X, y, longer), certificate, replay)
     replay.restart()
     for other in neighbours(X, y):

@@ -6,11 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpconvex.privacy import gaussian_scale, objective_perturbation_scale
-from dpconvex.privacy.profiles import (
-    glm_add_remove_delta,
-    glm_replace_delta,
-    structured_delta,
-)
+from dpconvex.privacy.profiles import glm_add_remove_delta, glm_replace_delta, structured_delta
 
 CI = settings(derandomize=True, deadline=None, max_examples=150)
 epsilons = st.floats(0.02, 8.0)
@@ -37,9 +33,7 @@ def test_more_budget_never_needs_more_noise(epsilon, log_delta, share, neighbors
     slack = 1 + 1e-9
     richer = objective_perturbation_scale(epsilon * factor, delta, 1.0, kappa, neighbors=neighbors)
     assert richer <= base * slack
-    looser = objective_perturbation_scale(
-        epsilon, min(0.9, delta * factor), 1.0, kappa, neighbors=neighbors
-    )
+    looser = objective_perturbation_scale(epsilon, min(0.9, delta * factor), 1.0, kappa, neighbors=neighbors)
     assert looser <= base * slack
     flatter = objective_perturbation_scale(epsilon, delta, 1.0, kappa / factor, neighbors=neighbors)
     assert flatter <= base * slack
@@ -47,9 +41,7 @@ def test_more_budget_never_needs_more_noise(epsilon, log_delta, share, neighbors
 
 @CI
 @given(epsilons, log_deltas, shares)
-def test_replace_one_costs_more_than_add_or_remove_and_both_more_than_plain_noise(
-    epsilon, log_delta, share
-):
+def test_replace_one_costs_more_than_add_or_remove_and_both_more_than_plain_noise(epsilon, log_delta, share):
     delta, kappa = 10.0**log_delta, math.expm1(share * epsilon)
     replace = objective_perturbation_scale(epsilon, delta, 1.0, kappa)
     add = objective_perturbation_scale(epsilon, delta, 1.0, kappa, neighbors="add_or_remove_one")

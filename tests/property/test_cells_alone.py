@@ -33,12 +33,7 @@ ODD = [
     *(dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=ZONE), dt.datetime.max.replace(tzinfo=ZONE), dt.time(1)),
     *(Odd("x"), object(), np.int8(1), np.float32(1), np.str_("x"), 2**63, -(2**70)),
 ]  # fmt: skip
-IDS = [
-    [1, 2, 1, 3, 2, 1, 4],
-    [BIG + k for k in (0, 1, 0, 2, 3, 0, 1)],
-    list("abacbad"),
-    [0.5, 1, 0.5, 1.0, 2, 7, 2],
-]
+IDS = [[1, 2, 1, 3, 2, 1, 4], [BIG + k for k in (0, 1, 0, 2, 3, 0, 1)], list("abacbad"), [0.5, 1, 0.5, 1.0, 2, 7, 2]]
 
 
 def as_objects(values):
@@ -51,12 +46,7 @@ def model(**more):
     return DPQuantileRegressor(0.5, invalid_rows="ignore", **more)
 
 
-@given(
-    st.sampled_from(IDS),
-    st.integers(0, 6),
-    st.sampled_from(ODD),
-    st.sampled_from([list, tuple, as_objects]),
-)
+@given(st.sampled_from(IDS), st.integers(0, 6), st.sampled_from(ODD), st.sampled_from([list, tuple, as_objects]))
 @PROFILE
 def test_no_identifier_changes_anybody_else(ids, place, odd, container):
     """A person is replaced by anything of any type: all else that is known of the others stays as it was."""
@@ -101,20 +91,7 @@ def test_a_missing_identifier_rounds_no_other_one(ids):
         assert found.named.tolist() == [False] + [True] * 6
 
 
-SEVEN = [
-    7,
-    7.0,
-    "7",
-    " 007 ",
-    "+7",
-    "7.0",
-    "7e0",
-    b"7",
-    Decimal("7.00"),
-    np.int8(7),
-    np.uint64(7),
-    np.float16(7),
-]
+SEVEN = [7, 7.0, "7", " 007 ", "+7", "7.0", "7e0", b"7", Decimal("7.00"), np.int8(7), np.uint64(7), np.float16(7)]
 LARGE = [2**53 + 1, str(2**53 + 1), f" 0{2**53 + 1}", Decimal(2**53 + 1), np.uint64(2**53 + 1)]
 LONG = [10**30, "1" + 30 * "0", Decimal("1e30")]
 NAMES = [
@@ -176,12 +153,7 @@ def test_no_identifier_has_the_tag_of_nobody():
     """Of whole numbers one would, and was taken for all rows that name nobody."""
     assert unmixed(0) == 7046029254386353131
     for number in (7046029254386353131, unmixed(int(NOBODY))):
-        for held in (
-            [number],
-            [str(number)],
-            np.array([number], dtype=np.uint64),
-            as_objects([number]),
-        ):
+        for held in ([number], [str(number)], np.array([number], dtype=np.uint64), as_objects([number])):
             assert tags_of(held)[0] != NOBODY
         X, ids = np.zeros((4, 1)), [number, None, number, None]
         found = read_people(ids, X, "it")
@@ -217,9 +189,7 @@ def test_no_weight_and_no_demand_raises_or_changes_others(odd):
 def test_a_missing_label_rounds_no_other_one():
     pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
     labels, X = [None, BIG, BIG + 1, BIG, BIG + 1], np.zeros((5, 1))
-    classifier = DPLogisticRegression(
-        classes=[BIG, BIG + 1], invalid_rows="ignore", feature_bounds=(0, 1)
-    )
+    classifier = DPLogisticRegression(classes=[BIG, BIG + 1], invalid_rows="ignore", feature_bounds=(0, 1))
     expected = classifier._read(X, labels)[1]
     for make in (pl.Series, pa.array, lambda v: pd.Series(v, dtype="Int64")):
         assert np.array_equal(classifier._read(X, make(labels))[1], expected, equal_nan=True)

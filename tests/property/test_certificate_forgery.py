@@ -25,14 +25,7 @@ from dpconvex.mechanisms import (
     OutputPerturbation,
     PairwiseObjectivePerturbation,
 )
-from dpconvex.privacy import (
-    ApproxDP,
-    Certificate,
-    CertificateError,
-    GaussianDP,
-    LinearBounds,
-    PureDP,
-)
+from dpconvex.privacy import ApproxDP, Certificate, CertificateError, GaussianDP, LinearBounds, PureDP
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 
@@ -77,14 +70,7 @@ def holder(tree: Any, path: Path) -> Any:
 
 
 NAMES = ["Pinball", "Logistic", "Hinge", "DeclaredLoss", "Scaled", "L1Norm", "GaussianKernel"]
-NAMES += [
-    "PairLogistic",
-    "PairSquared",
-    "LinearBounds",
-    "RobustBounds",
-    "TiltedBounds",
-    "WorstShareBounds",
-]
+NAMES += ["PairLogistic", "PairSquared", "LinearBounds", "RobustBounds", "TiltedBounds", "WorstShareBounds"]
 NAMES += ["PairwiseBounds", "StructuredBounds", *HONEST, "pure", "approx", "gaussian", "l2-laplace"]
 NAMES += ["sum", "mean", "count", "coefficients", "replace_one", "add_or_remove_one", "given"]
 NAMES += ["poisson", "fixed", "exact", "floating-point", "margin", "residual", "linf", "2", "e"]
@@ -239,29 +225,15 @@ def first_of(mechanism: str) -> Certificate:
 
 
 @pytest.mark.parametrize(
-    "mechanism",
-    [
-        "objective",
-        "output",
-        "gradient",
-        "moments",
-        "phased-sgd",
-        "intervals",
-        "squares",
-        "plain-gradient",
-    ],
+    "mechanism", ["objective", "output", "gradient", "moments", "phased-sgd", "intervals", "squares", "plain-gradient"]
 )
 @pytest.mark.parametrize("weakness", ["follows", "term"])
 def test_a_library_that_checks_less_is_caught(mechanism, weakness, monkeypatch):
     """The judge is worth its name: without one check of the library, forgeries that verify are found."""
     if weakness == "follows":
-        monkeypatch.setattr(
-            "dpconvex.privacy.certificates.certificate.follows", lambda claim, proven: True
-        )
+        monkeypatch.setattr("dpconvex.privacy.certificates.certificate.follows", lambda claim, proven: True)
     else:
-        monkeypatch.setattr(
-            Certificate, "term", lambda self, name, *facts, **more: self.noise[name]
-        )
+        monkeypatch.setattr(Certificate, "term", lambda self, name, *facts, **more: self.noise[name])
     certificate = first_of(mechanism)
     with pytest.raises(AssertionError, match="verified"):
         attack(certificate, random.Random(0), 800)
@@ -330,17 +302,13 @@ def test_the_judge_knows_every_released_sum(name, neighbors):
         assert refused(extra)
 
 
-@pytest.mark.parametrize(
-    "record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}]
-)
+@pytest.mark.parametrize("record", [{"people": True}, {"weighted_rows": True}, {"rows_per_person": 2}])
 @pytest.mark.parametrize("name", [name for name in SUMS if "inference" in SUMS[name][2]])
 def test_intervals_of_rows_that_share_a_vote_are_not_offered(name, record):
     loss, longest, more = SUMS[name]
     bounds = LinearBounds(20_000, 3, loss, 1.0, longest)
     with pytest.raises(ValueError, match="records of their own"):
-        NoisyGradientDescent().certify(
-            replace(bounds, **record), GaussianDP(1.0), parameters_of(more)
-        )
+        NoisyGradientDescent().certify(replace(bounds, **record), GaussianDP(1.0), parameters_of(more))
 
 
 # Forgeries that verified once, or that only one check stands against.
@@ -394,9 +362,7 @@ def pairs_as_records() -> Any:
     for name, value in (*sums.items(), ("grid", None)):
         put(tree, (f"noise.objective.{name}", value))
     theorem = "Gaussian objective perturbation, replace-one, Rényi and chi profiles"
-    return put(
-        tree, ("theorem", theorem), ("noise.release.scale", 1e6), ("noise.release.grid", None)
-    )
+    return put(tree, ("theorem", theorem), ("noise.release.scale", 1e6), ("noise.release.grid", None))
 
 
 def squared_pairs() -> Any:
@@ -432,12 +398,7 @@ def negative_far_out() -> Any:
 def shortened_units() -> Any:
     """Rows in units of a length that is found first lie up to 2 apart, whatever the file says."""
     bounds = PairwiseBounds(500, 3, PairLogistic(), 1.0, 0.01, 50, 50, alpha=5.0)
-    tree = issued(
-        PairwiseObjectivePerturbation(),
-        PAIRS,
-        PureDP(1.0),
-        {"longest_row": 3.0, "widest_pair": 5.0},
-    )
+    tree = issued(PairwiseObjectivePerturbation(), PAIRS, PureDP(1.0), {"longest_row": 3.0, "widest_pair": 5.0})
     return put(tree, ("bounds.diameter", bounds.diameter))
 
 
@@ -550,9 +511,7 @@ def test_objectives_without_a_theorem_are_refused():
         ObjectivePerturbation().certify(costly, BUDGET)
     with pytest.raises(ValueError, match="needs LinearBounds or"):
         ObjectivePerturbation().certify(PAIRS, BUDGET)
-    squared = PairwiseBounds(
-        500, 3, PairSquared(), 1.0, min_positive=50, min_negative=50, alpha=5.0
-    )
+    squared = PairwiseBounds(500, 3, PairSquared(), 1.0, min_positive=50, min_negative=50, alpha=5.0)
     with pytest.raises(ValueError, match="bounded slope"):
         PairwiseObjectivePerturbation().certify(squared, BUDGET)
 
@@ -562,9 +521,6 @@ def test_numbers_of_too_many_digits_and_deep_nesting_are_certificate_errors():
     deep = '{"class": "Scaled", "factor": 1.0, "loss": ' * 900 + '{"class": "Logistic"}' + "}" * 900
     tree = json.loads(text)
     tree["bounds"]["loss"] = "LOSS"
-    for bad in (
-        text.replace('"n_samples": ', f'"n_samples": {"9" * 5000}'),
-        json.dumps(tree).replace('"LOSS"', deep),
-    ):
+    for bad in (text.replace('"n_samples": ', f'"n_samples": {"9" * 5000}'), json.dumps(tree).replace('"LOSS"', deep)):
         with pytest.raises(CertificateError):
             Certificate.from_json(bad)

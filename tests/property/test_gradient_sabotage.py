@@ -27,9 +27,7 @@ def sabotage_lengths(monkeypatch):
 
 def sabotage_moments(monkeypatch):
     exact = release._moment_sums
-    monkeypatch.setattr(
-        release, "_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius)
-    )
+    monkeypatch.setattr(release, "_moment_sums", lambda rows, frame, radius: 1e4 * exact(rows, frame, radius))
 
 
 def sabotage_relation(monkeypatch):
@@ -117,9 +115,7 @@ def sabotage_curvature(monkeypatch):
 
 def sabotage_bins(monkeypatch):
     """Pay for the histogram of one column, and answer with those of all."""
-    monkeypatch.setattr(
-        Query, "histograms", lambda bins, columns=1: Query("histogram", 1, bins * columns)
-    )
+    monkeypatch.setattr(Query, "histograms", lambda bins, columns=1: Query("histogram", 1, bins * columns))
     claim = Answers.claim
 
     def wider(self, name, kinds=("",), dimension=None):
@@ -140,9 +136,7 @@ def sabotage_bins(monkeypatch):
     release_of = Answers.release
     monkeypatch.setattr(Answers, "claim", wider)
     monkeypatch.setattr(
-        Answers,
-        "release",
-        lambda self, term, exact: release_of(self, getattr(term, "term", term), exact),
+        Answers, "release", lambda self, term, exact: release_of(self, getattr(term, "term", term), exact)
     )
 
 
@@ -150,9 +144,7 @@ def sabotage_centring(monkeypatch):
     """Say that slopes are at most 1/2, and answer with slopes of up to the level."""
     monkeypatch.setattr(Slope, "largest", 0.5)
     monkeypatch.setattr(
-        release,
-        "registered_slope",
-        lambda slope, stated: Slope(slope.loss, -slope.offset, slope.weighting),
+        release, "registered_slope", lambda slope, stated: Slope(slope.loss, -slope.offset, slope.weighting)
     )
 
 
@@ -231,11 +223,7 @@ def test_sabotage_is_caught(monkeypatch, sabotage, neighbors):
             levels=levels,
         )  # fmt: skip
         ones = np.ones(2)
-        tests = [
-            pair(2, 1e3, -1e3, ones, ones),
-            pair(2, 0.3, 0.0, ones, -ones),
-            pair(2, 1e3, 0.0, ones, 1e-3 * ones),
-        ]
+        tests = [pair(2, 1e3, -1e3, ones, ones), pair(2, 0.3, 0.0, ones, -ones), pair(2, 1e3, 0.0, ones, 1e-3 * ones)]
         for first, second in tests:
             if neighbors == "add_or_remove_one":
                 second = first[0][:-1], first[1][:-1]

@@ -45,9 +45,7 @@ def test_clipped_and_weighted_gradients_in_random_coordinates(seed, loss, neighb
     """Whatever matrix geometry comes up with: rows, targets and labels at their extremes, both ways to bound."""
     rng = np.random.default_rng(seed)
     d, n, lead = int(rng.integers(1, 4)), 5, int(rng.integers(0, 2))
-    row_map, bounds, _ = facts(
-        loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors
-    )
+    row_map, bounds, _ = facts(loss, n, d, 1.0, intercept=bool(lead), row_norm=None, neighbors=neighbors)
     X = rng.choice([-1.0, -0.3, 0.0, 0.3, 1.0], size=(n + 1, d))
     y = rng.choice([-1.0, 1.0], size=n + 1) * (1.0 if loss.kind == "margin" else 1e3)
     if rng.random() < 0.3:
@@ -100,9 +98,7 @@ def test_a_look_at_some_rows_keeps_to_the_sensitivities(monkeypatch):
 
 def test_the_clip_is_attained_by_a_label_flip():
     """A long row far on the wrong side, with one label and with the other."""
-    row_map, bounds, _ = facts(
-        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
-    )
+    row_map, bounds, _ = facts(Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
     frame, query = Coordinates(np.diag([1.0, 50.0]), 1), Query("vector", 0.5, 2)
     sums = []
     for label in (-1.0, 1.0):
@@ -117,9 +113,7 @@ def test_the_clip_is_attained_by_a_label_flip():
 @pytest.mark.parametrize("loss", [Pinball(0.9), Pinball(0.5), Huber(0.3), Absolute(), Hinge()])
 def test_slope_sums_are_attained(loss):
     """A long record against the same with the opposite target, or label: twice the bound, but for its rounding."""
-    row_map, bounds, _ = facts(
-        loss, 1, 2, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
-    )
+    row_map, bounds, _ = facts(loss, 1, 2, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
     frame, query = Coordinates(np.diag([1.0, 50.0, 50.0]), 1), Query("vector", 0.7, 3)
     far = np.array([0.0, 1e3, 1e3]) if loss.kind == "margin" else np.zeros(3)
     slope = Slope(loss, sum(loss.slope_range) / 2 if loss.kind == "residual" else 0.0)
@@ -139,9 +133,7 @@ def test_slope_sums_are_attained(loss):
 def test_the_gradients_of_a_run_come_near_their_sensitivity(loss):
     """A long record against the same with the opposite target, or label, in a whole run."""
     extreme = 1.0 if loss.kind == "margin" else 1e6
-    row_map, bounds, certificate = facts(
-        loss, 3, 2, 20.0, intercept=True, row_norm=None, neighbors="replace_one"
-    )
+    row_map, bounds, certificate = facts(loss, 3, 2, 20.0, intercept=True, row_norm=None, neighbors="replace_one")
     first, second = pair(2, extreme, -extreme, np.ones(2), np.ones(2))
     ratios, spent = differences(first, second, bounds, row_map, certificate)
     assert spent <= 20.0 * (1 + 1e-9)
@@ -179,10 +171,7 @@ def test_several_levels_attain_their_sensitivities(targets):
     y = np.zeros((n, targets))
 
     def with_last(x, target):
-        features, demands = (
-            np.vstack([X[:-1], [[x]]]),
-            np.vstack([y[:-1], np.full(targets, target)]),
-        )
+        features, demands = (np.vstack([X[:-1], [[x]]]), np.vstack([y[:-1], np.full(targets, target)]))
         return features, demands if targets > 1 else demands[:, 0]
 
     def ratios(one, other, public):
@@ -201,9 +190,7 @@ def test_several_levels_attain_their_sensitivities(targets):
     for phase in ("rough gradients", "gradients"):
         assert 0.9 < found[phase] <= 1
     assert 0.5 < ratios((1.0, 0.0), (-1.0, 0.0), little)["mean row"] <= 1
-    assert certificate.noise["gradients"].sensitivity == pytest.approx(
-        certificate.noise["mean row"].sensitivity / 2
-    )
+    assert certificate.noise["gradients"].sensitivity == pytest.approx(certificate.noise["mean row"].sensitivity / 2)
 
 
 def test_counts_and_histograms_are_attained():
@@ -245,9 +232,7 @@ def test_counts_and_histograms_are_attained():
 )
 def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
     """A term may be spent on a count that is scaled to it: one record moves it as far as was paid for, no further."""
-    row_map, bounds, _ = facts(
-        Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors
-    )
+    row_map, bounds, _ = facts(Logistic(), 20, 3, 0.5, intercept=True, row_norm=None, neighbors=neighbors)
     X, y = np.full((20, 3), 0.5), -np.ones(20)
     changed = (X, np.r_[y[:-1], 1.0])
     if neighbors == "add_or_remove_one":
@@ -257,12 +242,8 @@ def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
         handle = silent_rows(MemoryRows(*rows, row_map, threads=1), bounds, asked=query)
         released = []
         add = handle._answers.noise.add
-        handle._answers.noise.add = lambda value, term, add=add, kept=released: (
-            kept.append(value) or add(value, term)
-        )
-        assert handle.count("asked", Statistic("label"), -0.5) == pytest.approx(
-            np.sum(rows[1] > 0), abs=1e-12
-        )
+        handle._answers.noise.add = lambda value, term, add=add, kept=released: kept.append(value) or add(value, term)
+        assert handle.count("asked", Statistic("label"), -0.5) == pytest.approx(np.sum(rows[1] > 0), abs=1e-12)
         found.append(released[0])
     ratio = np.linalg.norm(found[0] - found[1]) / query.sensitivity(bounds)
     assert 1 - 2e-6 < ratio <= 1
@@ -270,9 +251,7 @@ def test_counts_in_place_of_other_sums_are_attained(query, neighbors):
 
 def test_logistic_sensitivity_is_attained():
     """The moving part of a logistic gradient knows no label: two rows on both sides of a steep separator attain it."""
-    row_map, bounds, _ = facts(
-        Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one"
-    )
+    row_map, bounds, _ = facts(Logistic(), 1, 1, 1.0, intercept=True, row_norm=None, neighbors="replace_one")
     frame, query = Coordinates(np.eye(2), 1), Query("vector", math.sqrt(2) / 2, 2)
     theta, sums = np.array([-0.9995e6, 1e6]), []
     for x in (1.0, 0.999):
@@ -287,9 +266,7 @@ def test_logistic_sensitivity_is_attained():
 @pytest.mark.parametrize("factor", [None, Factor("inside", width=0.5), Factor("slope", Huber(0.3))])
 def test_second_moments_are_attained(factor, neighbors):
     """Two long rows at a right angle, shortened to the radius: a Frobenius distance of sqrt(2), or 1."""
-    row_map, bounds, _ = facts(
-        Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors
-    )
+    row_map, bounds, _ = facts(Huber(0.3), 1, 2, 1.0, intercept=False, row_norm=None, neighbors=neighbors)
     frame = Coordinates(np.diag([1e3, 1e3]), 0, added_length=0.0)
     y = np.full(1, 1e3 if factor is not None and factor.kind == "slope" else 0.0)
     sums = []

@@ -22,11 +22,7 @@ from dpconvex.engine.dask.partitions import Clean, numbers_or_missing
 from dpconvex.engine.dask.table import DaskTable
 from dpconvex.engine.votes import Votes
 from dpconvex.losses import Logistic, PairLogistic
-from dpconvex.mechanisms import (
-    Moments,
-    OutputPerturbation,
-    PairwiseObjectivePerturbation,
-)
+from dpconvex.mechanisms import Moments, OutputPerturbation, PairwiseObjectivePerturbation
 from dpconvex.mechanisms.pairwise import LONGEST, WIDEST
 from dpconvex.objectives import AdversarialObjective, PairwiseObjective, TiltedObjective
 from dpconvex.privacy import GaussianDP, LinearBounds, PairwiseBounds, PureDP, TiltedBounds
@@ -46,9 +42,7 @@ def test_coupled_descent_spends_at_most_the_budget(problem, void):
     y = y.copy()
     y[list(void)] = np.nan
     rows = [0, n, *range(2, n)] if public["neighbors"] == "replace_one" else slice(None)
-    ratios, spent = coupled.differences(
-        (X[:-1], y[:-1]), (X[rows], y[rows]), bounds, row_map, certificate
-    )
+    ratios, spent = coupled.differences((X[:-1], y[:-1]), (X[rows], y[rows]), bounds, row_map, certificate)
     assert max(ratios.values()) <= 1 + 1e-9
     assert spent <= mu * (1 + 1e-9)
 
@@ -91,7 +85,7 @@ def test_centred_counts_of_all_neighbours(level, people, engine):
             most_replaced = max(most_replaced, abs(here - found[(kind, *y[1:])]))
         most_removed = max(most_removed, abs(here - fewer[y[1:]]))
     whole = 0.5 if people else 1.0  # of a person one row is the same on both sides
-    allowed = Query("count").sensitivity(LinearBounds(4, 1, Logistic(), 1.0, 1.0, void_rows=True))
+    allowed = Query("count").sensitivity(LinearBounds(4, 1, Logistic(), 1.0, 1.0, ignored_rows=True))
     assert whole * 0.999 < most_replaced <= whole * allowed
     assert most_removed <= max(level, 1 - level) * allowed
 
@@ -111,7 +105,7 @@ def test_histograms_leave_ignored_rows_out(sort):
     seen = []
     for y in ([0.3, 0.6, np.nan], [0.3, 0.6, 0.9], [0.3, 0.6]):
         rows = MemoryRows(np.full((len(y), 1), 0.5), y, RowMap(1, 1.0), threads=1)
-        bounds = LinearBounds(3, 1, Logistic(), 1.0, 1.0, void_rows=True)
+        bounds = LinearBounds(3, 1, Logistic(), 1.0, 1.0, ignored_rows=True)
         ask = coupled.silent_rows(
             rows, bounds, octaves=Query.histograms(33), bins=Query.histograms(5), labels=Query("count"),
             mass=Query("count"),
@@ -134,9 +128,7 @@ def test_histograms_leave_ignored_rows_out(sort):
 
 def tilted_minimiser(X, y, row_map, certificate):
     bounds = certificate.bounds
-    objective = TiltedObjective(
-        MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha, bounds.tilt
-    )
+    objective = TiltedObjective(MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha, bounds.tilt)
     return OutputPerturbation().minimise(objective, certificate)
 
 
@@ -152,7 +144,7 @@ def test_tilted_minimisers_with_invalid_rows(seed, n, alpha, tilt, row_norm):
     rng = np.random.default_rng(seed)
     row_map = RowMap.from_bounds(1, (-1.0, 1.0), row_norm)
     facts = (n, 1, Logistic(), row_norm, row_map.max_norm)
-    bounds = TiltedBounds(*facts, alpha=alpha, tilt=tilt, void_rows=True)
+    bounds = TiltedBounds(*facts, alpha=alpha, tilt=tilt, ignored_rows=True)
     certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
     X = rng.choice([-1.0, 0.0, 1.0], (n + 1, 1))
     y = rng.choice([-1.0, 1.0, np.nan], n + 1)
@@ -166,7 +158,7 @@ def test_a_tilted_range_without_zero_is_beaten():
     n, alpha, tilt = 1000, 50.0, 10.0
     row_map = RowMap.from_bounds(1, (-1.0, 1.0), 1.0)
     plain = TiltedBounds(n, 1, Logistic(), 1.0, 1.0, alpha=alpha, tilt=tilt)
-    bounds = replace(plain, void_rows=True)
+    bounds = replace(plain, ignored_rows=True)
     certificate = OutputPerturbation().certify(bounds, GaussianDP(1.0))
     X, y = np.ones((n, 1)), np.full(n, np.nan)
     found = []
@@ -183,9 +175,7 @@ def test_a_tilted_range_without_zero_is_beaten():
 def test_robust_gradients_with_an_invalid_row(seed, norm, row_norm):
     rng = np.random.default_rng(seed)
     row_map = RowMap.from_bounds(2, (-1.0, 1.0), row_norm)
-    bounds = RobustBounds(
-        2, 2, Logistic(), row_norm, row_map.max_norm, alpha=0.1, radius=0.5, norm=norm
-    )
+    bounds = RobustBounds(2, 2, Logistic(), row_norm, row_map.max_norm, alpha=0.1, radius=0.5, norm=norm)
     X, theta = rng.choice([-1.0, 0.5, 1.0], (3, 2)), rng.normal(size=3) * 5
     y = np.array([1.0, rng.choice([-1.0, 1.0]), np.nan])
     sums = [
@@ -245,10 +235,7 @@ def test_pairwise_gradients_and_traces(case, loss):
 def test_an_invalid_row_is_in_no_pair_and_no_count():
     bounds = PairwiseBounds(5, 2, LOSSES[0], 1.0, None, 1, 1, alpha=1.0)
     y = np.array([1.0, -1.0, np.nan, 1.0, np.nan])
-    all_of_them, valid = (
-        pairs(PLACES[:5], y, bounds),
-        pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds),
-    )
+    all_of_them, valid = (pairs(PLACES[:5], y, bounds), pairs(PLACES[[0, 1, 3]], y[[0, 1, 3]], bounds))
     assert all_of_them.counts == valid.counts == (2, 1)
     assert np.array_equal(all_of_them.gradient(SLOPES[3]), valid.gradient(SLOPES[3]))
     nothing = pairs(PLACES[:2], np.array([np.nan, np.nan]), bounds)
@@ -262,7 +249,7 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed):
     X = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-2, 0, size=(n, 1))
     X /= np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
     y = rng.choice(KINDS, n)
-    bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3, void_rows=True)
+    bounds = PairwiseBounds(n, 2, PairLogistic("e"), 1.0, None, 2, 3, ignored_rows=True)
     mechanism = Moments()
     certificate = mechanism.certify(bounds, GaussianDP(3.0))
     replay = Replay()
@@ -278,7 +265,7 @@ def test_every_pairwise_release_keeps_to_its_sensitivity(seed):
 def test_counts_of_row_lengths_change_by_at_most_one():
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(9, 2)) / 5, rng.choice(KINDS, 9)
-    bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3, void_rows=True)
+    bounds = PairwiseBounds(9, 2, PairLogistic("e"), 1.0, None, 2, 3, alpha=1e3, ignored_rows=True)
     mechanism = PairwiseObjectivePerturbation()
     certificate = mechanism.certify(bounds, PureDP(1.0), {LONGEST: 2.0, WIDEST: 4.0})
     replay = Replay()

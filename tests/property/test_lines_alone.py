@@ -70,12 +70,9 @@ def test_the_fast_way_gives_the_cells_of_the_slow_one(tmp_path_factory, lines, o
 
 
 @pytest.mark.parametrize(
-    "encoding",
-    ["utf-16", "utf-16-be", "utf-32", "utf-32-be", "latin-1", "cp500", "shift_jis", "gb18030"],
+    "encoding", ["utf-16", "utf-16-be", "utf-32", "utf-32-be", "latin-1", "cp500", "shift_jis", "gb18030"]
 )
-@pytest.mark.parametrize(
-    "odd", [b"\x00", b"\n", b"\xff", b"\x81", b"\x00\xd8", b'"', b"\xfe\xff", b"\x0e\x0f"]
-)
+@pytest.mark.parametrize("odd", [b"\x00", b"\n", b"\xff", b"\x81", b"\x00\xd8", b'"', b"\xfe\xff", b"\x0e\x0f"])
 @pytest.mark.parametrize("place", [0, 1, 5, 99])
 def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
     mark = "a,b,c".encode(encoding)
@@ -91,9 +88,7 @@ def test_an_extra_byte_changes_its_own_line(tmp_path, encoding, odd, place):
     assert [after[row] for row in (0, -2, -1)] == [before[row] for row in (0, -2, -1)]
 
 
-@pytest.mark.parametrize(
-    "encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "utf_7", "unicode_escape", "idna"]
-)
+@pytest.mark.parametrize("encoding", ["iso2022_jp", "iso2022_kr", "hz", "utf-7", "utf_7", "unicode_escape", "idna"])
 def test_encodings_in_which_a_line_changes_the_next_one_are_refused(encoding):
     from dpconvex.inputs.errors import InputError
 
@@ -106,16 +101,7 @@ def read(path):
     return X.to_numpy()[:, 0], y.to_numpy()
 
 
-ATTACKS = [
-    b'0.5,1,12" pipe',
-    b'"0.5,1,x',
-    b'0.5,1,"',
-    b"0.5,1,\xff",
-    b'0.5,1,"a"b"',
-    b"0.5,1,2,3,4",
-    b'""',
-    b'"\n"',
-]
+ATTACKS = [b'0.5,1,12" pipe', b'"0.5,1,x', b'0.5,1,"', b"0.5,1,\xff", b'0.5,1,"a"b"', b"0.5,1,2,3,4", b'""', b'"\n"']
 
 
 @pytest.mark.parametrize("odd", ATTACKS)

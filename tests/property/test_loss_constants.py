@@ -4,17 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpconvex.losses import (
-    Absolute,
-    Hinge,
-    Huber,
-    KinkedLoss,
-    Logistic,
-    Pinball,
-    ReLU,
-    Scaled,
-    SoftThreshold,
-)
+from dpconvex.losses import Absolute, Hinge, Huber, KinkedLoss, Logistic, Pinball, ReLU, Scaled, SoftThreshold
 from dpconvex.smoothing import KERNELS, convolve, moreau
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=150)
@@ -52,9 +42,7 @@ def smoothed(draw):
     return loss, moreau(loss, draw(widths))
 
 
-any_loss = st.one_of(
-    kinked(), smoothed().map(lambda pair: pair[1]), widths.map(Huber), st.just(Logistic())
-)
+any_loss = st.one_of(kinked(), smoothed().map(lambda pair: pair[1]), widths.map(Huber), st.just(Logistic()))
 
 
 @PROFILE
@@ -117,6 +105,6 @@ def test_constants_are_attained(pair):
     between = np.linspace(kinks.knots[0], kinks.knots[-1], 4001)
     attained = np.max(smooth.curvature_at(np.concatenate([between, bends[:, 0]])))
     assert attained >= smooth.smoothness * (1 - 1e-14 if len(kinks.knots) == 1 else 0.95)
-    assert np.max(smooth.value_at(bends) - loss.value_at(bends)) <= smooth.approximation_gap * (
-        1 + 1e-12
-    ) + 1e-12 * (1 + np.max(np.abs(loss.value_at(bends))))
+    assert np.max(smooth.value_at(bends) - loss.value_at(bends)) <= smooth.approximation_gap * (1 + 1e-12) + 1e-12 * (
+        1 + np.max(np.abs(loss.value_at(bends)))
+    )

@@ -335,9 +335,7 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
     noise, bounds = certificate.noise, certificate.bounds
     often = {name: replace(term, releases=10**6) for name, term in noise.items()}
     asked = SimpleNamespace(bounds=bounds, noise=often, parameters=certificate.parameters)
-    handles = [
-        PrivateRows([world.objective(*data).rows], asked, Silence()) for data in (first, second)
-    ]
+    handles = [PrivateRows([world.objective(*data).rows], asked, Silence()) for data in (first, second)]
     loss, size = bounds.loss, frame.median_row_norm
     if cancellation(frame.matrix) > largest_cancellation(bounds):  # refused
         return
@@ -356,8 +354,7 @@ def check_gradient_sums(world, certificate, first, second, frame, points, ratios
         if "curvature" in noise:
             factor = Factor("inside", width=1e9, weighting="square")
             sums = [
-                pack_symmetric(handle.second_moments("curvature", frame, size, factor, theta))
-                for handle in handles
+                pack_symmetric(handle.second_moments("curvature", frame, size, factor, theta)) for handle in handles
             ]
             seen = np.linalg.norm(sums[0] - sums[1])
             ratios.see("curvature", seen, noise["curvature"]["sensitivity"])
@@ -382,9 +379,7 @@ def test_noisy_gradients_keep_to_their_sensitivities(relation):
         world = World.of(estimator, n, d)
         lead = int(world.bounds.fit_intercept)
         rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-        matrix = rng.normal(size=(d + lead, d + lead)) * data.draw(
-            st.sampled_from([0.01, 1.0, 1e3])
-        )
+        matrix = rng.normal(size=(d + lead, d + lead)) * data.draw(st.sampled_from([0.01, 1.0, 1e3]))
         matrix[:lead] = np.eye(d + lead)[:lead]
         X, y = table[:n, :d], table[:n, d]
         neighbor = next(neighbors_of(X, y, table[n, :d], table[n, d], relation))

@@ -101,9 +101,7 @@ def exact_law(certificate, tilted_objective, theta):
     n = certificate.bounds.n_samples
     plain = tilted_objective.with_linear(-tilted_objective.linear)
     slopes = n * np.array([float(plain.gradient(np.array([t]))[0]) for t in theta])
-    assert np.all(
-        np.diff(slopes) > -1e-12 * np.abs(slopes).max()
-    )  # up to rounding b -> theta is one to one
+    assert np.all(np.diff(slopes) > -1e-12 * np.abs(slopes).max())  # up to rounding b -> theta is one to one
     slopes = np.maximum.accumulate(slopes)
     below = noise_cdf(certificate.noise["objective"], slopes)  # symmetric: P(-b <= s) = P(b <= s)
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
@@ -115,9 +113,7 @@ def smoothed_median(kappa, regularisation):
 
 
 def facts(loss, alpha, nominal=400):
-    return LinearBounds(
-        nominal, 1, loss, 1.0, 1.0, fit_intercept=False, alpha=alpha, neighbors="add_or_remove_one"
-    )
+    return LinearBounds(nominal, 1, loss, 1.0, 1.0, fit_intercept=False, alpha=alpha, neighbors="add_or_remove_one")
 
 
 def issued(kappa, guarantee):
@@ -206,19 +202,13 @@ LOSSES = [
     multiple=st.floats(0.01, 30.0),
     kappa=st.floats(0.02, 0.9),
     loss=st.sampled_from(LOSSES),
-    far=st.lists(
-        st.sampled_from([-1e140, -FAR, -100.0, -1.0, 0.0, 0.5, 30.0, FAR, 1e140]),
-        min_size=1,
-        max_size=4,
-    ),
+    far=st.lists(st.sampled_from([-1e140, -FAR, -100.0, -1.0, 0.0, 0.5, 30.0, FAR, 1e140]), min_size=1, max_size=4),
     target=st.sampled_from([-FAR, -40.0, -1.0, 0.0, 2.0, FAR]),
     x=st.sampled_from([1.0, -1.0, 0.3]),
     delta=st.sampled_from([0.0, 1e-6, 1e-3]),
 )
 @settings(max_examples=40, deadline=None)
-def test_one_record_more_for_any_number_of_rows(
-    nominal, multiple, kappa, loss, far, target, x, delta
-):
+def test_one_record_more_for_any_number_of_rows(nominal, multiple, kappa, loss, far, target, x, delta):
     bounds = facts(loss, loss.smoothness / (kappa * nominal), nominal)
     guarantee = ApproxDP(1.0, delta) if delta else PureDP(1.0)
     certificate = ObjectivePerturbation().certify(bounds, guarantee)

@@ -17,10 +17,7 @@ import pytest
 from scipy.special import expit, ndtr
 
 from dpconvex.losses import Huber, Logistic, Pinball
-from dpconvex.privacy import (
-    objective_perturbation_laplace_scale,
-    objective_perturbation_scale,
-)
+from dpconvex.privacy import objective_perturbation_laplace_scale, objective_perturbation_scale
 from dpconvex.privacy.profiles import renyi_curve, structured_delta
 from dpconvex.smoothing import (
     EpanechnikovKernel,
@@ -147,13 +144,7 @@ def test_no_attack_beats_the_certified_noise(neighbors):
     assert worst > 0.1
 
 
-CASES = [
-    (0.2, 1e-5, 0.01),
-    (1.0, 1e-5, 0.05),
-    (1.0, 1e-2, 0.05),
-    (1.0, 1e-5, 0.5),
-    (3.0, 1e-5, 2.0),
-]
+CASES = [(0.2, 1e-5, 0.01), (1.0, 1e-5, 0.05), (1.0, 1e-2, 0.05), (1.0, 1e-5, 0.5), (3.0, 1e-5, 2.0)]
 
 
 def steepest_pairs(kappa, std, neighbors):
@@ -222,9 +213,7 @@ def optimal_attack(epsilon, ratio, kappa, levels=40):
     return max(results)
 
 
-@pytest.mark.parametrize(
-    ("case", "tightness"), list(zip(CASES, (0.95, 0.955, 0.895, 0.80, 0.84), strict=True))
-)
+@pytest.mark.parametrize(("case", "tightness"), list(zip(CASES, (0.95, 0.955, 0.895, 0.80, 0.84), strict=True)))
 def test_exact_worst_case_of_adding_or_removing(case, tightness):
     epsilon, delta, kappa = case
     std = objective_perturbation_scale(epsilon, delta, 1.0, kappa, 1, ADD_REMOVE)
@@ -250,9 +239,7 @@ def test_published_constant_fails_under_replace_one_only():
     assert std < objective_perturbation_scale(epsilon, delta, 1.0, epsilon / 2)
     # With one record added or removed the same constant is loose.
     assert std > objective_perturbation_scale(epsilon, delta, 1.0, epsilon / 2, 1, ADD_REMOVE)
-    assert (
-        max(attack(epsilon, *p, [], 1.0, std) for p in steepest_pairs(0.1, std, ADD_REMOVE)) < delta
-    )
+    assert max(attack(epsilon, *p, [], 1.0, std) for p in steepest_pairs(0.1, std, ADD_REMOVE)) < delta
 
 
 @pytest.mark.parametrize("neighbors", [ADD_REMOVE, REPLACE])

@@ -79,7 +79,7 @@ def test_add_or_remove_one_never_beats_the_bound(case, nominal):
 @PROFILE
 @given(neighbours(), st.sampled_from([0.3, 0.01]))
 def test_points_within_a_gap_never_beat_the_bound(case, gap):
-    """The farthest points that a gap allows, away from the other data set's minimiser."""
+    """The clip_limit points that a gap allows, away from the other data set's minimiser."""
     loss, X, y, alpha, row_norm = case
     n = len(X) - 1
     row_map, bounds, certificate = facts(loss, n, X.shape[1], alpha, row_norm, "replace_one")
@@ -105,8 +105,7 @@ def test_points_within_a_gap_never_beat_the_bound(case, gap):
 
 
 @pytest.mark.parametrize(
-    ("loss", "targets"),
-    [(Huber(0.1), (50.0, -50.0)), (Absolute(), (50.0, -50.0)), (Hinge(), (1.0, -1.0))],
+    ("loss", "targets"), [(Huber(0.1), (50.0, -50.0)), (Absolute(), (50.0, -50.0)), (Hinge(), (1.0, -1.0))]
 )
 def test_replace_one_is_attained(loss, targets):
     """The same row with the target at opposite extremes (a label flip) moves the minimiser by 2 L / (n alpha)."""
@@ -121,9 +120,7 @@ def test_add_or_remove_one_is_attained():
     row_map, bounds, certificate = facts(Hinge(), 4, 1, 5.0, 1.0, "add_or_remove_one")
     X = np.ones((1, 1))
     moved = minimiser(X, np.array([1.0]), row_map, certificate)
-    assert np.linalg.norm(moved) == pytest.approx(
-        bounds.lipschitz / bounds.regularisation, rel=1e-6
-    )
+    assert np.linalg.norm(moved) == pytest.approx(bounds.lipschitz / bounds.regularisation, rel=1e-6)
 
 
 def test_a_gap_is_attained_by_the_penalty_alone():

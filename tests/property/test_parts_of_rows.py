@@ -31,10 +31,7 @@ def test_parts_of_every_size_have_different_rows():
     for n in (*range(1, 60), 4096, 4159, 5000):
         rows = MemoryRows(np.zeros((n, 1)), np.zeros(n), RowMap(1, 1.0))
         for size in range(1, n + 1) if n < 60 else range(1, n + 1, 37):
-            for places in (
-                rows.part(size).where.places() if size < n else None,
-                rows.spread(n, size),
-            ):
+            for places in (rows.part(size).where.places() if size < n else None, rows.spread(n, size)):
                 assert places is None or np.unique(places).size == size
                 assert places is None or 0 <= places.min() <= places.max() < n
 

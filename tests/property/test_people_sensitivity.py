@@ -50,22 +50,16 @@ MODELS = {
         classes=[0, 1, 2], class_weight={0: 0.3, 2: 2.0}, **public
     ),
     "ranking": lambda **public: DPAUCClassifier(classes=[0, 1], **public),
-    "output": lambda **public: DPLogisticRegression(
-        classes=[0, 1], mechanism="output", alpha=0.3, **public
-    ),
+    "output": lambda **public: DPLogisticRegression(classes=[0, 1], mechanism="output", alpha=0.3, **public),
     "kinked output": lambda **public: DPQuantileRegressor(
         0.8, target_bounds=(-2, 2), mechanism="output", alpha=0.3, **public
     ),
     "robust": lambda **public: DPRobustClassifier(0.1, classes=[0, 1], alpha=0.3, **public),
     "robust regression": lambda **public: DPRobustRegressor(0.1, alpha=0.3, **public),
-    "tilted share": lambda **public: DPTiltedClassifier(
-        share=1.0, classes=[0, 1], alpha=0.3, **public
-    ),
+    "tilted share": lambda **public: DPTiltedClassifier(share=1.0, classes=[0, 1], alpha=0.3, **public),
     "tilted maximum": lambda **public: DPTiltedRegressor(share="max", alpha=0.3, **public),
     "tilted": lambda **public: DPTiltedClassifier(1.0, classes=[0, 1], alpha=0.3, **public),
-    "tilted regression": lambda **public: DPTiltedRegressor(
-        1.0, target_bounds=(-2, 2), alpha=0.3, **public
-    ),
+    "tilted regression": lambda **public: DPTiltedRegressor(1.0, target_bounds=(-2, 2), alpha=0.3, **public),
 }
 ONLY_REPLACE = {"ranking", "tilted", "tilted regression"}
 CLASSES = {"hinge": 3, "weighted classes": 3}
@@ -179,9 +173,7 @@ def test_a_person_is_worth_no_more_than_the_budget(name, relation, monkeypatch):
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(
-    "name", ["quantile", "logistic", "output", "robust", "levels", "least squares"]
-)
+@pytest.mark.parametrize("name", ["quantile", "logistic", "output", "robust", "levels", "least squares"])
 def test_a_person_with_some_rows_of_its_own_is_worth_no_more(name, relation, monkeypatch):
     """At most k rows by identifier, or k rows that are promised and replaced where they stand."""
     for seed in range(10):
@@ -296,9 +288,7 @@ def test_a_person_is_in_a_part_with_all_its_rows_or_none(name, monkeypatch):
     monkeypatch.setattr(config, "GEOMETRY_ROWS", (4.0, 4.0))
     monkeypatch.setattr(config, "EARLY_ROWS", (4.0, 0.0))
     for seed in range(15):
-        first, second = neighbours(
-            name, "replace_one", np.random.default_rng(seed), people_at_most=40
-        )
+        first, second = neighbours(name, "replace_one", np.random.default_rng(seed), people_at_most=40)
         public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
         assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 10.0 * ROUNDING
 
@@ -308,9 +298,7 @@ def test_compiled_kernels_carry_votes(name, monkeypatch):
     monkeypatch.setattr(memory, "CACHE_BYTES", 0)
     monkeypatch.setattr("dpconvex.engine.summation_order.BLOCK_BYTES", 1)
     for seed in range(10):
-        first, second = neighbours(
-            name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60
-        )
+        first, second = neighbours(name, "replace_one", np.random.default_rng(seed), seed % 2 == 0, people_at_most=60)
         public = {"mu": 10.0, "feature_bounds": (-2.0, 2.0)}
         assert spent_by(first, second, MODELS[name], public, monkeypatch) <= 10.0 * ROUNDING
 
@@ -330,9 +318,7 @@ def worst_spent(name, patch, seeds=range(30)):
     return worst
 
 
-@pytest.mark.parametrize(
-    ("name", "rows"), [("quantile", 2), ("logistic", 1), ("output", 50), ("least squares", 1)]
-)
+@pytest.mark.parametrize(("name", "rows"), [("quantile", 2), ("logistic", 1), ("output", 50), ("least squares", 1)])
 def test_forgotten_rows_are_caught(name, rows, monkeypatch):
     """Somebody with 50 rows, of which one or two count as a whole person (all, where bounds are wide): it is seen."""
     assert worst_spent(name, monkeypatch, range(3)) <= ROUNDING
@@ -353,30 +339,20 @@ def counted_in_part(table, records):
     count, shares = share_votes(tags)
     ballot = Votes(round_votes(shares, count), count, tags)
     rows = MemoryRows(X, y, RowMap(X.shape[1], 1.0), threads=1, votes=ballot).part(records)
-    (found,) = rows.sum_votes(
-        lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),)
-    )
+    (found,) = rows.sum_votes(lambda block, y, w, v: (np.bincount((block[:, 1] > 0) + 2 * (y > 0), v, minlength=4),))
     return found
 
 
 def furthest_in_part():
     """Return how far neighbours' histograms of a part lie apart at most."""
-    pairs = (
-        neighbours("logistic", "replace_one", np.random.default_rng(i), False, 40)
-        for i in range(200)
-    )
-    return max(
-        float(np.linalg.norm(counted_in_part(first, 5) - counted_in_part(second, 5)))
-        for first, second in pairs
-    )
+    pairs = (neighbours("logistic", "replace_one", np.random.default_rng(i), False, 40) for i in range(200))
+    return max(float(np.linalg.norm(counted_in_part(first, 5) - counted_in_part(second, 5))) for first, second in pairs)
 
 
 def test_a_part_by_rows_would_be_caught(monkeypatch):
     """The first rows of a table, or every so many of them, are others when a person has more rows than before."""
     assert 1 <= furthest_in_part() <= math.sqrt(2)
-    monkeypatch.setattr(
-        Votes, "in_part", lambda self, records: np.arange(min(self.shares.size, 20))
-    )
+    monkeypatch.setattr(Votes, "in_part", lambda self, records: np.arange(min(self.shares.size, 20)))
     assert furthest_in_part() > 2
 
 
@@ -388,9 +364,7 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
     d, intercept = int(rng.integers(1, 4)), bool(rng.integers(2))
     loss = [Logistic(), convolve(Pinball(0.8), LogisticKernel(), 0.3)][seed % 2]
     row_map = RowMap.from_bounds(d, (-1.0, 2.0), [None, 0.4][seed % 3 == 0], intercept)
-    bounds = LinearBounds(
-        3, d, loss, row_map.row_norm, row_map.max_norm, intercept, 0.1, people=True
-    )
+    bounds = LinearBounds(3, d, loss, row_map.row_norm, row_map.max_norm, intercept, 0.1, people=True)
     persons = population(rng, 4, d, 2)
     theta = rng.normal(size=row_map.dim) * rng.choice([0.0, 1.0, 30.0])
 
@@ -398,9 +372,7 @@ def test_gradient_and_curvature_of_a_person_keep_to_those_of_a_row(seed):
         X, y, names, _ = joined([persons[i] for i in chosen], chosen)
         tags = person_tags(names)
         count, shares = share_votes(tags)
-        rows = MemoryRows(
-            X, 2 * y - 1, row_map, threads=1, votes=Votes(round_votes(shares, 3), count, tags)
-        )
+        rows = MemoryRows(X, 2 * y - 1, row_map, threads=1, votes=Votes(round_votes(shares, 3), count, tags))
         return EmpiricalObjective(rows, loss, 0.0, divisor=divisor)
 
     moved = 3 * (objective([0, 1, 2]).gradient(theta) - objective([0, 1, 3]).gradient(theta))

@@ -99,10 +99,7 @@ def test_one_record_more_changes_one_phase():
     """Draws of their own: with those of others held fixed, no other record changes its phase."""
     phases = [Phase(8 >> i, 1.0) for i in range(3)]
     for seed in range(50):
-        few, many = (
-            assigned_records(phases, "independent draws", n, np.random.default_rng(seed))
-            for n in (20, 21)
-        )
+        few, many = (assigned_records(phases, "independent draws", n, np.random.default_rng(seed)) for n in (20, 21))
         assert sum(not np.array_equal(a, b[b < 20]) for a, b in zip(few, many, strict=True)) == 0
         assert sum(20 in b for b in many) <= 1
     parts = assigned_records(phases, "independent draws", 80_000, np.random.default_rng(0))

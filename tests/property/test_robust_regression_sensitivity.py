@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Huber, Logistic, Pinball
 from dpconvex.mechanisms import OutputPerturbation
-from dpconvex.objectives import (
-    AdversarialObjective,
-    AdversarialResidualObjective,
-    check_support,
-    hull_of,
-)
+from dpconvex.objectives import AdversarialObjective, AdversarialResidualObjective, check_support, hull_of
 from dpconvex.privacy import GaussianDP, RobustBounds
 from dpconvex.smoothing import GaussianKernel, LogisticKernel, convolve
 
@@ -38,10 +33,7 @@ def cases(draw):
     loss, X, y = draw(drawn_records(LOSSES))
     d = X.shape[1]
     norm = draw(st.sampled_from(["l2", "linf", "l1", "box", "hull"]))
-    shape = {
-        "box": tuple(0.3 + np.arange(d)),
-        "hull": (tuple(np.ones(d)), tuple(np.arange(d) - 0.5)),
-    }
+    shape = {"box": tuple(0.3 + np.arange(d)), "hull": (tuple(np.ones(d)), tuple(np.arange(d) - 0.5))}
     return loss, X, y, {
         "alpha": draw(st.sampled_from([0.05, 0.3, 2.0])),
         "radius": draw(st.sampled_from([0.0, 0.1, 1.0])),
@@ -84,9 +76,7 @@ def test_gradients_at_one_point_never_beat_the_bound(case, seed):
     rng = np.random.default_rng(seed)
     theta = 10.0 ** rng.uniform(-2, 2) * rng.normal(size=X.shape[1] + 1)
     plain = {**adversary, "alpha": 0.0}
-    first, second = (
-        objective(X[i : i + 1], y[i : i + 1], row_map, loss, plain).gradient(theta) for i in (0, 1)
-    )
+    first, second = (objective(X[i : i + 1], y[i : i + 1], row_map, loss, plain).gradient(theta) for i in (0, 1))
     bounds = certificate.bounds
     assert np.linalg.norm(first) <= bounds.lipschitz * (1 + 1e-9)
     assert np.linalg.norm(first - second) <= bounds.gradient_sum_sensitivity() * (1 + 1e-9)
@@ -152,8 +142,7 @@ def test_opposite_targets_attain_the_bound(norm):
 
 
 @pytest.mark.parametrize(
-    ("loss", "kind"),
-    [(Huber(0.3), AdversarialResidualObjective), (Logistic(), AdversarialObjective)],
+    ("loss", "kind"), [(Huber(0.3), AdversarialResidualObjective), (Logistic(), AdversarialObjective)]
 )
 def test_a_support_function_of_ones_own(loss, kind):
     """An ellipse by its smoothed support function, with declared constants: nearly the hull of its points."""
@@ -185,10 +174,7 @@ def test_a_support_function_of_ones_own(loss, kind):
         (lambda c: (ellipsoid(c)[0] + 1, *ellipsoid(c)[1:]), "0 at 0"),
         (lambda c: (np.nan, *ellipsoid(c)[1:]), "finite"),
         (lambda c: (0.5 * c @ c, c, np.eye(2)), "in proportion|no longer"),
-        (
-            lambda c: (ellipsoid(c)[0], 0.5 * ellipsoid(c)[1], ellipsoid(c)[2]),
-            "gradient it returns",
-        ),
+        (lambda c: (ellipsoid(c)[0], 0.5 * ellipsoid(c)[1], ellipsoid(c)[2]), "gradient it returns"),
         (lambda c: (-ellipsoid(c)[0], -ellipsoid(c)[1], -ellipsoid(c)[2]), "negative"),
         (lambda c: (max(0.0, c[0]), np.array([float(c[0] > 0), 0]), np.zeros((2, 2))), "even"),
         (lambda c: (ellipsoid(c)[0], ellipsoid(c)[1], 900 * np.eye(2)), "Hessians"),

@@ -20,9 +20,7 @@ SMOOTH_HINGE = convolve(Hinge(), LogisticKernel(), 0.05)
 def facts(loss, n, d, alpha, row_norm, **adversary):
     neighbors = adversary.pop("neighbors", "replace_one")
     row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm)
-    bounds = RobustBounds(
-        n, d, loss, row_norm, row_map.max_norm, alpha=alpha, neighbors=neighbors, **adversary
-    )
+    bounds = RobustBounds(n, d, loss, row_norm, row_map.max_norm, alpha=alpha, neighbors=neighbors, **adversary)
     return row_map, OutputPerturbation().certify(bounds, GaussianDP(1.0))
 
 
@@ -46,10 +44,7 @@ def neighbours(draw):
     loss, X, y = draw(drawn_records([Logistic(), SMOOTH_HINGE]))
     alpha = draw(st.sampled_from([0.05, 0.3, 2.0]))
     row_norm = draw(st.sampled_from([0.5, 1.0, 2.0]))
-    norm, radius = (
-        draw(st.sampled_from(["l2", "linf", "l1"])),
-        draw(st.sampled_from([0.0, 0.1, 1.0])),
-    )
+    norm, radius = (draw(st.sampled_from(["l2", "linf", "l1"])), draw(st.sampled_from([0.0, 0.1, 1.0])))
     return loss, X, y, alpha, row_norm, {"norm": norm, "radius": radius}
 
 
@@ -72,9 +67,7 @@ def test_replace_one_never_beats_the_bound(case):
 @given(neighbours(), st.sampled_from([1, 3, 10]))
 def test_add_or_remove_one_never_beats_the_bound(case, nominal):
     loss, X, y, alpha, row_norm, adversary = case
-    row_map, certificate = facts(
-        loss, nominal, X.shape[1], alpha, row_norm, neighbors="add_or_remove_one", **adversary
-    )
+    row_map, certificate = facts(loss, nominal, X.shape[1], alpha, row_norm, neighbors="add_or_remove_one", **adversary)
     moved = distance(X, y, row_map, certificate, (slice(None), slice(0, len(X) - 1)))
     assert moved <= certificate.noise["release"]["std"] * (1 + 1e-9)
 

@@ -91,9 +91,7 @@ def test_no_neighbour_moves_a_sum_over_rows_by_more_than_one(score):
 
 
 def test_the_largest_change_of_a_sum_is_attained():
-    assert largest_changes(RightOrWrong(), [(0.0, 0.0), (1.0, 0.0)], 1) == dict.fromkeys(
-        RELATIONS, SCORE_GRID
-    )
+    assert largest_changes(RightOrWrong(), [(0.0, 0.0), (1.0, 0.0)], 1) == dict.fromkeys(RELATIONS, SCORE_GRID)
 
 
 def test_a_score_of_your_own_sees_one_row_at_a_time():

@@ -52,41 +52,31 @@ def changes(seed, relation, lead, excludes, stretch):
     y[rng.random(ROWS + 1) < 0.15] = np.nan  # void rows are records, too
     kept = slice(1, ROWS) if relation == "add_or_remove_one" else [ROWS, *range(1, ROWS)]
     neighbours = [
-        SparseRows(sparse.csr_matrix(X[chosen]), y[chosen], row_map, threads=1)
-        for chosen in (slice(0, ROWS), kept)
+        SparseRows(sparse.csr_matrix(X[chosen]), y[chosen], row_map, threads=1) for chosen in (slice(0, ROWS), kept)
     ]
     frame, phi = frame_of(rng, lead, stretch), rng.normal(size=COLUMNS + lead) / stretch
     found = {}
 
     bounds = LinearBounds(
         ROWS, COLUMNS, Logistic(), row_map.row_norm, row_map.max_norm, bool(lead), 0.0, relation,
-        void_rows=True,
+        ignored_rows=True,
     )  # fmt: skip
 
     if cancellation(frame.matrix) > largest_cancellation(bounds):  # refused: digits would be lost
         return found
 
     def see(name, query, function):
-        first, second = (
-            np.asarray(function(silent_rows(rows, bounds, asked=query))) for rows in neighbours
-        )
+        first, second = (np.asarray(function(silent_rows(rows, bounds, asked=query))) for rows in neighbours)
         found[name] = float(np.linalg.norm(first - second)) / query.sensitivity(bounds)
 
     size, theta = COLUMNS + lead, frame.to_rows(phi)
     see("columns", Query.histograms(33, COLUMNS), lambda h: h.column_octaves("asked", 0, 16))
-    see(
-        "moments",
-        Query.moments(size),
-        lambda h: pack_symmetric(h.second_moments("asked", frame, 0.7)),
-    )
+    see("moments", Query.moments(size), lambda h: pack_symmetric(h.second_moments("asked", frame, 0.7)))
     lengths = Statistic("length", coordinates=frame)
     see("lengths", Query("count"), lambda h: h.count("asked", lengths, 1.0))
     see("centred", Query("count"), lambda h: h.count("asked", lengths, 1.0, 0.3))
     smooth = convolve(Pinball(0.8), LogisticKernel(), 0.3)
-    for name, slope in (
-        ("clipped", Slope(Logistic(), weighting="clip")),
-        ("weighted", Slope(smooth)),
-    ):
+    for name, slope in (("clipped", Slope(Logistic(), weighting="clip")), ("weighted", Slope(smooth))):
         see(
             name,
             Query("vector", CLIP * slope.largest, size),
@@ -94,10 +84,7 @@ def changes(seed, relation, lead, excludes, stretch):
         )
     own = min(row_map.row_norm, row_map.max_norm)
     reach = bounds.changed_records * np.hypot(lead, own)
-    given_sums = [
-        rows.combine(np.zeros(rows.dim), lambda y, z, w: (np.sign(y) * w,))[0]
-        for rows in neighbours
-    ]
+    given_sums = [rows.combine(np.zeros(rows.dim), lambda y, z, w: (np.sign(y) * w,))[0] for rows in neighbours]
     found["given"] = float(np.linalg.norm(given_sums[0] - given_sums[1])) / reach
     return found
 
@@ -116,17 +103,12 @@ def test_no_neighbour_moves_a_sum_further_than_claimed(relation, excludes):
 
     run()
     # Claims are nearly attained, so a sum that moved by a tenth more would have been seen.
-    assert (
-        min(seen[name] for name in ("columns", "moments", "lengths", "clipped", "weighted")) > 0.85
-    )
+    assert min(seen[name] for name in ("columns", "moments", "lengths", "clipped", "weighted")) > 0.85
 
 
 def test_lengths_that_are_too_short_are_caught(monkeypatch):
     lengths = SparseRows.lengths
     monkeypatch.setattr(SparseRows, "lengths", lambda rows, matrix: 0.5 * lengths(rows, matrix))
-    worst = [
-        changes(seed, "replace_one", seed % 2, False, (1.0, 20.0)[seed % 3 > 0])
-        for seed in range(120)
-    ]
+    worst = [changes(seed, "replace_one", seed % 2, False, (1.0, 20.0)[seed % 3 > 0]) for seed in range(120)]
     for name in ("moments", "clipped", "weighted"):
         assert max(found[name] for found in worst) > 1.2

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from dpconvex.losses import Bowl, Huber, L1Norm, L1WithLink, Logistic, PiecewiseLinear
 from dpconvex.objectives import StructuredObjective, StructuredRecords
 from dpconvex.privacy import StructuredBounds
-from dpconvex.smoothing import (
-    ExponentialKernel,
-    GaussianKernel,
-    LaplacianKernel,
-    LogisticKernel,
-    convolve_vector,
-)
+from dpconvex.smoothing import ExponentialKernel, GaussianKernel, LaplacianKernel, LogisticKernel, convolve_vector
 
 FIXED = settings(derandomize=True, deadline=None, max_examples=60)
 PIECES = PiecewiseLinear([[1.0, 0.0], [-0.5, 1.0], [0.3, -2.0], [0.0, 0.0]], [0.0, 0.1, -0.2, 0.3])
@@ -89,9 +83,7 @@ def test_sums_of_gradients_keep_to_their_sensitivity(neighbors, seed):
         other, target = other[1:], target[1:]
     theta = rng.normal(size=3) * rng.choice([0.0, 1.0, 1e3])
     sums = [
-        StructuredObjective(StructuredRecords(*data, norm), loss, 0.0, divisor=10).gradient_sum(
-            theta
-        )
+        StructuredObjective(StructuredRecords(*data, norm), loss, 0.0, divisor=10).gradient_sum(theta)
         for data in ((A, Y), (other, target))
     ]
     moved = np.linalg.norm(sums[0] - sums[1])
@@ -101,9 +93,7 @@ def test_sums_of_gradients_keep_to_their_sensitivity(neighbors, seed):
 def test_sensitivity_is_attained():
     loss, bounds = L1Norm(2), StructuredBounds(10, 2, L1Norm(2), 3.0)
     sums = [
-        StructuredObjective(
-            StructuredRecords([np.eye(2) * 5], [[y, y]], 3.0), loss, 0.0
-        ).gradient_sum([0.0, 0.0])
+        StructuredObjective(StructuredRecords([np.eye(2) * 5], [[y, y]], 3.0), loss, 0.0).gradient_sum([0.0, 0.0])
         for y in (1.0, -1.0)
     ]
     assert np.linalg.norm(sums[0] - sums[1]) == pytest.approx(bounds.gradient_sum_sensitivity())
@@ -134,9 +124,7 @@ def test_constants_are_attained():
     assert slope > 0.999
     assert bend > 0.999
     # The link's gradient adds to that of the norm: sqrt(m) U + D L_h, not the root of squares.
-    slope, _ = worst(
-        L1WithLink(1, Logistic()), GaussianKernel(1), [[1.0], [1.0]], link=1.0, spread=5
-    )
+    slope, _ = worst(L1WithLink(1, Logistic()), GaussianKernel(1), [[1.0], [1.0]], link=1.0, spread=5)
     assert slope > 0.999
     assert math.hypot(1, 1) < 0.999 * 2
 
@@ -216,10 +204,6 @@ def test_a_shared_matrix_is_that_of_every_record():
 
 def test_a_shared_matrix_is_refused_where_it_does_not_cancel():
     smooth = convolve_vector(L1WithLink(1, Logistic()), GaussianKernel(1), 1.0)
-    for facts in (
-        {"neighbors": "add_or_remove_one"},
-        {"shared": [[1.0, 0.0], [0.0, 1.0]]},
-        {"shared": [[3.0, 0.0]]},
-    ):
+    for facts in ({"neighbors": "add_or_remove_one"}, {"shared": [[1.0, 0.0], [0.0, 1.0]]}, {"shared": [[3.0, 0.0]]}):
         with pytest.raises(ValueError, match=r"shared|operator_norm"):
             StructuredBounds(6, 2, smooth, 1.0, 1.0, **{"shared": [[1.0, 0.0]], **facts})

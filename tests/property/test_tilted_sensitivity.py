@@ -22,9 +22,7 @@ LOSSES = [Logistic(), Huber(0.3), Huber(2.0), convolve(Hinge(), LogisticKernel()
 
 def facts(loss, n, d, alpha, tilt, row_norm=1.0, wall=None, fit_intercept=True):
     row_map = RowMap.from_bounds(d, (-1.0, 1.0), row_norm, fit_intercept)
-    bounds = TiltedBounds(
-        n, d, loss, row_norm, row_map.max_norm, fit_intercept, alpha, tilt=tilt, coef_bound=wall
-    )
+    bounds = TiltedBounds(n, d, loss, row_norm, row_map.max_norm, fit_intercept, alpha, tilt=tilt, coef_bound=wall)
     return row_map, OutputPerturbation().certify(bounds, GaussianDP(1.0))
 
 
@@ -32,12 +30,7 @@ def minimiser(X, y, row_map, certificate):
     """What noise is added to."""
     bounds = certificate.bounds
     objective = TiltedObjective(
-        MemoryRows(X, y, row_map, threads=1),
-        bounds.loss,
-        bounds.alpha,
-        bounds.tilt,
-        bounds.coef_bound,
-        bounds.wall,
+        MemoryRows(X, y, row_map, threads=1), bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
     )
     return OutputPerturbation().minimise(objective, certificate)
 

@@ -90,9 +90,7 @@ def test_value_is_the_printed_one_and_derivatives_are_its(case):
     X, y, public, rng = case
     F, bounds = TopRankObjective(X, y, **public), TopRankBounds(*X.shape, **public)
     theta = rng.normal(size=X.shape[1])
-    rows = (
-        X * np.minimum(1, public["row_norm"] / np.maximum(np.linalg.norm(X, axis=1), 1e-9))[:, None]
-    )
+    rows = X * np.minimum(1, public["row_norm"] / np.maximum(np.linalg.norm(X, axis=1), 1e-9))[:, None]
     scores, top = rows @ theta, public["top"]
     level = np.sort(np.append(scores[y == 0], np.zeros(2 * top)))[::-1][:top].mean()
     losses = public["loss"].value(1.0, scores[y == 1] - level)
@@ -124,8 +122,7 @@ def test_it_is_accurate_at_the_top_where_the_mean_is_not():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"loss": Huber(1.0)}, {"loss": Hinge()}, {"neighbors": "add_or_remove_one"}, {"top": 0}],
+    "wrong", [{"loss": Huber(1.0)}, {"loss": Hinge()}, {"neighbors": "add_or_remove_one"}, {"top": 0}]
 )
 def test_what_has_no_proof_is_refused(wrong):
     public = {"loss": Logistic(), "row_norm": 1.0, "top": 5, "min_positive": 5, "alpha": 0.1}

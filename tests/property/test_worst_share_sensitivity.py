@@ -54,9 +54,7 @@ def test_replace_one_never_beats_the_bound(case):
     n = len(X) - 1
     share = max(1 / n, part)
     row_map, certificate = facts(loss, n, X.shape[1], alpha, row_norm, share=share, width=width)
-    moved = minimiser(X[:-1], y[:-1], row_map, certificate) - minimiser(
-        X[1:], y[1:], row_map, certificate
-    )
+    moved = minimiser(X[:-1], y[:-1], row_map, certificate) - minimiser(X[1:], y[1:], row_map, certificate)
     assert np.linalg.norm(moved) <= certificate.noise["release"]["std"] * (1 + 1e-9)
 
 
@@ -76,9 +74,7 @@ def test_add_or_remove_one_never_beats_the_bound(case, nominal):
 @pytest.mark.parametrize(("n", "share"), [(1, 1.0), (1000, 0.05)])
 def test_the_bound_is_attained(n, share):
     """A record of the worst share is exchanged for its mirror image: half of the others pull either way."""
-    row_map, certificate = facts(
-        Huber(1e-3), n, 1, 0.1, fit_intercept=False, share=share, width=1e-5
-    )
+    row_map, certificate = facts(Huber(1e-3), n, 1, 0.1, fit_intercept=False, share=share, width=1e-5)
     X, y = np.ones((n, 1)), np.tile([0.8, -0.8], n)[:n]
     worst = round(share * n)
     y[worst:] = 0.01  # of small loss

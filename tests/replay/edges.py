@@ -49,10 +49,7 @@ def watched_edges() -> Iterator[list[tuple[np.ndarray, float]]]:
 
         return count
 
-    with (
-        mock.patch.object(mapping, "row_products", products),
-        mock.patch.object(ArrayRows, "counter", counter),
-    ):
+    with mock.patch.object(mapping, "row_products", products), mock.patch.object(ArrayRows, "counter", counter):
         yield found
 
 
@@ -65,7 +62,5 @@ def on_edge(X: np.ndarray, theta: np.ndarray, point: float) -> np.ndarray:
     targets = margins + point
     for _ in range(3):
         off = (targets - margins) - point
-        targets = np.where(
-            off == 0, targets, np.nextafter(targets, np.where(off > 0, -np.inf, np.inf))
-        )
+        targets = np.where(off == 0, targets, np.nextafter(targets, np.where(off > 0, -np.inf, np.inf)))
     return targets

@@ -11,13 +11,7 @@ import numpy as np
 import dpconvex as dp
 from dpconvex.evaluation import private_score
 from dpconvex.intervals import DPConformal
-from dpconvex.mechanisms import (
-    ExponentialMechanism,
-    NoisyGradientDescent,
-    NoisySGD,
-    PhasedERM,
-    PhasedSGD,
-)
+from dpconvex.mechanisms import ExponentialMechanism, NoisyGradientDescent, NoisySGD, PhasedERM, PhasedSGD
 from dpconvex.mechanisms.structured_gradient import StructuredGradientDescent
 from dpconvex.preprocessing import DPMoments, DPQuantileBounds
 from dpconvex.selection import DPSelect
@@ -106,14 +100,10 @@ POISSON = (NoisySGD(steps=6, batch_size=3, sampling="poisson"),)
 FEW = (12, 5)  # numbers of records whose sampling is accounted for once
 
 
-def fits_of(
-    kind: type, target: str, public: dict[str, Any], named: dict[str, Fit]
-) -> dict[str, Fit]:
+def fits_of(kind: type, target: str, public: dict[str, Any], named: dict[str, Fit]) -> dict[str, Fit]:
     """Return the fits of an estimator, named after it."""
     return {
-        f"{kind.__name__}-{name}": replace(
-            fit, make=kind, target=target, public={**public, **fit.public}
-        )
+        f"{kind.__name__}-{name}": replace(fit, make=kind, target=target, public={**public, **fit.public})
         for name, fit in named.items()
     }
 
@@ -129,10 +119,7 @@ BY_GRADIENT = {
     "gradient": one(GAUSSIAN, mechanism="gradient", pairs=3),
     "ridged": one(GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(steps=3), pairs=3),
     "plain": one(
-        GAUSSIAN,
-        RIDGED,
-        mechanism=NoisyGradientDescent(steps=4, step_size=0.3),
-        variants=("rows", "sparse", "ignored"),
+        GAUSSIAN, RIDGED, mechanism=NoisyGradientDescent(steps=4, step_size=0.3), variants=("rows", "sparse", "ignored")
     ),
 }
 BY_RECORD = {
@@ -144,23 +131,10 @@ BY_RECORD = {
         relations=(REPLACE,),
         variants=without("dask"),
     ),
-    "poisson": one(
-        APPROXIMATE,
-        {**RIDGED, "mechanism": POISSON},
-        in_place=True,
-        sizes=FEW,
-        variants=without("dask"),
-    ),
-    "phased-erm": one(
-        BOTH, RIDGED, mechanism=PhasedERM(phases=3), variants=without("dask"), **PHASES
-    ),
+    "poisson": one(APPROXIMATE, {**RIDGED, "mechanism": POISSON}, in_place=True, sizes=FEW, variants=without("dask")),
+    "phased-erm": one(BOTH, RIDGED, mechanism=PhasedERM(phases=3), variants=without("dask"), **PHASES),
     "phased-sgd": one(
-        BOTH,
-        RIDGED,
-        mechanism=PhasedSGD(phases=3),
-        relations=(REPLACE,),
-        variants=without("dask"),
-        **PHASES,
+        BOTH, RIDGED, mechanism=PhasedSGD(phases=3), relations=(REPLACE,), variants=without("dask"), **PHASES
     ),
 }
 SUMS = {
@@ -220,9 +194,7 @@ TWO, THREE = {"classes": [0, 1]}, {"classes": [0, 1, 2]}
 class Descended:
     """Noisy descent on a smooth loss of residuals, which no estimator offers, with the face of one."""
 
-    def __init__(
-        self, random_state, loss, inference=False, neighbors=REPLACE, nominal_samples=None, **budget
-    ):
+    def __init__(self, random_state, loss, inference=False, neighbors=REPLACE, nominal_samples=None, **budget):
         self.facts = random_state, loss, inference, neighbors, nominal_samples, budget
 
     def fit(self, X, y):
@@ -233,9 +205,7 @@ class Descended:
         seed, loss, inference, neighbors, nominal, budget = self.facts
         mechanism, row_map = NoisyGradientDescent(), RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
         n = len(y) if nominal is None else nominal
-        bounds = LinearBounds(
-            n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, neighbors=neighbors
-        )
+        bounds = LinearBounds(n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, neighbors=neighbors)
         claim = GaussianDP(**budget) if "mu" in budget else ApproxDP(**budget)
         parameters = {"inference": True} if inference else {}
         self.certificate_ = mechanism.certify(bounds, claim, parameters, seeded=True)
@@ -248,9 +218,7 @@ class Descended:
 class Drawn:
     """The exponential mechanism, which no estimator offers, with the face of one."""
 
-    def __init__(
-        self, random_state, mechanism, loss, neighbors=REPLACE, nominal_samples=None, **budget
-    ):
+    def __init__(self, random_state, mechanism, loss, neighbors=REPLACE, nominal_samples=None, **budget):
         self.facts = random_state, mechanism, loss, neighbors, nominal_samples, budget["epsilon"]
 
     def fit(self, X, y):
@@ -261,13 +229,9 @@ class Drawn:
         seed, mechanism, loss, neighbors, nominal, epsilon = self.facts
         row_map = RowMap.from_bounds(X.shape[1], (-1.0, 1.0))
         n = len(y) if nominal is None else nominal
-        bounds = LinearBounds(
-            n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, alpha=0.5, neighbors=neighbors
-        )
+        bounds = LinearBounds(n, X.shape[1], loss, row_map.row_norm, row_map.max_norm, alpha=0.5, neighbors=neighbors)
         self.certificate_ = mechanism.certify(bounds, PureDP(epsilon), seeded=True)
-        objective = EmpiricalObjective(
-            MemoryRows(X, y, row_map, threads=1), loss, bounds.alpha, divisor=n
-        )
+        objective = EmpiricalObjective(MemoryRows(X, y, row_map, threads=1), loss, bounds.alpha, divisor=n)
         with np.errstate(all="ignore"):
             self.coef_ = mechanism.release(objective, self.certificate_, seed)
         return self
@@ -276,18 +240,14 @@ class Drawn:
 class Scored:
     """A private score of a model that is public, with the face of an estimator."""
 
-    def __init__(
-        self, random_state, metric, model, neighbors=REPLACE, nominal_samples=None, **budget
-    ):
+    def __init__(self, random_state, metric, model, neighbors=REPLACE, nominal_samples=None, **budget):
         self.model, self.options = model, {"metric": metric, "neighbors": neighbors, **budget}
         self.seed = random_state
 
     def fit(self, X, y, groups=None):
         columns = self.model.coef_.size
         X = np.hstack([X] * columns)[:, :columns]  # as many as the model has
-        score = private_score(
-            self.model, X, y, random_state=self.seed, groups=groups, **self.options
-        )
+        score = private_score(self.model, X, y, random_state=self.seed, groups=groups, **self.options)
         self.certificate_ = score.certificate
         self.score_ = (score.value, score.interval, score.curve)
         return self
@@ -320,12 +280,7 @@ def _others() -> dict[str, Fit]:
 
     rows = {"variants": ("rows",), "choices": {}}
     replaced = {**rows, "relations": (REPLACE,)}
-    draws = {
-        "mechanism": (
-            ExponentialMechanism(points=7),
-            ExponentialMechanism(points=5, localise=True, radius=3.0),
-        )
-    }
+    draws = {"mechanism": (ExponentialMechanism(points=7), ExponentialMechanism(points=5, localise=True, radius=3.0))}
     smooth = {"loss": (Huber(0.3), convolve(Absolute(), GaussianKernel(), 0.2))}
     large = ({"mu": 300.0},)  # few rows leave enough for late rounds at a large budget only
     found = {
@@ -343,11 +298,7 @@ def _others() -> dict[str, Fit]:
                                in_place=True, pairs=3, **replaced),
     }  # fmt: skip
     scores = {
-        "number": (
-            dp.DPQuantileRegressor,
-            NUMBERS,
-            ("pinball", "absolute", "coverage", "residuals"),
-        ),
+        "number": (dp.DPQuantileRegressor, NUMBERS, ("pinball", "absolute", "coverage", "residuals")),
         "label": (dp.DPLogisticRegression, TWO, ("accuracy", "log_loss", "auc", "calibration")),
     }
     for target, (kind, public, metrics) in scores.items():
@@ -355,9 +306,7 @@ def _others() -> dict[str, Fit]:
         for metric in metrics:
             relations = (REPLACE,) if metric == "auc" else RELATIONS
             facts = {"metric": metric, "model": model}
-            found[f"private_score-{metric}"] = Fit(
-                Scored, target, BOTH, facts, {}, ("rows", "people"), relations
-            )
+            found[f"private_score-{metric}"] = Fit(Scored, target, BOTH, facts, {}, ("rows", "people"), relations)
     return found
 
 

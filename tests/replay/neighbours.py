@@ -68,13 +68,7 @@ class Family:
     """
 
     def __init__(
-        self,
-        fit: Any,
-        variant: str,
-        relation: str,
-        seed: int,
-        columns: tuple[int, int],
-        sizes: tuple[int, ...] = SIZES,
+        self, fit: Any, variant: str, relation: str, seed: int, columns: tuple[int, int], sizes: tuple[int, ...] = SIZES
     ) -> None:
         self.rng = np.random.default_rng([seed, VARIANTS.index(variant), relation == "replace_one"])
         self.fit, self.variant, self.adds = fit, variant, relation == "add_or_remove_one"
@@ -82,12 +76,8 @@ class Family:
         self.size = int(self.rng.choice(sizes))
         also = self.rng.random(3) < 0.3  # in people and partitions, of what is offered
         mixed = variant in ("people", "dask")
-        self.people = variant == "people" or bool(
-            variant == "dask" and "people" in fit.variants and also[0]
-        )
-        self.weighted = variant == "weights" or bool(
-            mixed and "weights" in fit.variants and also[1]
-        )
+        self.people = variant == "people" or bool(variant == "dask" and "people" in fit.variants and also[0])
+        self.weighted = variant == "weights" or bool(mixed and "weights" in fit.variants and also[1])
         self.invalid = variant == "ignored" or bool(mixed and "ignored" in fit.variants and also[2])
         self.several = (1, 1, 2, 3, 6) if self.people else range(1, fit.rows_each + 1)
         self.layout = str(self.rng.choice(["C", "F"])), str(self.rng.choice(["f8", "f8", "f4"]))
@@ -177,20 +167,13 @@ class Family:
         return self._held(records)
 
     def _held(self, records: list[Record]) -> Table:
-        none = replace(
-            self.records[0], **{part: getattr(self.records[0], part)[:0] for part in _PARTS}
-        )
+        none = replace(self.records[0], **{part: getattr(self.records[0], part)[:0] for part in _PARTS})
         X, y, weights, order = (
-            np.concatenate([getattr(record, part) for record in [none, *records]])
-            for part in _PARTS
+            np.concatenate([getattr(record, part) for record in [none, *records]]) for part in _PARTS
         )
-        names = np.repeat(
-            [none.name, *(r.name for r in records)], [0, *(len(r.y) for r in records)]
-        )
+        names = np.repeat([none.name, *(r.name for r in records)], [0, *(len(r.y) for r in records)])
         if self.people or self.fit.rows_each > 1:
-            X, y, weights, names = (
-                part[np.argsort(order, kind="stable")] for part in (X, y, weights, names)
-            )
+            X, y, weights, names = (part[np.argsort(order, kind="stable")] for part in (X, y, weights, names))
         layout, dtype = self.layout
         if dtype == "f4":
             X = np.clip(X, -3e38, 3e38)

@@ -64,24 +64,13 @@ class Replay:
 
     def _put_on_edge(self) -> Deaf:
         """Put residuals on an edge of something that is asked, and return the answers that lead there."""
-        self.settled = {
-            "feature_bounds": (-1, 1),
-            "target_bounds": (-1, 1),
-            "row_norm": None,
-            "fit_intercept": True,
-        }
+        self.settled = {"feature_bounds": (-1, 1), "target_bounds": (-1, 1), "row_norm": None, "fit_intercept": True}
         self.family.layout = ("C", "f8")
         with watched_edges() as edges:
             self.leader(Deaf(self.seed))
-        edges = [
-            edge for edge in edges if edge[0].any() and edge[0].size == self.family.columns + 1
-        ]
-        counted = [
-            edge for edge in edges if edge[1]
-        ]  # slopes are smooth where residuals are counted
-        theta, point = (counted or edges)[
-            int(np.random.default_rng(self.seed).integers(len(counted or edges)))
-        ]
+        edges = [edge for edge in edges if edge[0].any() and edge[0].size == self.family.columns + 1]
+        counted = [edge for edge in edges if edge[1]]  # slopes are smooth where residuals are counted
+        theta, point = (counted or edges)[int(np.random.default_rng(self.seed).integers(len(counted or edges)))]
         self.family.put_targets(lambda X: on_edge(X, theta, point))
         return Deaf(self.seed)
 
@@ -93,9 +82,7 @@ class Replay:
 
     def _fitted(self, table: Table) -> Any:
         family = self.family
-        model = self.fit.model(
-            self.relation, family.size, family.invalid, self.seed, **self.settled
-        )
+        model = self.fit.model(self.relation, family.size, family.invalid, self.seed, **self.settled)
         given, more = table.given()
         if not hasattr(model, "_plan"):
             return model.fit(*given, **more)
@@ -103,10 +90,7 @@ class Replay:
 
         def plan(*shape: object) -> Any:
             # Planning sees the settings and these arguments alone: the same plan again, which takes most of the time.
-            key = (
-                plain({name: value for name, value in vars(model).items() if name != "_plan"}),
-                repr(shape),
-            )
+            key = (plain({name: value for name, value in vars(model).items() if name != "_plan"}), repr(shape))
             if key not in self._plans:
                 self._plans[key] = honest(*shape)
             return self._plans[key]

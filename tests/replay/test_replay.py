@@ -53,11 +53,7 @@ def test_residuals_on_edges_are_told_by_their_own_records(name):
     replay(name, ADD, "rows", tables=3, each=2, on_edge=True)
 
 
-DESCENTS = [
-    "DPQuantileRegressor-gradient",
-    "DPLogisticRegression-gradient",
-    "DPLinearRegression-squares",
-]
+DESCENTS = ["DPQuantileRegressor-gradient", "DPLogisticRegression-gradient", "DPLinearRegression-squares"]
 
 
 @pytest.mark.parametrize("variant", ["rows", "people", "sparse"])
@@ -96,9 +92,7 @@ def test_there_are_as_many_pairs_as_are_wanted():
 
 def refused(fit, relation, variant):
     """Whether a fit is refused, and nothing asked before."""
-    family = Family(
-        replace(fit, variants=(variant,)), variant, relation, 0, (1, fit.columns), fit.sizes or (9,)
-    )
+    family = Family(replace(fit, variants=(variant,)), variant, relation, 0, (1, fit.columns), fit.sizes or (9,))
     with listening(Transcript()) as transcript:
         try:
             given, more = family.table().given()

@@ -23,14 +23,7 @@ LARGEST = PiecewiseLinear(np.concatenate([np.eye(3), -np.eye(3)]))
 WIDE = PiecewiseLinear(np.concatenate([np.eye(6), -np.eye(6)]))
 FAN = PiecewiseLinear([[0.0, 0.0], [1.0, 0.0], [0.3, 1.0], [-1.0, 0.4]], [0.1, 0.0, 0.2, -0.1])
 SPACE = PiecewiseLinear(
-    [
-        [0.0, 0.0, 0.0],
-        [1.0, 0.2, 0.0],
-        [-0.3, 1.0, 0.4],
-        [-0.5, -0.8, 0.6],
-        [0.2, 0.1, -1.0],
-        [0.1, 0.0, 0.9],
-    ],
+    [[0.0, 0.0, 0.0], [1.0, 0.2, 0.0], [-0.3, 1.0, 0.4], [-0.5, -0.8, 0.6], [0.2, 0.1, -1.0], [0.1, 0.0, 0.9]],
     [0.3, 0.1, 0.0, -0.2, 0.1, 0.0],
 )  # the last piece is nowhere the largest by much
 TWO = PiecewiseLinear([[1.0, 0.5], [-0.5, 1.0]], [0.2, 0.0])
@@ -79,14 +72,8 @@ def sample(loss, n=200, seed=0):
 def test_derivatives_belong_to_the_value(loss):
     u, level = sample(loss)
     step, eye = 1e-4, np.eye(loss.outputs)
-    slopes = [
-        (loss.value(u + step * e, level) - loss.value(u - step * e, level)) / (2 * step)
-        for e in eye
-    ]
-    bends = [
-        (loss.gradient(u + step * e, level) - loss.gradient(u - step * e, level)) / (2 * step)
-        for e in eye
-    ]
+    slopes = [(loss.value(u + step * e, level) - loss.value(u - step * e, level)) / (2 * step) for e in eye]
+    bends = [(loss.gradient(u + step * e, level) - loss.gradient(u - step * e, level)) / (2 * step) for e in eye]
     gradient, hessian = loss.derivatives(u, level)
     np.testing.assert_allclose(gradient, loss.gradient(u, level), rtol=0, atol=1e-12)
     # The Hessian of an envelope, and of Huber's link, jumps; a few records sit on a jump.
@@ -99,9 +86,7 @@ def test_derivatives_belong_to_the_value(loss):
 @pytest.mark.parametrize("loss", SMOOTHED, ids=label)
 def test_a_row_has_the_same_bits_however_many_others_there_are(loss):
     u, level = sample(loss, n=23)
-    alone = [
-        loss.gradient(u[i : i + 1], None if level is None else level[i : i + 1]) for i in range(23)
-    ]
+    alone = [loss.gradient(u[i : i + 1], None if level is None else level[i : i + 1]) for i in range(23)]
     for n in (1, 2, 3, 4, 5, 23):
         found = loss.gradient(u[:n], None if level is None else level[:n])
         np.testing.assert_array_equal(found, np.vstack(alone[:n]))
@@ -142,9 +127,7 @@ def brute_force(loss, u, level=None, points=161, reach=7.0):
 
 
 @pytest.mark.parametrize(
-    "loss",
-    [L1Norm(2), TWO, FAN, Bowl(1), Bowl(2), Bowl(3), LARGEST, SPACE],
-    ids=lambda x: type(x).__name__,
+    "loss", [L1Norm(2), TWO, FAN, Bowl(1), Bowl(2), Bowl(3), LARGEST, SPACE], ids=lambda x: type(x).__name__
 )
 def test_gaussian_kernel_against_a_tensor_sum(loss):
     u = np.random.default_rng(3).normal(size=(6, loss.outputs)) * 0.5
@@ -180,15 +163,11 @@ def test_marginal_of_the_exponential_kernel(size):
         beyond = t > start - step / 2
         tail = step * (density[beyond].sum() - 0.5 * law.pdf(start))
         assert law.cdf(-start) == pytest.approx(tail, abs=1e-6)
-        assert law.gap(start) == pytest.approx(
-            2 * step * ((t[beyond] - start) @ density[beyond]), abs=1e-6
-        )
+        assert law.gap(start) == pytest.approx(2 * step * ((t[beyond] - start) @ density[beyond]), abs=1e-6)
     assert size > 1 or law.gap(0.7) == pytest.approx(math.exp(-0.7), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "kernel", [GaussianKernel(2), LaplacianKernel(2), ExponentialKernel(2)], ids=repr
-)
+@pytest.mark.parametrize("kernel", [GaussianKernel(2), LaplacianKernel(2), ExponentialKernel(2)], ids=repr)
 def test_curvature_constant_of_a_maximum_for_every_kernel(kernel):
     # <e, g_h'' e> <= W_e p / h, by second differences of a fine sum over the plane.
     slopes = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -201,10 +180,7 @@ def test_curvature_constant_of_a_maximum_for_every_kernel(kernel):
         e = np.array([np.cos(angle), np.sin(angle)])
         width = np.ptp(slopes @ e)
         for u in ([0.0, 0.0], [1.0, 1.0], [3.0, 3.0], [0.0, 2.0]):
-            values = [
-                weight @ ((np.array(u) + t * e + grid) @ slopes.T).max(axis=1)
-                for t in (-0.5, 0.0, 0.5)
-            ]
+            values = [weight @ ((np.array(u) + t * e + grid) @ slopes.T).max(axis=1) for t in (-0.5, 0.0, 0.5)]
             bend = (values[0] - 2 * values[1] + values[2]) / 0.25
             bound = width * marginal(kernel).peak
             assert bend <= bound * 1.03
@@ -249,9 +225,7 @@ def test_facets_agree_with_formulas_that_know_nothing_of_them():
     u[20:40, 0] = 0.0
     u[40:50] *= 1e5
     largest = parts(SmoothedMax(LARGEST, GaussianKernel(3), H), u)
-    for found, expected in zip(
-        parts(SmoothedFacets(LARGEST, GaussianKernel(3), H), u), largest, strict=True
-    ):
+    for found, expected in zip(parts(SmoothedFacets(LARGEST, GaussianKernel(3), H), u), largest, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-11)
     # At level 0 the bowl is the norm. The exponential kernel is a mixture at finitely many nodes.
     for kernel, close in ((GaussianKernel(3), 1e-13), (ExponentialKernel(3), 3e-7)):
@@ -403,16 +377,7 @@ def test_pieces_that_nearly_coincide_are_left_out():
     """The larger of two nearly parallel pieces is all that can be seen of them."""
     for slopes, hidden in (
         ([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [1e-10, 1.0], [0.3, -1.0]], 2),
-        (
-            [
-                [1.0, 0.0, 0.0],
-                [0.0, 1.0, 0.0],
-                [0.0, 1.0 + 1e-10, 0.0],
-                [-1.0, -1.0, 1.0],
-                [0.0, 0.0, -1.0],
-            ],
-            1,
-        ),
+        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0 + 1e-10, 0.0], [-1.0, -1.0, 1.0], [0.0, 0.0, -1.0]], 1),
     ):
         offsets = [0.0, 0.0, 0.1, 0.1 + 1e-3, 0.0]
         kept = [place for place in range(5) if place != hidden]

@@ -91,9 +91,7 @@ def test_convolution_is_the_expectation(loss, name):
         for u, h in [(0.0, 0.25), (0.3, 0.25), (1.0625, 0.125), (-1.4, 2.0), (0.7, 1e-3)]:
             smooth = convolve(loss, KERNELS[name], h)
             exact = expectation(ORACLES[loss], loss.kinks.knots, name, u, h)
-            assert smooth.value_at(np.float64(u)) == pytest.approx(
-                float(exact), rel=1e-12, abs=1e-26
-            )
+            assert smooth.value_at(np.float64(u)) == pytest.approx(float(exact), rel=1e-12, abs=1e-26)
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
@@ -132,9 +130,7 @@ def test_convolution_constants_hold_and_are_attained(loss, name, bandwidth):
     above = smooth.value_at(u) - loss.value_at(u)
     assert np.all(above >= 0)
     assert np.all(above <= smooth.approximation_gap * (1 + 1e-12))
-    assert smooth.approximation_gap == pytest.approx(
-        bandwidth * kernel.mean_abs * sum(kinks.weights)
-    )
+    assert smooth.approximation_gap == pytest.approx(bandwidth * kernel.mean_abs * sum(kinks.weights))
     assert np.all(np.diff(smooth.slope_at(u)) >= -1e-15)
     assert np.all(smooth.curvature_at(u) >= 0)
 
@@ -216,9 +212,7 @@ def test_moreau_is_the_infimum(loss, smoothness):
     grid = np.linspace(-30, 30, 6001)[None, :]
     # The minimiser is a knot, or a point where some slope balances the parabola.
     stationary = u - np.asarray(kinks.slopes)[None, :] / smoothness
-    candidates = np.concatenate(
-        [np.broadcast_to(kinks.knots, (len(u), len(kinks.knots))), stationary], axis=1
-    )
+    candidates = np.concatenate([np.broadcast_to(kinks.knots, (len(u), len(kinks.knots))), stationary], axis=1)
     brute = np.min(loss.value_at(grid) + smoothness / 2 * (u - grid) ** 2, axis=1)
     exact = np.min(loss.value_at(candidates) + smoothness / 2 * (u - candidates) ** 2, axis=1)
     value = envelope.value_at(u[:, 0])
@@ -283,8 +277,7 @@ def test_moreau_errors(arguments, error, message):
 
 
 @pytest.mark.parametrize(
-    "build",
-    [lambda: convolve(Hinge(), LogisticKernel(), 1), lambda: moreau(THREE_KINKS, np.float64(2.0))],
+    "build", [lambda: convolve(Hinge(), LogisticKernel(), 1), lambda: moreau(THREE_KINKS, np.float64(2.0))]
 )
 def test_smoothed_losses_are_values(build):
     loss = build()

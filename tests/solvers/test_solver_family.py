@@ -43,9 +43,7 @@ SMOOTH_PROBLEMS = {
     "huber": lambda: objective_of(Huber(0.1)),
     "convolved pinball": lambda: objective_of(convolve(Pinball(0.8), LogisticKernel(), 0.05)),
     "moreau hinge": lambda: objective_of(moreau(Hinge(), 10.0)),
-    "nominal divisor and tilt": lambda: objective_of(
-        Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
-    ),
+    "nominal divisor and tilt": lambda: objective_of(Logistic(), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]),
     "one row": lambda: objective_of(Logistic(), n=1),
     "weak penalty": lambda: objective_of(Logistic(), alpha=1e-3),
 }
@@ -93,9 +91,7 @@ KINKED_PROBLEMS = {
     "absolute, ties": lambda: objective_of(Absolute(), ties=True),
     "soft threshold": lambda: objective_of(SoftThreshold(0.1)),
     "several kinks": lambda: objective_of(KinkedLoss((-0.5, 0.0, 0.7), (-2.0, -0.5, 0.5, 1.0))),
-    "nominal divisor and tilt": lambda: objective_of(
-        Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]
-    ),
+    "nominal divisor and tilt": lambda: objective_of(Pinball(0.3), divisor=200.0, linear=[0.1, -0.2, 0.0, 0.3]),
 }
 
 
@@ -123,9 +119,7 @@ def test_kinked_matrix(solver, gap, problem):
     solution = solver.solve(objective, np.zeros(objective.dim), tolerance)
     assert 0 <= solution.gap <= gap
     assert solution.gradient_norm == pytest.approx(math.sqrt(2 * objective.alpha * solution.gap))
-    best = Envelope().solve(
-        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
-    )
+    best = Envelope().solve(objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9))
     excess = objective.value(solution.point) - objective.value(best.point)
     assert -best.gap - 1e-14 <= excess <= solution.gap + 1e-14
 
@@ -134,9 +128,7 @@ def test_kinked_matrix(solver, gap, problem):
 @pytest.mark.parametrize("smoothness", [0.5, 10.0, 1e4])
 def test_certified_gap_is_an_upper_bound_anywhere(problem, smoothness):
     objective = KINKED_PROBLEMS[problem]()
-    best = Envelope().solve(
-        objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9)
-    )
+    best = Envelope().solve(objective, np.zeros(objective.dim), math.sqrt(2 * objective.alpha * 1e-9))
     rng = np.random.default_rng(1)
     for scale in (0.0, 1e-3, 0.1, 3.0):
         point = best.point + scale * rng.standard_normal(objective.dim)
@@ -152,9 +144,7 @@ def test_subgradient_meets_its_stated_rate():
             stated = 8 * (objective.gradient_bound + np.linalg.norm(objective.linear)) ** 2
             stated /= objective.alpha * (2**power + 1)
             tolerance = math.sqrt(2 * objective.alpha * stated)
-            found = Subgradient(max_iterations=2**power).solve(
-                objective, np.zeros(objective.dim), tolerance
-            )
+            found = Subgradient(max_iterations=2**power).solve(objective, np.zeros(objective.dim), tolerance)
             assert found.gap <= stated
 
 
@@ -163,9 +153,7 @@ def test_projected_gradient_solves_the_constrained_problem():
     free = Newton().solve(objective, np.zeros(objective.dim), 1e-9).point
     radius = 0.5 * float(np.linalg.norm(free))
     tolerance = 1e-9
-    solution = AcceleratedGradient(radius=radius).solve(
-        objective, 5 * np.ones(objective.dim), tolerance
-    )
+    solution = AcceleratedGradient(radius=radius).solve(objective, 5 * np.ones(objective.dim), tolerance)
     point = solution.point
     assert np.linalg.norm(point) <= radius
     assert solution.gradient_norm <= tolerance
@@ -246,8 +234,7 @@ def test_minimax_against_an_adversary_in_a_ball():
 
     step = 1e-5
     numeric = [
-        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step)
-        for e in np.eye(d)
+        (maximum(solution.point + step * e) - maximum(solution.point - step * e)) / (2 * step) for e in np.eye(d)
     ]
     assert np.linalg.norm(numeric) <= 1e-6
     assert maximum(solution.point) < maximum(np.zeros(d))
@@ -257,9 +244,7 @@ def test_unreachable_tolerances_raise():
     objective = objective_of(Logistic())
     start = np.zeros(objective.dim)
     with pytest.raises(ConvergenceError, match="200 steps"):
-        AcceleratedGradient(max_iterations=200, restart=False).solve(
-            objective_of(Logistic(), alpha=1e-6), start, 1e-12
-        )
+        AcceleratedGradient(max_iterations=200, restart=False).solve(objective_of(Logistic(), alpha=1e-6), start, 1e-12)
     with pytest.raises(ConvergenceError, match="2 epochs"):
         Katyusha(max_epochs=2).solve(objective, start, 1e-10)
     for solver in (Subgradient(20), StochasticSubgradient(max_iterations=20)):
@@ -299,9 +284,7 @@ def test_certify_point_refuses_what_is_not_a_minimiser():
     assert certify_point(kinked, point + 0.1, 1e-3) is None
 
 
-@pytest.mark.parametrize(
-    "answer", [np.full(4, np.inf), np.full(4, 1e200), np.zeros(2), np.full(4, np.nan)]
-)
+@pytest.mark.parametrize("answer", [np.full(4, np.inf), np.full(4, 1e200), np.zeros(2), np.full(4, np.nan)])
 def test_black_box_recovers_from_nonsense(answer):
     objective = objective_of(Logistic())
     solver = BlackBox(lambda objective, start, tolerance: answer)
@@ -318,9 +301,7 @@ def test_compiled_subgradient_steps_are_the_plain_ones(loss, monkeypatch):
     points = []
     for known in (True, False):
         if not known:
-            monkeypatch.setattr(
-                "dpconvex.smoothing.compiled_slopes.compile_slope", lambda loss: None
-            )
+            monkeypatch.setattr("dpconvex.smoothing.compiled_slopes.compile_slope", lambda loss: None)
         found = StochasticSubgradient().solve(objective, np.zeros(3), 0.05)
         points.append(found.point)
     assert points[0] == pytest.approx(points[1], abs=1e-9)

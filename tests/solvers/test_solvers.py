@@ -10,13 +10,7 @@ from scipy.special import expit
 from dpconvex.engine import MemoryRows, RowMap
 from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, Squared
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.smoothing import (
-    EpanechnikovKernel,
-    GaussianKernel,
-    LogisticKernel,
-    UniformKernel,
-    convolve,
-)
+from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LogisticKernel, UniformKernel, convolve
 from dpconvex.solvers import LBFGS, ConvergenceError, Newton, Solution, default_solver
 
 SOLVERS = [Newton(), LBFGS()]
@@ -135,9 +129,7 @@ def independent_norm(objective, theta, exact=False):
     else:
         slopes = loss.gradient(y, z.astype(np.float64))
     sums = np.array([math.fsum(w * slopes * column) for column in x.T])
-    return float(
-        np.linalg.norm(sums / objective.divisor + objective.alpha * theta + objective.linear)
-    )
+    return float(np.linalg.norm(sums / objective.divisor + objective.alpha * theta + objective.linear))
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=["newton", "lbfgs"])
@@ -236,17 +228,11 @@ def test_subsample_start_needs_few_passes(condition, monkeypatch):
     X = rng.normal(size=(40_000, 10)) * np.geomspace(1, condition**-0.5, 10)
     X = X @ np.linalg.qr(rng.normal(size=(10, 10)))[0]
     y = X @ rng.normal(size=10) + rng.normal(size=40_000)
-    objective = EmpiricalObjective(
-        MemoryRows(X, y, RowMap.from_bounds(10, (-4, 4))), losses(0.2)[0], 1e-4
-    )
+    objective = EmpiricalObjective(MemoryRows(X, y, RowMap.from_bounds(10, (-4, 4))), losses(0.2)[0], 1e-4)
     tolerance, seen = 1e-10 * objective.gradient_bound, []
     for name in ("sum", "combine"):
         own = getattr(MemoryRows, name)
-        monkeypatch.setattr(
-            MemoryRows,
-            name,
-            lambda rows, *args, own=own: seen.append(rows.n_rows) or own(rows, *args),
-        )
+        monkeypatch.setattr(MemoryRows, name, lambda rows, *args, own=own: seen.append(rows.n_rows) or own(rows, *args))
     solution = Newton(sample_rows=5000).solve(objective, np.zeros(11), tolerance)
     assert 40_000 < sum(seen) <= 20 * 40_000  # one pass may be counted as both
     monkeypatch.undo()
@@ -270,9 +256,7 @@ def test_many_coefficients():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(800, 600)) * (rng.random(size=(800, 600)) < 0.05)
     y = X[:, :5].sum(axis=1) + rng.normal(size=800)
-    objective = EmpiricalObjective(
-        MemoryRows(X, y, RowMap.from_bounds(600, (-3, 3))), losses(0.2)[0], 1e-3
-    )
+    objective = EmpiricalObjective(MemoryRows(X, y, RowMap.from_bounds(600, (-3, 3))), losses(0.2)[0], 1e-3)
     solver = default_solver(objective.dim)
     assert solver == LBFGS()
     tolerance = 1e-10 * objective.gradient_bound
@@ -319,9 +303,7 @@ def test_refuses_what_cannot_be_solved(solver):
         solver.solve(object(), np.zeros(7), 1e-8)
 
 
-@pytest.mark.parametrize(
-    "solver", [Newton(), LBFGS(max_iterations=20, newton=False)], ids=["newton", "lbfgs"]
-)
+@pytest.mark.parametrize("solver", [Newton(), LBFGS(max_iterations=20, newton=False)], ids=["newton", "lbfgs"])
 def test_impossible_tolerance_is_an_error_without_data_values(solver):
     objective = build(plain, losses(0.1)[0], None, 1e-3)
     with pytest.raises(ConvergenceError, match="at most 1e-19 was found"):

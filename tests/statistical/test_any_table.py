@@ -48,9 +48,7 @@ def drawn(table, rng, n):
     columns = []
     for kind in table["kinds"]:
         make = COLUMNS[kind]
-        columns.append(
-            columns[-1] if make is None and columns else (make or COLUMNS["flag"])(rng, n)
-        )
+        columns.append(columns[-1] if make is None and columns else (make or COLUMNS["flag"])(rng, n))
     X = np.clip(np.column_stack(columns), -1, 1)
     signal = X @ np.random.default_rng(table["seed"]).normal(size=X.shape[1])
     if isinstance(table["task"], float):

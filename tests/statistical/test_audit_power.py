@@ -11,13 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpconvex.audit import (
-    GaussianRelease,
-    LaplaceRelease,
-    PerturbedObjective,
-    audit,
-    likelihood_ratio,
-)
+from dpconvex.audit import GaussianRelease, LaplaceRelease, PerturbedObjective, audit, likelihood_ratio
 from dpconvex.losses import Hinge, Logistic, Pinball
 from dpconvex.privacy import (
     ApproxDP,
@@ -84,24 +78,9 @@ def columns(*values):
 # name: loss, first (rows, targets), second (rows, targets), bound on the row norm. Far targets
 # put a record's slope at its extreme; the row (1, x) has an intercept.
 REPLACED = {
-    "target extremes": (
-        PINBALL,
-        (columns(1.0, 0.5), [1e3, 0.0]),
-        (columns(1.0, 0.5), [-1e3, 0.0]),
-        1.0,
-    ),
-    "mirrored row": (
-        PINBALL,
-        (columns(1.0, 0.5), [1e3, 0.0]),
-        (columns(-1.0, 0.5), [1e3, 0.0]),
-        1.0,
-    ),
-    "label flip": (
-        HINGE,
-        (columns(1.0, 0.5), [1.0, 1.0]),
-        (columns(1.0, 0.5), [-1.0, 1.0]),
-        1.0,
-    ),
+    "target extremes": (PINBALL, (columns(1.0, 0.5), [1e3, 0.0]), (columns(1.0, 0.5), [-1e3, 0.0]), 1.0),
+    "mirrored row": (PINBALL, (columns(1.0, 0.5), [1e3, 0.0]), (columns(-1.0, 0.5), [1e3, 0.0]), 1.0),
+    "label flip": (HINGE, (columns(1.0, 0.5), [1.0, 1.0]), (columns(1.0, 0.5), [-1.0, 1.0]), 1.0),
     "target extremes with intercept": (
         PINBALL,
         (columns((1, 1), (1, -0.3)), [1e3, 1.0]),
@@ -117,10 +96,7 @@ def objective_pair(loss, first, second, row_norm, factor, neighbors, noise="gaus
         scale = objective_perturbation_scale(EPSILON, DELTA, lipschitz, KAPPA, 1, neighbors)
     else:
         scale = objective_perturbation_laplace_scale(EPSILON, lipschitz, KAPPA, neighbors)
-    return [
-        PerturbedObjective(loss, rows, targets, ridge, factor * scale, noise)
-        for rows, targets in (first, second)
-    ]
+    return [PerturbedObjective(loss, rows, targets, ridge, factor * scale, noise) for rows, targets in (first, second)]
 
 
 @pytest.mark.parametrize("name", REPLACED)
@@ -167,10 +143,7 @@ def test_true_claims_are_refuted_no_more_often_than_stated():
     # refute about every second time.
     audits, confidence = 150, 0.9
     pair = LaplaceRelease(0.0, 1.0).sample, LaplaceRelease(1.0, 1.0).sample
-    refuted = sum(
-        not audit(*pair, PureDP(1.0), 400, confidence=confidence, rng=seed).passed
-        for seed in range(audits)
-    )
+    refuted = sum(not audit(*pair, PureDP(1.0), 400, confidence=confidence, rng=seed).passed for seed in range(audits))
     assert refuted <= binom.isf(1e-6, audits, 1 - confidence)
 
 

@@ -109,10 +109,7 @@ def test_tails_to_one_in_ten_million():
 
 
 def test_ours_and_opendp_agree():
-    ours, theirs = (
-        NoiseSource().gaussian(3.0, 20_000),
-        NoiseSource(sampler="exact").gaussian(3.0, 20_000),
-    )
+    ours, theirs = (NoiseSource().gaussian(3.0, 20_000), NoiseSource(sampler="exact").gaussian(3.0, 20_000))
     assert stats.ks_2samp(ours, theirs).pvalue > LEVEL
     grid = grid_of(3.0)
     for draws in (ours, theirs):
@@ -171,9 +168,7 @@ def test_forked_children_draw_differently():
 def test_threads_draw_differently():
     source, found = NoiseSource(), []
     threads = [
-        threading.Thread(
-            target=lambda: found.extend(source.words.take(1).tolist()[0] for _ in range(2_000))
-        )
+        threading.Thread(target=lambda: found.extend(source.words.take(1).tolist()[0] for _ in range(2_000)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -227,9 +222,7 @@ def test_words_offered_twice_are_caught():
 
 def test_half_a_unit_of_rounding_bias_is_caught():
     draws = rounded_normals(Words(), 4.0 * 2**20, 1_000_000)
-    assert (
-        cells_p_value((draws + 2**19) >> 20, 4.0) > LEVEL
-    )  # rounded to the nearest cell once more
+    assert cells_p_value((draws + 2**19) >> 20, 4.0) > LEVEL  # rounded to the nearest cell once more
     assert cells_p_value(draws >> 20, 4.0) < LEVEL  # rounded down
 
 

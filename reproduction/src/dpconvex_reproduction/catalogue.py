@@ -49,7 +49,5 @@ def find(name: str) -> tuple[Exhibit, ...]:
         return listed
     chosen = tuple(exhibit for exhibit in listed if exhibit.slug == slug)
     if not chosen:
-        raise ValueError(
-            f"{paper} has no '{slug}'. It has: {', '.join(exhibit.slug for exhibit in listed)}."
-        )
+        raise ValueError(f"{paper} has no '{slug}'. It has: {', '.join(exhibit.slug for exhibit in listed)}.")
     return chosen

@@ -26,16 +26,10 @@ def main(words: list[str] | None = None) -> None:
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="all, a paper, or one exhibit such as quantile-sco/figure-4.", show_default=False
-        ),
+        typer.Argument(help="all, a paper, or one exhibit such as quantile-sco/figure-4.", show_default=False),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer repeats, error bars shown.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path(
-        "reproduced"
-    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats, error bars shown.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for pages, figures and numbers.")] = Path("reproduced"),
     within: Annotated[
         float | None,
         typer.Option(
@@ -46,18 +40,14 @@ def reproduce(
         ),
     ] = None,
     jobs: Annotated[
-        int | None,
-        typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False),
+        int | None, typer.Option(help="Processes at a time; all cores by default.", min=1, show_default=False)
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Forget what was finished before.")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was finished before.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show what there is and end.")] = False,
     install_peers: Annotated[
         bool,
         typer.Option(
-            "--install-peers",
-            help="First make the environment that diffprivlib needs, from the package index.",
+            "--install-peers", help="First make the environment that diffprivlib needs, from the package index."
         ),
     ] = False,
     json_: JsonOption = False,
@@ -84,27 +74,18 @@ def reproduce(
     if list_ or not names:
         _list(json_)
         return
-    chosen = list(
-        {exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values()
-    )
+    chosen = list({exhibit.name: exhibit for name in names for exhibit in catalogue.find(name)}.values())
     if out.exists() and not out.is_dir():
         raise InputError("The folder given with --out is a file. Name another one.")
     from dpconvex_reproduction.pages import write_exhibit, write_index
     from dpconvex_reproduction.runner import Progress, affordable, available_cores, run_studies
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reproducing", total=None)
 
         def report(progress: Progress) -> None:
-            bar.update(
-                task, completed=progress.done, total=progress.total, description=progress.study
-            )
+            bar.update(task, completed=progress.done, total=progress.total, description=progress.study)
 
         run = functools.partial(
             run_studies,
@@ -139,15 +120,11 @@ def reproduce(
         return
     table = Table("exhibit", "verdict", "paper's claims", "ours", box=None)
     for outcome in outcomes:
-        table.add_row(
-            outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex")
-        )
+        table.add_row(outcome.exhibit.name, outcome.verdict, outcome.share("paper"), outcome.share("dpconvex"))
     console().print(table)
     failed = sum(map(len, results.failures.values()))
     if failed:
-        console().print(
-            f"{failed} cells failed; their pages say how, and the next run tries them again."
-        )
+        console().print(f"{failed} cells failed; their pages say how, and the next run tries them again.")
     minutes = sum(work.seconds for work in results.work.values()) / 60
     console().print(f"Written: {index} ({minutes:.0f} processor minutes)")
 

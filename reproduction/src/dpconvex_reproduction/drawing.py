@@ -73,11 +73,4 @@ def finish(figure: Any, axes: Any, columns: int = 4) -> None:
     height = figure.get_size_inches()[1] + 0.22 * lines
     figure.set_size_inches(figure.get_size_inches()[0], height)
     figure.tight_layout(rect=(0, 0.22 * lines / height, 1, 1))
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="lower center",
-        ncols=columns,
-        fontsize=8,
-        frameon=False,
-    )
+    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, fontsize=8, frameon=False)

@@ -95,9 +95,7 @@ def write_exhibit(exhibit: Exhibit, results: Results, folder: Path) -> Outcome:
     if missing or (not rows and exhibit.studies):
         verdict = "not run"
         reason = missing[0] if missing else "Every cell failed."
-        page.write_text(
-            "\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8"
-        )
+        page.write_text("\n".join([*head, f"**Not run.** {reason}", *_failed(failures)]), encoding="utf-8")
         return Outcome(exhibit, verdict)
     table = exhibit.table(rows)
     _write_csv(place / f"{exhibit.slug}.csv", table)

@@ -190,10 +190,7 @@ def run_studies(
     stores = {study.name: _Store(folder, study, fresh) for study in runnable}
     failures: dict[str, list[str]] = {}
     waiting = [
-        (study, cell)
-        for study in runnable
-        for cell in cells[study.name]
-        if _key(cell) not in stores[study.name].done
+        (study, cell) for study in runnable for cell in cells[study.name] if _key(cell) not in stores[study.name].done
     ]
     total = sum(map(len, cells.values()))
     finished = total - len(waiting)
@@ -253,19 +250,14 @@ def available_cores() -> int:
 
 
 def _run_batch(
-    batch: Sequence[tuple[Study, Cell]],
-    workers: int,
-    end: Callable[[Study, Cell, tuple[list[Row], float, str]], None],
+    batch: Sequence[tuple[Study, Cell]], workers: int, end: Callable[[Study, Cell, tuple[list[Row], float, str]], None]
 ) -> None:
     """Measure cells in processes of their own; an interruption loses only the cells under way."""
     # A forked process inherits locks of numba's and opendp's threads.
     context = multiprocessing.get_context("spawn")
     # Ctrl-C is for this process, which lets the cells under way end.
     ignore = (signal.SIGINT, signal.SIG_IGN)
-    with (
-        _one_thread(),
-        ProcessPoolExecutor(workers, context, signal.signal, ignore) as pool,
-    ):
+    with _one_thread(), ProcessPoolExecutor(workers, context, signal.signal, ignore) as pool:
         running: dict[Future[Any], tuple[Study, Cell]] = {}
         remaining = iter(batch)
         try:

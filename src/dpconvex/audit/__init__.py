@@ -10,12 +10,7 @@ from dpconvex.audit.confidence import (
 from dpconvex.audit.estimator import audit_estimator
 from dpconvex.audit.neighbors import NeighborPair, neighbor_pairs, person_pairs
 from dpconvex.audit.result import AuditResult, TradeoffCurve
-from dpconvex.audit.scalar import (
-    GaussianRelease,
-    LaplaceRelease,
-    PerturbedObjective,
-    likelihood_ratio,
-)
+from dpconvex.audit.scalar import GaussianRelease, LaplaceRelease, PerturbedObjective, likelihood_ratio
 
 __all__ = [
     "AuditResult",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.audit.confidence import (
     DEFAULT_CONFIDENCE,
@@ -22,8 +22,8 @@ from dpconvex.audit.confidence import (
 )
 from dpconvex.audit.result import AuditResult, TradeoffCurve
 from dpconvex.audit.statistics import Statistic, custom_statistic, fitted_statistics
+from dpconvex.types import Array
 
-Array = NDArray[np.float64]
 Sampler = Callable[[int, np.random.Generator], ArrayLike]
 
 # Where the profile of a claim is looked at besides its own delta. No price is paid for their
@@ -85,19 +85,12 @@ def _profile(claim: Claim, delta: float | None) -> tuple[Array, Array]:
 
 def _excess(low: ArrayLike, high: ArrayLike, epsilons: Array, deltas: Array) -> tuple[Array, Array]:
     """Ratio of the lower bound to the claim on the profile: above 1 refutes."""
-    bound = epsilon_from_probabilities(
-        np.asarray(low)[..., None], np.asarray(high)[..., None], deltas
-    )
+    bound = epsilon_from_probabilities(np.asarray(low)[..., None], np.asarray(high)[..., None], deltas)
     return bound / np.maximum(epsilons, 1e-12), bound
 
 
 def _select(
-    statistic: str,
-    first: Array,
-    second: Array,
-    evaluation_runs: int,
-    error: float,
-    profile: tuple[Array, Array],
+    statistic: str, first: Array, second: Array, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> tuple[float, _Event]:
     """Best threshold, side and roles on the selection runs, and the ratio they promise."""
     runs = len(first)
@@ -130,10 +123,7 @@ def _select(
             low = clopper_pearson_lower(likely, evaluation_runs, error)
             high = clopper_pearson_upper(rare, evaluation_runs, error)
             # Where nothing is proved, the event with the largest gap is the one to report.
-            ratio = (
-                _excess(low, high, *profile)[0].max(axis=-1)
-                + 1e-9 * (likely - rare) / evaluation_runs
-            )
+            ratio = _excess(low, high, *profile)[0].max(axis=-1) + 1e-9 * (likely - rare) / evaluation_runs
             index = int(np.argmax(ratio))
             if ratio[index] > best[0]:
                 place = _between(float(thresholds[index]), first, second)
@@ -243,18 +233,11 @@ def audit(
     """
     if runs < 100:
         raise ValueError(
-            f"The 'runs' parameter of audit must be at least 100. Got {runs!r} instead. "
-            "Small deltas need 1e5 and more."
+            f"The 'runs' parameter of audit must be at least 100. Got {runs!r} instead. Small deltas need 1e5 and more."
         )
-    for name, value, low_end in (
-        ("confidence", confidence, 0.5),
-        ("selection_share", selection_share, 0.0),
-    ):
+    for name, value, low_end in (("confidence", confidence, 0.5), ("selection_share", selection_share, 0.0)):
         if not low_end < value < 1.0:
-            raise ValueError(
-                f"The '{name}' parameter of audit must be in ({low_end:g}, 1). "
-                f"Got {value!r} instead."
-            )
+            raise ValueError(f"The '{name}' parameter of audit must be in ({low_end:g}, 1). Got {value!r} instead.")
     generator = np.random.default_rng(rng)
     error = 0.5 * (1.0 - confidence)
     profile = _profile(guarantee, delta)
@@ -265,8 +248,7 @@ def audit(
     second = _draw(sample_second, selection_runs, generator)
     if first.shape != second.shape:
         raise ValueError(
-            "The samplers of audit must return arrays of one shape. "
-            f"Got {first.shape} and {second.shape} instead."
+            f"The samplers of audit must return arrays of one shape. Got {first.shape} and {second.shape} instead."
         )
     statistics: dict[str, Statistic]
     if statistic is None:
@@ -282,9 +264,7 @@ def audit(
     )[1]
 
     function = statistics[event.statistic]
-    outputs = [
-        _draw(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)
-    ]
+    outputs = [_draw(sample, evaluation_runs, generator) for sample in (sample_first, sample_second)]
     first, second = (function(each) for each in outputs)
     likely, rare = event.hits(first), event.hits(second)
     if not event.likely_first:
@@ -308,19 +288,13 @@ def audit(
         rare_hits=rare,
         runs=evaluation_runs,
         selection_runs=selection_runs,
-        detectable_noise=_detectable(
-            outputs, next(iter(statistics.values())), evaluation_runs, error, profile
-        ),
+        detectable_noise=_detectable(outputs, next(iter(statistics.values())), evaluation_runs, error, profile),
         tradeoff=_tradeoff(event, first, second),
     )
 
 
 def _detectable(
-    outputs: list[Array],
-    statistic: Statistic,
-    evaluation_runs: int,
-    error: float,
-    profile: tuple[Array, Array],
+    outputs: list[Array], statistic: Statistic, evaluation_runs: int, error: float, profile: tuple[Array, Array]
 ) -> float | None:
     """Return the largest factor on the noise at which an audit like this one would most likely refute the claim.
 
@@ -335,9 +309,7 @@ def _detectable(
     pairs = (first, centre), (second, centre + np.sign(gap) * np.maximum(np.abs(gap) - luck, 0.0))
 
     def refutes(factor: float) -> bool:
-        nearer, farther = (
-            statistic(place + factor * (each - np.median(each, axis=0))) for each, place in pairs
-        )
+        nearer, farther = (statistic(place + factor * (each - np.median(each, axis=0))) for each, place in pairs)
         return _select("", nearer, farther, evaluation_runs, error, profile)[0] > 1.0
 
     if not refutes(0.0):

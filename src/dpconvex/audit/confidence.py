@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from dpconvex.losses.kinks import Array
+from dpconvex.types import Array
 
 # One side of one interval; two sides make the whole statement wrong with probability 1e-6.
 DEFAULT_CONFIDENCE = 1.0 - 1e-6
@@ -19,9 +19,7 @@ DEFAULT_CONFIDENCE = 1.0 - 1e-6
 def _counts(name: str, successes: ArrayLike, trials: int) -> NDArray[np.float64]:
     count = np.asarray(successes, dtype=np.float64)
     if trials < 1:
-        raise ValueError(
-            f"The 'trials' parameter of {name} must be at least 1. Got {trials} instead."
-        )
+        raise ValueError(f"The 'trials' parameter of {name} must be at least 1. Got {trials} instead.")
     if np.any(~((count >= 0) & (count <= trials))):
         raise ValueError(
             f"The 'successes' parameter of {name} must be between 0 and trials={trials}. "
@@ -32,9 +30,7 @@ def _counts(name: str, successes: ArrayLike, trials: int) -> NDArray[np.float64]
 
 def _check_error(name: str, error: float) -> None:
     if not 0.0 < error < 0.5:
-        raise ValueError(
-            f"The 'error' parameter of {name} must be in (0, 0.5). Got {error!r} instead."
-        )
+        raise ValueError(f"The 'error' parameter of {name} must be in (0, 0.5). Got {error!r} instead.")
 
 
 def clopper_pearson_lower(successes: ArrayLike, trials: int, error: float) -> Array:

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.audit.attacks import Claim, Sampler, audit
 from dpconvex.audit.confidence import DEFAULT_CONFIDENCE
@@ -14,8 +13,7 @@ from dpconvex.audit.neighbors import NeighborPair, check_pair
 from dpconvex.audit.result import AuditResult
 from dpconvex.inputs.estimator_protocols import Model
 from dpconvex.privacy.certificates.concerns import PrivacyWarning
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 # What estimators and paid transformers give out.
 _RELEASED = ("coef_", "intercept_", "released_", "low_", "high_", "mean_", "covariance_")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +55,7 @@ def person_pairs(
     record = np.asarray(record, dtype=np.float64)
     low, high = targets
     # Somebody new, whatever the others are called.
-    name = (
-        groups.max() + 1 if groups.dtype.kind in "iuf" else np.str_("".join(groups.tolist()) + "+")
-    )
+    name = groups.max() + 1 if groups.dtype.kind in "iuf" else np.str_("".join(groups.tolist()) + "+")
 
     def data(features: Array, target: float, count: int) -> tuple[Array, ...]:
         added = np.repeat(features[None], count, axis=0), np.repeat(target, count)
@@ -74,11 +72,7 @@ def person_pairs(
 
 
 def neighbor_pairs(
-    X: ArrayLike,
-    y: ArrayLike,
-    record: ArrayLike,
-    targets: tuple[float, float],
-    relation: str = "replace_one",
+    X: ArrayLike, y: ArrayLike, record: ArrayLike, targets: tuple[float, float], relation: str = "replace_one"
 ) -> Iterator[NeighborPair]:
     """Yield the pairs in which a calibration is most likely to break.
 
@@ -137,9 +131,7 @@ def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> N
     Where they have identifiers, they may differ in one person; and else in so many rows.
     """
     persons = len(pair.first) == 3
-    first, second = (
-        _people(*data) if persons else _records(*data) for data in (pair.first, pair.second)
-    )
+    first, second = (_people(*data) if persons else _records(*data) for data in (pair.first, pair.second))
     gone, come = list((first - second).elements()), list((second - first).elements())
     most = 1 if persons else rows_per_person
     if relation == "add_or_remove_one":
@@ -158,9 +150,7 @@ def check_pair(pair: NeighborPair, relation: str, rows_per_person: int = 1) -> N
 def _people(X: ArrayLike, y: ArrayLike, groups: ArrayLike) -> Counter[Any]:
     """Return the people of a data set, each by all its rows."""
     names, (X, y) = np.asarray(groups), (np.asarray(X), np.asarray(y))
-    return Counter(
-        frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names)
-    )
+    return Counter(frozenset(_records(X[names == name], y[names == name]).items()) for name in np.unique(names))
 
 
 def _records(X: ArrayLike, y: ArrayLike) -> Counter[Any]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 
 @dataclass(frozen=True)

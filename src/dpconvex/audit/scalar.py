@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.losses import Loss
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 
 class ScalarMechanism(Protocol):
@@ -137,8 +136,7 @@ class PerturbedObjective:
             )
         if not math.isfinite(self.loss.lipschitz):
             raise ValueError(
-                "The 'loss' parameter of PerturbedObjective must have a bounded slope. "
-                "Got lipschitz=inf instead."
+                "The 'loss' parameter of PerturbedObjective must have a bounded slope. Got lipschitz=inf instead."
             )
         for name, value in {
             "rows": rows,
@@ -164,9 +162,7 @@ class PerturbedObjective:
         theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
         curvatures = self.loss.curvature(self.targets, theta @ self.rows.T) * self.weights
         outer = np.einsum("ij,ik->ijk", self.rows, self.rows)
-        return np.asarray(
-            np.tensordot(curvatures, outer, axes=1) + self.ridge * np.eye(self.rows.shape[1])
-        )
+        return np.asarray(np.tensordot(curvatures, outer, axes=1) + self.ridge * np.eye(self.rows.shape[1]))
 
     def minimise(self, tilts: ArrayLike) -> Array:
         """Minimisers for the given linear terms: shape (count, k) in, shape (count, k) out.
@@ -213,9 +209,7 @@ class PerturbedObjective:
             active = active[~done]
             if not len(active):
                 return theta
-        raise RuntimeError(
-            "The bracketing of PerturbedObjective did not close: a loss with a kink?"
-        )
+        raise RuntimeError("The bracketing of PerturbedObjective did not close: a loss with a kink?")
 
     def _newton(self, tilts: Array) -> Array:
         theta = -tilts / self.ridge

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from dpconvex.types import Array
+
 Statistic = Callable[[Array], Array]
 
 # Numbers of an output that are looked at one by one: those that differ most between the selection runs.
@@ -107,8 +108,5 @@ def _column(look: Callable[[Array], Array], number: int, outputs: Array) -> Arra
 def _distance(first: Array, second: Array) -> float:
     """Return the largest distance of two empirical distribution functions."""
     places = np.unique(np.concatenate([first, second]))
-    shares = (
-        np.searchsorted(np.sort(values), places, side="right") / len(values)
-        for values in (first, second)
-    )
+    shares = (np.searchsorted(np.sort(values), places, side="right") / len(values) for values in (first, second))
     return float(np.abs(np.subtract(*shares)).max())

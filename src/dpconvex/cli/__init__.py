@@ -8,19 +8,7 @@ from typing import Any
 
 import typer
 
-from dpconvex.cli import (
-    audit,
-    bounds,
-    budget,
-    demo,
-    fit,
-    models,
-    plan,
-    reproduce,
-    score,
-    split,
-    studio,
-)
+from dpconvex.cli import audit, bounds, budget, demo, fit, models, plan, reproduce, score, split, studio
 from dpconvex.cli.errors import Interrupted, say_warning
 
 app = typer.Typer(

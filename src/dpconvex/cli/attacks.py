@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -25,9 +24,9 @@ from dpconvex.cli.screen import console
 from dpconvex.inputs.errors import InputError
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import Guarantee
-from dpconvex.words.terminal import guarantee_in_words
+from dpconvex.reports.terminal import guarantee_in_words
+from dpconvex.types import Array
 
-Array = NDArray[np.float64]
 Draw = Callable[[int, np.random.Generator], Array]
 
 FEWEST = 100
@@ -45,11 +44,7 @@ class Limits:
 
 
 def run_attacks(
-    attacks: dict[str, tuple[Draw, Draw]],
-    guarantee: Guarantee,
-    limits: Limits,
-    rng: np.random.Generator,
-    shown: bool,
+    attacks: dict[str, tuple[Draw, Draw]], guarantee: Guarantee, limits: Limits, rng: np.random.Generator, shown: bool
 ) -> dict[str, AuditResult]:
     """Run every attack for its share of the time, and audit what came out.
 
@@ -67,9 +62,7 @@ def run_attacks(
                     f"--seconds {math.ceil(limits.seconds * FEWEST / max(count, 1) * 1.5)}, or fewer rows or columns."
                 )
             first, second = map(_from_pool, pools)
-            results[name] = audit(
-                first, second, guarantee, count, confidence=each, rng=rng, bits=limits.bits
-            )
+            results[name] = audit(first, second, guarantee, count, confidence=each, rng=rng, bits=limits.bits)
     return results
 
 
@@ -176,9 +169,7 @@ def _from_pool(pool: Array) -> Draw:
 @contextmanager
 def _progress(seconds: float, shown: bool) -> Iterator[Callable[[float, str], None]]:
     screen = Console(stderr=True)
-    with Progress(
-        console=screen, transient=True, disable=not (shown and screen.is_terminal)
-    ) as bar:
+    with Progress(console=screen, transient=True, disable=not (shown and screen.is_terminal)) as bar:
         task = bar.add_task("Attacking", total=seconds)
         yield lambda step, words: bar.update(task, advance=step, description=words)
 
@@ -191,9 +182,7 @@ def _provable(result: AuditResult) -> float:
     return float(epsilon_from_probabilities(low, high, result.delta))
 
 
-def plain_results(
-    results: dict[str, AuditResult], guarantee: Guarantee, confidence: float
-) -> dict[str, object]:
+def plain_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> dict[str, object]:
     """Return the results as plain data."""
     return {
         "claim": guarantee.to_dict(),
@@ -218,15 +207,7 @@ def plain_results(
 def show_results(results: dict[str, AuditResult], guarantee: Guarantee, confidence: float) -> None:
     """Print a table of the results, and what they mean."""
     table = Table(title=f"Attacks on the claim {guarantee_in_words(guarantee)}")
-    heads = (
-        "attack",
-        "runs",
-        "at delta",
-        "claimed epsilon",
-        "proved: at least",
-        "provable",
-        "verdict",
-    )
+    heads = ("attack", "runs", "at delta", "claimed epsilon", "proved: at least", "provable", "verdict")
     for head in heads:
         table.add_column(head, justify="left" if head in ("attack", "verdict") else "right")
     for name, result in results.items():
@@ -244,24 +225,19 @@ def show_results(results: dict[str, AuditResult], guarantee: Guarantee, confiden
     wrong = 1 - confidence
     if all(result.passed for result in results.values()):
         sharpest = max(
-            results.values(),
-            key=lambda result: -1.0 if result.detectable_noise is None else result.detectable_noise,
+            results.values(), key=lambda result: -1.0 if result.detectable_noise is None else result.detectable_noise
         )
         screen.print(
             "No attack refutes the claim. That proves no privacy: the certificate does. These runs would have caught "
             f"{sharpest.would_have_caught()}."
         )
     else:
-        screen.print(
-            f"The claim is false, except with probability {wrong:.1g}.",
-            style="bold red",
-            markup=False,
-        )
+        screen.print(f"The claim is false, except with probability {wrong:.1g}.", style="bold red", markup=False)
 
 
 def plot_tradeoffs(result: AuditResult, guarantee: Guarantee) -> str:
     """Return a drawing of the claimed and the empirical trade-off."""
-    from dpconvex.words.charts import Axis, Curve, line_chart, standalone
+    from dpconvex.reports.charts import Axis, Curve, line_chart, standalone
 
     x = np.sin(np.linspace(0, math.pi / 2, 121)) ** 2
     claimed = np.asarray(guarantee.tradeoff(x))

@@ -37,26 +37,13 @@ def audit_command(
             show_default=False,
         ),
     ] = None,
-    n_samples: Annotated[
-        int, typer.Option(*ROWS, help="Rows of the invented data.", min=4, max=100_000)
-    ] = 20,
-    n_features: Annotated[
-        int, typer.Option(*COLUMNS, help="Columns of the invented data.", min=1, max=1_000)
-    ] = 1,
+    n_samples: Annotated[int, typer.Option(*ROWS, help="Rows of the invented data.", min=4, max=100_000)] = 20,
+    n_features: Annotated[int, typer.Option(*COLUMNS, help="Columns of the invented data.", min=1, max=1_000)] = 1,
     seconds: Annotated[float, typer.Option(help="Time to spend on runs.", min=0.1)] = 60.0,
-    runs: Annotated[
-        int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)
-    ] = 100_000,
-    confidence: Annotated[
-        float, typer.Option(help="Probability that a true claim is not refuted.")
-    ] = 1 - 1e-6,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Seed of the invented data, and of your own sampler.", min=0),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Where to draw the trade-off curves (SVG).")
-    ] = None,
+    runs: Annotated[int, typer.Option(help="Most runs per data set and attack.", min=FEWEST, max=MOST)] = 100_000,
+    confidence: Annotated[float, typer.Option(help="Probability that a true claim is not refuted.")] = 1 - 1e-6,
+    seed: Annotated[int | None, typer.Option(help="Seed of the invented data, and of your own sampler.", min=0)] = None,
+    plot: Annotated[Path | None, typer.Option(help="Where to draw the trade-off curves (SVG).")] = None,
     json_: JsonOption = False,
 ) -> None:
     """Attack a mechanism on neighbouring data sets and prove a lower bound on its epsilon.
@@ -86,9 +73,7 @@ def audit_command(
 
     rng = np.random.default_rng(seed)
     if sampler is None:
-        certificate, attacks = attacks_on_task(
-            task or "quantile", settings, n_samples, n_features, rng
-        )
+        certificate, attacks = attacks_on_task(task or "quantile", settings, n_samples, n_features, rng)
         guarantee = certificate.guarantee
         # Where the certificate covers floating point, bits are no excuse.
         bits = certificate.failure_probability is not None
@@ -102,9 +87,7 @@ def audit_command(
         attacks, bits = {"sampler": own_sampler(sampler)}, False
     limits = Limits(runs, seconds, confidence, bits)
     results = run_attacks(attacks, guarantee, limits, rng, shown=not json_)
-    worst = max(
-        results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12)
-    )
+    worst = max(results.values(), key=lambda result: result.epsilon_lower_bound / max(result.epsilon, 1e-12))
     if plot is not None:
         write_whole(plot, plot_tradeoffs(worst, guarantee).encode())
     if json_:

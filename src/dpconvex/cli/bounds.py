@@ -53,9 +53,7 @@ _NAMES = (
     "# Nearly as many words or whole numbers as rows, identifiers or remarks: for [person], or not\n"
     "# used. Amounts belong to [features]."
 )
-_CODES = (
-    "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
-)
+_CODES = "# Few different whole numbers: categories if they are codes, [features] if they are amounts."
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -70,9 +68,7 @@ def register_commands(app: typer.Typer) -> None:
 def init(
     data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")],
     target: Annotated[str | None, typer.Option(help="Column to learn.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the template; stdout by default.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write the template; stdout by default.")] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     line_breaks: LineBreaksOption = False,
@@ -112,9 +108,7 @@ def init(
 def check(
     data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file.")],
     schema: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
-    target: Annotated[
-        str | None, typer.Option(help="Column to learn; by default that of [target].")
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
     person: Annotated[str | None, typer.Option(help="Column that names people.")] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
@@ -145,9 +139,7 @@ def _show(found: SchemaCheck) -> None:
     from rich.table import Table
 
     screen = console()
-    screen.print(
-        "For your eyes only: counts without noise, which no budget covers.", style="bold yellow"
-    )
+    screen.print("For your eyes only: counts without noise, which no budget covers.", style="bold yellow")
     heads = ("empty", "not as the schema says", "clipped", "listed, never seen")
     table = Table()
     for head in ("column", "holds"):
@@ -156,9 +148,7 @@ def _show(found: SchemaCheck) -> None:
         table.add_column(head, justify="right")
     for column in found.columns:
         counts = (column.empty, column.unread, column.outside, column.absent)
-        table.add_row(
-            escape(column.name), column.kind, *(f"{count:,}" if count else "" for count in counts)
-        )
+        table.add_row(escape(column.name), column.kind, *(f"{count:,}" if count else "" for count in counts))
     screen.print(table)
     for column in found.columns:
         if column.hint:
@@ -167,8 +157,7 @@ def _show(found: SchemaCheck) -> None:
         screen.print(line, markup=False)
     if found.rows and found.invalid == found.rows:
         screen.print(
-            "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing.",
-            style="bold red",
+            "No row is valid: with --invalid-rows ignore a fit would be charged and learn nothing.", style="bold red"
         )
         return
     screen.print(
@@ -196,11 +185,7 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
             for name, column in seen.items()
             if column.kind == kind and name != target
         ]
-        names = [
-            name
-            for name, found in kinds.items()
-            if found in ("name", "identifier") and name != target
-        ]
+        names = [name for name, found in kinds.items() if found in ("name", "identifier") and name != target]
         if table == "categories" and names:
             lines += [_NAMES, *(f"# {_key(name)}" for name in names)]
         codes = [name for name, found in kinds.items() if found == "code" and name != target]
@@ -208,10 +193,7 @@ def template(seen: dict[str, Seen], target: str | None, file: FileFormat) -> str
             values = '{values = ["1", "2"], other = true}'
             lines += [_CODES, *(f"# {_key(name)} = {values}" for name in codes)]
         parts += [f"[{table}]", *lines, ""]
-    parts += [
-        "# Several rows per person? The promise is then made to a person with all of them.",
-        "# [person]",
-    ]
+    parts += ["# Several rows per person? The promise is then made to a person with all of them.", "# [person]"]
     parts += ['# column = "name of the column that says whose row it is"', "", "[target]"]
     if target is None:
         parts += ["# column = [low, high]", '# or column = {classes = ["no", "yes"]}']

@@ -35,13 +35,10 @@ def register_commands(app: typer.Typer) -> None:
 def init(
     path: PathArgument,
     epsilon: Annotated[float | None, number_option("The whole budget.")] = None,
-    delta: Annotated[
-        float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")
-    ] = None,
+    delta: Annotated[float | None, number_option("The whole delta; 1e-6 by default, 0 for pure budgets.")] = None,
     mu: Annotated[float | None, number_option("The whole budget in Gaussian DP.")] = None,
     composition: Annotated[
-        str | None,
-        typer.Option(help="`sums` adds the epsilon and delta that each release states."),
+        str | None, typer.Option(help="`sums` adds the epsilon and delta that each release states.")
     ] = None,
     dataset: DatasetOption = "default",
     json_: JsonOption = False,
@@ -63,9 +60,7 @@ def show(path: PathArgument, dataset: DatasetOption = "default", json_: JsonOpti
 @reports_errors
 def check(
     path: PathArgument,
-    head: Annotated[
-        str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")
-    ] = None,
+    head: Annotated[str | None, typer.Option(help="What `ledger head` printed earlier and you kept elsewhere.")] = None,
     dataset: DatasetOption = "default",
     json_: JsonOption = False,
 ) -> None:
@@ -90,14 +85,12 @@ def _report(ledger: Ledger, json_: bool) -> None:
     entries, remaining = ledger.entries(), ledger.remaining()
     if json_:
         charges = [{**vars(entry), "guarantee": entry.guarantee.to_dict()} for entry in entries]
-        print_json(
-            {"dataset": ledger.dataset, "remaining": asdict(remaining), "entries": charges},
-        )
+        print_json({"dataset": ledger.dataset, "remaining": asdict(remaining), "entries": charges})
         return
     from rich.markup import escape
     from rich.table import Table
 
-    from dpconvex.words.terminal import guarantee_in_words
+    from dpconvex.reports.terminal import guarantee_in_words
 
     table = Table(title=escape(f"Budget of '{ledger.dataset}'"))
     for head in ("charge", "time", "guarantee", "mechanism", "description"):

@@ -49,8 +49,7 @@ def register_commands(app: typer.Typer) -> None:
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the generated data, never of the noise.")] = 0,
     files: Annotated[
-        Path | None,
-        typer.Option(help="Write sales.csv and bounds.toml into this folder to try, and stop."),
+        Path | None, typer.Option(help="Write sales.csv and bounds.toml into this folder to try, and stop.")
     ] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -59,7 +58,7 @@ def demo(
         _write_files(files, seed, json_)
         return
     from dpconvex.datasets import make_newsvendor
-    from dpconvex.words.terminal import certificate_table, guarantee_in_words
+    from dpconvex.reports.terminal import certificate_table, guarantee_in_words
 
     sample = make_newsvendor(ROWS, rng=seed, quantile=QUANTILE)
     with progress("Fitting (the first run compiles, which takes a few seconds)"):
@@ -71,10 +70,7 @@ def demo(
         for name, theta in [
             ("best possible", sample.theta_star),
             ("without privacy", reference),
-            *(
-                (f"private, epsilon = {e:g}", theta)
-                for e, (theta, *_) in zip(EPSILONS, results, strict=True)
-            ),
+            *((f"private, epsilon = {e:g}", theta) for e, (theta, *_) in zip(EPSILONS, results, strict=True)),
         ]
     ]
     chosen = EPSILONS.index(1.0)
@@ -142,9 +138,7 @@ def _private(sample: Synthetic, epsilon: float) -> Result:
 
     from dpconvex import DPQuantileRegressor
 
-    model = DPQuantileRegressor(
-        QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20)
-    )
+    model = DPQuantileRegressor(QUANTILE, epsilon=epsilon, feature_bounds=(-4, 4), target_bounds=(-20, 20))
     start = time.perf_counter()
     model.fit(sample.X, sample.y)
     seconds = time.perf_counter() - start

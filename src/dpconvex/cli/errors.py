@@ -105,9 +105,7 @@ def in_options(message: str) -> str:
         return "--" + name.replace("_", "-")
 
     message = re.sub(
-        r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?",
-        lambda found: f"The option {flag(found[1])}",
-        message,
+        r"[Tt]he '(\w+)' parameter of \w+(?:\.\w+)?", lambda found: f"The option {flag(found[1])}", message
     )
     message = re.sub(r"\bWithout feature_bounds\b", "Without --feature-bounds", message)
     for kind, words in _GUARANTEES.items():
@@ -115,9 +113,7 @@ def in_options(message: str) -> str:
     # classes=[0, 1], neighbors='add_or_remove_one', delta=0, but not what stands inside ApproxDP(...)
     return re.sub(
         r"\b[A-Z]\w*\([^)]*\)|\b([a-z]+(?:_[a-z]+)*)=('[^']*'|\[[^\]]*\]|[\w.]*\w)",
-        lambda found: (
-            f"{flag(found[1])} {_plain(found[2])}" if found[1] in OPTION_NAMES else found[0]
-        ),
+        lambda found: f"{flag(found[1])} {_plain(found[2])}" if found[1] in OPTION_NAMES else found[0],
         message,
     )
 

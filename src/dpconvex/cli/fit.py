@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpconvex.cli.errors import explain
-from dpconvex.cli.options import (
-    TASKS,
-    Settings,
-    build,
-    find_task,
-    label_kind,
-    parse_classes,
-    with_model_options,
-)
-from dpconvex.cli.outputs import (
-    check_model_output,
-    check_output,
-    ledger_files,
-    print_unsaved,
-)
+from dpconvex.cli.options import TASKS, Settings, build, find_task, label_kind, parse_classes, with_model_options
+from dpconvex.cli.outputs import check_model_output, check_output, ledger_files, print_unsaved
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.dask_files import matching_files
 from dpconvex.inputs.errors import InputError
@@ -41,36 +28,23 @@ if TYPE_CHECKING:
 
 TaskOption = Annotated[
     str | None,
-    typer.Option(
-        help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."
-    ),
+    typer.Option(help=f"What to fit: {', '.join(TASKS)}; by default quantile, or logistic for a target of classes."),
 ]
 PersonOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that names people: what is promised is promised to each with all rows."
-    ),
+    str | None, typer.Option(help="Column that names people: what is promised is promised to each with all rows.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 ENGINE = "Engine"
 # Other commands' names for the same facts are taken too.
 ROWS, COLUMNS = ("--n-samples", "--rows"), ("--n-features", "--features")
 SCHEMA = ("--feature-bounds", "--schema")
-SCHEMA_HELP = (
-    "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
-)
+SCHEMA_HELP = "Schema: TOML file with public bounds, categories and dates; see `dpconvex bounds init`."
 FILE = "Data file"
 DelimiterOption = Annotated[
-    str | None,
-    typer.Option(
-        help="What separates fields; by default seen in the header.", rich_help_panel=FILE
-    ),
+    str | None, typer.Option(help="What separates fields; by default seen in the header.", rich_help_panel=FILE)
 ]
 EncodingOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE
-    ),
+    str | None, typer.Option(help="Encoding of the file, like latin-1; UTF-8 by default.", rich_help_panel=FILE)
 ]
 LineBreaksOption = Annotated[
     bool,
@@ -92,52 +66,35 @@ def register_commands(app: typer.Typer) -> None:
 def fit(
     settings: Settings,
     data: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV (also .gz or .zip) or Parquet file; with --engine dask a pattern of files."
-        ),
+        Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file; with --engine dask a pattern of files.")
     ],
     feature_bounds: Annotated[Path, typer.Option(*SCHEMA, help=SCHEMA_HELP)],
     out: Annotated[Path, typer.Option(help="Where to write the model (JSON).")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model of that name.")] = False,
     task: TaskOption = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column to learn; by default that of [target].")
-    ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="Column to learn; by default that of [target].")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger to charge; see `dpconvex ledger init`.")] = None,
     dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
-    report: Annotated[
-        Path | None, typer.Option(help="Where to write a report for people (HTML).")
-    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Where to write a report for people (HTML).")] = None,
     release: Annotated[
-        Path | None,
-        typer.Option(help="TOML file that says who publishes the model and why, for the report."),
+        Path | None, typer.Option(help="TOML file that says who publishes the model and why, for the report.")
     ] = None,
     registry: Annotated[
-        Path | None,
-        typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
+        Path | None, typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML).")
     ] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     engine: Annotated[
-        str,
-        typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE),
+        str, typer.Option(help="memory, or dask for tables larger than memory.", rich_help_panel=ENGINE)
     ] = "memory",
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            help="Address of a Dask scheduler whose workers see the files.", rich_help_panel=ENGINE
-        ),
+        typer.Option(help="Address of a Dask scheduler whose workers see the files.", rich_help_panel=ENGINE),
     ] = None,
     memory_limit: Annotated[
         str | None,
         typer.Option(
-            help="Memory for --engine dask, like 2GB; half of the machine's by default.",
-            rich_help_panel=ENGINE,
+            help="Memory for --engine dask, like 2GB; half of the machine's by default.", rich_help_panel=ENGINE
         ),
     ] = None,
     person: PersonOption = None,
@@ -169,9 +126,7 @@ def fit(
     task = task or default_task(schema)
     person = person or schema.person
     if person is not None and engine != "memory":
-        raise InputError(
-            "People are told apart with --engine memory only. In Python, fit takes groups with Dask."
-        )
+        raise InputError("People are told apart with --engine memory only. In Python, fit takes groups with Dask.")
     facts = release_facts(release, schema.target.name)
     if engine == "memory":
         check_file(data)
@@ -180,7 +135,7 @@ def fit(
     # From here on there is something to do: what it takes seconds to load is loaded now.
     from dpconvex.inputs.settings import ignores_invalid, least_rows
     from dpconvex.models.file import save_model
-    from dpconvex.words.terminal import certificate_table, coefficient_table, coefficients
+    from dpconvex.reports.terminal import certificate_table, coefficient_table, coefficients
 
     note_line_breaks(schema)
     account = None if ledger is None else open_ledger(ledger, dataset)
@@ -208,12 +163,12 @@ def fit(
         print_unsaved(fitted, schema, out, error)
     try:
         if report is not None:
-            from dpconvex.words import write_report
+            from dpconvex.reports import write_report
 
             with progress("Writing the report"):
                 write_report(fitted, report, release=facts)
         if registry is not None:
-            from dpconvex.words.registry import write_registry_entry
+            from dpconvex.reports.registry import write_registry_entry
 
             write_registry_entry(fitted, registry, facts)
     except OSError as error:
@@ -256,13 +211,9 @@ def fit(
 @with_model_options
 def certify(
     settings: Settings,
-    n_samples: Annotated[
-        int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")
-    ],
+    n_samples: Annotated[int, typer.Option(*ROWS, help="Number of rows, or of people where they are named.")],
     task: TaskOption = None,
-    n_features: Annotated[
-        int | None, typer.Option(*COLUMNS, help="Number of columns, without a schema.")
-    ] = None,
+    n_features: Annotated[int | None, typer.Option(*COLUMNS, help="Number of columns, without a schema.")] = None,
     n_classes: Annotated[
         int | None, typer.Option(help="Number of classes; by default that of --classes, or 2.")
     ] = None,
@@ -293,7 +244,7 @@ def certify(
     if json_:
         typer.echo(certificate.to_json())
     else:
-        from dpconvex.words.terminal import certificate_table
+        from dpconvex.reports.terminal import certificate_table
 
         console().print(certificate_table(certificate))
 
@@ -318,17 +269,10 @@ def _fit_pieces(
     try:
         import dask.dataframe  # noqa: F401
     except ImportError:
-        raise InputError(
-            "--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`."
-        ) from None
+        raise InputError("--engine dask needs Dask: install it with `pip install 'dpconvex[dask]'`.") from None
     from dpconvex.engine.dask.schedule import watching
     from dpconvex.engine.threads import available_cores
-    from dpconvex.inputs.dask_files import (
-        dask_cluster_for_files,
-        memory_bytes,
-        plan_pieces,
-        read_file_partitions,
-    )
+    from dpconvex.inputs.dask_files import dask_cluster_for_files, memory_bytes, plan_pieces, read_file_partitions
 
     plan = plan_pieces(matching_files(data), schema, memory_bytes(memory_limit), available_cores())
 
@@ -342,11 +286,7 @@ def _fit_pieces(
         elif not private:
             say(f"Reading: {done} of {total} parts")
 
-    with (
-        dask_cluster_for_files(scheduler, plan.threads),
-        progress("Reading") as say,
-        watching(report),
-    ):
+    with dask_cluster_for_files(scheduler, plan.threads), progress("Reading") as say, watching(report):
         return model.fit(*read_file_partitions(plan, schema, labels, kind, ignored))
 
 
@@ -398,10 +338,7 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
     check_target(task, schema, named=settings.get("classes") is not None)
     declared = schema.target.classes if schema.target is not None else None
     if not TASKS[task].labels and schema.target_bounds is None:
-        typer.echo(
-            "warning: the schema has no [target] range, so targets are taken to be of order 1.",
-            err=True,
-        )
+        typer.echo("warning: the schema has no [target] range, so targets are taken to be of order 1.", err=True)
     settings = dict(settings)
     given = settings.get("classes")
     if declared is not None and given is None:
@@ -413,13 +350,7 @@ def _build(task: str, settings: Settings, schema: Schema, **more: object) -> Mod
         )
     if settings.get("row_norm") is None:
         settings["row_norm"] = schema.row_norm
-    return build(
-        task,
-        settings,
-        feature_bounds=schema.feature_bounds,
-        target_bounds=schema.target_bounds,
-        **more,
-    )
+    return build(task, settings, feature_bounds=schema.feature_bounds, target_bounds=schema.target_bounds, **more)
 
 
 def release_facts(path: Path | None, target: str | None) -> ReleaseFacts:
@@ -432,8 +363,7 @@ def open_ledger(path: Path, dataset: str) -> Ledger:
     """Return an existing budget."""
     if not os.path.lexists(path):
         raise InputError(
-            f"There is no ledger at {str(path)!r}. Create it with "
-            f"`dpconvex ledger init {path} --epsilon 1`."
+            f"There is no ledger at {str(path)!r}. Create it with `dpconvex ledger init {path} --epsilon 1`."
         )
     from dpconvex.privacy.ledger.ledger import Ledger
 

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from dpconvex.cli.errors import VERIFICATION, reports_errors
-from dpconvex.cli.fit import (
-    DelimiterOption,
-    EncodingOption,
-    JsonOption,
-    open_ledger,
-    release_facts,
-    with_file_options,
-)
+from dpconvex.cli.fit import DelimiterOption, EncodingOption, JsonOption, open_ledger, release_facts, with_file_options
 from dpconvex.cli.outputs import check_output, ledger_files
 from dpconvex.cli.screen import console, print_json, progress
 from dpconvex.inputs.errors import InputError
@@ -41,24 +34,16 @@ def register_commands(app: typer.Typer) -> None:
 @reports_errors
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
-    data: Annotated[
-        Path,
-        typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns."),
-    ],
+    data: Annotated[Path, typer.Argument(help="CSV (also .gz or .zip) or Parquet file with the model's columns.")],
     out: Annotated[Path, typer.Option(help="Where to write predictions (CSV or Parquet).")],
     keep: Annotated[
-        list[str] | None,
-        typer.Option("--id", help="Column to write beside the predictions; may be repeated."),
+        list[str] | None, typer.Option("--id", help="Column to write beside the predictions; may be repeated.")
     ] = None,
     all_columns: Annotated[
         bool, typer.Option("--all-columns", help="Write all columns of the data beside them.")
     ] = False,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")
-    ] = False,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Add the probability of every class.")
-    ] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Add what a classifier decides by, one per class.")] = False,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
     json_: JsonOption = False,
@@ -102,9 +87,7 @@ def predict(
         console().print(f"Written to {out}: {found.height:,} predictions{more}", markup=False)
 
 
-def prediction_columns(
-    estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool
-) -> pl.DataFrame:
+def prediction_columns(estimator: Fitted, rows: np.ndarray, scores: bool, probabilities: bool) -> pl.DataFrame:
     """Return predictions, and on request scores and probabilities; null where a row is invalid."""
     import numpy as np
     import polars as pl
@@ -157,8 +140,7 @@ def _needs(estimator: Fitted, method: str, option: str) -> None:
 
 @reports_errors
 def verify(
-    file: Annotated[Path, typer.Argument(help="Model file or certificate (JSON).")],
-    json_: JsonOption = False,
+    file: Annotated[Path, typer.Argument(help="Model file or certificate (JSON).")], json_: JsonOption = False
 ) -> None:
     """Check that a model file or certificate is consistent: its noise suffices for its promise.
 
@@ -168,7 +150,7 @@ def verify(
     _check_there(file)
     from dpconvex.models.file import ModelFileError
     from dpconvex.privacy.certificates.rules import CertificateError
-    from dpconvex.words.terminal import certificate_table
+    from dpconvex.reports.terminal import certificate_table
 
     try:
         kind, certificate = _verified(file)
@@ -183,9 +165,7 @@ def verify(
         print_json({**found, "certificate": plain})
         return
     screen = console()
-    screen.print(
-        f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green"
-    )
+    screen.print(f"Verified: the guarantee of this {kind} follows from its public facts.", style="bold green")
     screen.print(
         "Not checked: "
         + ("" if kind == "certificate" else "the coefficients, which no file can prove, and ")
@@ -200,16 +180,11 @@ def verify(
 def report(
     model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
     out: Annotated[Path, typer.Option(help="Where to write the report (HTML).")],
-    release: Annotated[
-        Path | None, typer.Option(help="TOML file that says who publishes the model and why.")
-    ] = None,
+    release: Annotated[Path | None, typer.Option(help="TOML file that says who publishes the model and why.")] = None,
     registry: Annotated[
-        Path | None,
-        typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML)."),
+        Path | None, typer.Option(help="Where to write an entry for the OpenDP registry of deployments (YAML).")
     ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the data, whose charges the report shows.")
-    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Ledger of the data, whose charges the report shows.")] = None,
     dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
     json_: JsonOption = False,
 ) -> None:
@@ -223,14 +198,14 @@ def report(
     if registry is not None:
         check_output(registry, "registry entry", {**inputs, "report": out})
     content = _read(model)
-    from dpconvex.words import write_report
+    from dpconvex.reports import write_report
 
     target = None if content.schema is None else content.schema.target
     facts = release_facts(release, None if target is None else target.name)
     book = None if ledger is None else open_ledger(ledger, dataset)
     write_report(content.estimator, out, book, release=facts)
     if registry is not None:
-        from dpconvex.words.registry import write_registry_entry
+        from dpconvex.reports.registry import write_registry_entry
 
         write_registry_entry(content.estimator, registry, facts)
     if json_:

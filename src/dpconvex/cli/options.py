@@ -73,11 +73,7 @@ BUDGET, MODEL = "Privacy budget", "Model"
 OPTIONS: dict[str, tuple[type, str, str]] = {
     "epsilon": (float, "Budget epsilon; 1 by default.", BUDGET),
     "delta": (float, "Budget delta; 1e-6 by default, 0 for pure epsilon-DP.", BUDGET),
-    "mu": (
-        float,
-        "Budget of Gaussian DP instead of epsilon, for mechanisms that offer it.",
-        BUDGET,
-    ),
+    "mu": (float, "Budget of Gaussian DP instead of epsilon, for mechanisms that offer it.", BUDGET),
     "neighbors": (str, "replace_one (default) or add_or_remove_one.", BUDGET),
     "nominal_samples": (int, "Public number of rows, with add_or_remove_one.", BUDGET),
     "invalid_rows": (
@@ -87,11 +83,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
         BUDGET,
     ),
     "mechanism": (str, "How noise is added; auto by default.", BUDGET),
-    "quantile": (
-        str,
-        "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.",
-        MODEL,
-    ),
+    "quantile": (str, "Quantile level, between 0 and 1, or several for one fit: 0.1,0.5,0.9; 0.5 by default.", MODEL),
     "underage_cost": (float, "Cost of one unit too few; 1 by default.", MODEL),
     "overage_cost": (float, "Cost of one unit too many; 1 by default.", MODEL),
     "tilt": (float, "How much more large losses count; 1 by default, 0 is their mean.", MODEL),
@@ -99,11 +91,7 @@ OPTIONS: dict[str, tuple[type, str, str]] = {
     "radius": (float, "How far an adversary moves a row, in mapped units; 0.1 by default.", MODEL),
     "norm": (str, "Norm of the adversary's radius: l2 (default) or linf.", MODEL),
     "loss": (str, "Loss of a tilted, robust or top-rank model.", MODEL),
-    "top": (
-        int,
-        "How many negative records of highest score positive ones should beat; 100 by default.",
-        MODEL,
-    ),
+    "top": (int, "How many negative records of highest score positive ones should beat; 100 by default.", MODEL),
     "min_positive": (int, "Public lower bound on the number of positive records.", MODEL),
     "min_negative": (int, "Public lower bound on the number of negative records.", MODEL),
     "label_private": (bool, "Whether labels are private; yes by default.", MODEL),

@@ -28,9 +28,7 @@ def check_output(path: Path, what: str, inputs: Mapping[str, Path | None] | None
     _check_place(path, what, inputs or {})
     found = _paid_content(path)
     if found is not None:
-        raise InputError(
-            f"The {what} cannot be written to {str(path)!r}: {found} is there. Choose another name."
-        )
+        raise InputError(f"The {what} cannot be written to {str(path)!r}: {found} is there. Choose another name.")
 
 
 def check_model_output(path: Path, inputs: Mapping[str, Path | None], overwrite: bool) -> None:
@@ -41,9 +39,7 @@ def check_model_output(path: Path, inputs: Mapping[str, Path | None], overwrite:
     found = _paid_content(path)
     if found != "a model":
         found = found or "a file that is no model"
-        raise InputError(
-            f"The model cannot be written to {str(path)!r}: {found} is there. Choose another name."
-        )
+        raise InputError(f"The model cannot be written to {str(path)!r}: {found} is there. Choose another name.")
     if not overwrite:
         raise InputError(
             f"There is a model at {str(path)!r} already, which a budget may have paid for. Choose another name, or "

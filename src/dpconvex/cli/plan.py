@@ -18,7 +18,7 @@ from dpconvex.inputs.schema_parsing import read_schema
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpconvex.defaults import Forecast, RiskPlan
+    from dpconvex.planning import Forecast, RiskPlan
 
 PLANNED = ("quantile", "newsvendor", "linear", "logistic")
 PICTURES = (".png", ".svg", ".pdf")
@@ -50,53 +50,34 @@ def plan(
         ),
     ] = None,
     schema: Annotated[
-        Path | None,
-        _option("Schema, which says the columns and how long a row can be.", names=SCHEMA),
+        Path | None, _option("Schema, which says the columns and how long a row can be.", names=SCHEMA)
     ] = None,
     task: Annotated[
-        str | None,
-        _option(
-            "quantile (default), newsvendor, linear, or logistic (default for a target of classes)."
-        ),
+        str | None, _option("quantile (default), newsvendor, linear, or logistic (default for a target of classes).")
     ] = None,
     epsilon: Annotated[float | None, number_option("Budget epsilon; 1 by default.", BUDGET)] = None,
     delta: Annotated[float | None, number_option("Budget delta; 1e-6 by default.", BUDGET)] = None,
     mu: Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)] = None,
-    neighbors: Annotated[
-        str, _option("replace_one (default) or add_or_remove_one.", BUDGET)
-    ] = "replace_one",
+    neighbors: Annotated[str, _option("replace_one (default) or add_or_remove_one.", BUDGET)] = "replace_one",
     quantile: Annotated[
         str | None, _option("Quantile level, or several of one fit: 0.1,0.5,0.9; 0.5 by default.")
     ] = None,
-    underage_cost: Annotated[
-        float | None, number_option("Newsvendor: cost of one unit too few.")
-    ] = None,
-    overage_cost: Annotated[
-        float | None, number_option("Newsvendor: cost of one unit too many.")
-    ] = None,
+    underage_cost: Annotated[float | None, number_option("Newsvendor: cost of one unit too few.")] = None,
+    overage_cost: Annotated[float | None, number_option("Newsvendor: cost of one unit too many.")] = None,
     accuracy: Annotated[
-        float | None,
-        number_option("Excess risk you want, to find the rows it needs; 0.05 by default."),
+        float | None, number_option("Excess risk you want, to find the rows it needs; 0.05 by default.")
     ] = None,
     residual_scale: Annotated[
-        float | None,
-        number_option(
-            "Public guess: standard deviation of residuals over half the target's range."
-        ),
+        float | None, number_option("Public guess: standard deviation of residuals over half the target's range.")
     ] = None,
     feature_spread: Annotated[
         float | None, number_option("Public guess: standard deviation of a column over its bound.")
     ] = None,
     class_rate: Annotated[
-        float | None,
-        number_option("Logistic: public guess of the share of the rarer or any one class."),
+        float | None, number_option("Logistic: public guess of the share of the rarer or any one class.")
     ] = None,
-    row_norm: Annotated[
-        float | None, number_option("Bound on a row's influence, in mapped units.")
-    ] = None,
-    plot: Annotated[
-        Path | None, _option("Draw accuracy against epsilon to this file (png, svg, pdf).")
-    ] = None,
+    row_norm: Annotated[float | None, number_option("Bound on a row's influence, in mapped units.")] = None,
+    plot: Annotated[Path | None, _option("Draw accuracy against epsilon to this file (png, svg, pdf).")] = None,
     json_: JsonOption = False,
 ) -> None:
     """Predict the accuracy of a private fit and the rows it needs, from public facts alone.
@@ -121,8 +102,8 @@ def plan(
     level = _level(task, levels, underage_cost, overage_cost, class_rate)
     if plot is not None:
         _check_picture(plot)
-    from dpconvex.defaults import plan as predict_risk
     from dpconvex.inputs.settings import resolve_guarantee
+    from dpconvex.planning import plan as predict_risk
 
     guarantee = resolve_guarantee(epsilon, delta, mu, "plan")
     with progress("Predicting"):
@@ -195,9 +176,7 @@ def _level(
 
 def _check_picture(path: Path) -> None:
     if path.suffix.lower() not in PICTURES:
-        raise InputError(
-            f"The picture must be one of {list(PICTURES)}. Got {path.suffix!r} instead."
-        )
+        raise InputError(f"The picture must be one of {list(PICTURES)}. Got {path.suffix!r} instead.")
     if not path.parent.is_dir():
         raise InputError(f"The picture cannot be written to {str(path)!r}.")
     try:
@@ -211,7 +190,7 @@ def _check_picture(path: Path) -> None:
 def _table(outlook: RiskPlan, unit: str) -> Table:
     from rich.table import Table
 
-    from dpconvex.words.terminal import guarantee_in_words
+    from dpconvex.reports.terminal import guarantee_in_words
 
     promise = guarantee_in_words(outlook.guarantee)
     title = f"{outlook.n_samples:,} {unit}, {outlook.n_features} columns\n{promise}"

@@ -11,7 +11,7 @@ from dpconvex.cli.errors import reports_errors
 from dpconvex.inputs.errors import InputError
 
 # Found by name when the command is called, never imported: the library stands without it.
-MUSEUM = "dpconvex_reproduction"
+REPRODUCTION_PACKAGE = "dpconvex_reproduction"
 # Every word is the other distribution's, `--help` too.
 UNREAD = {
     "ignore_unknown_options": True,
@@ -29,9 +29,9 @@ def register_commands(app: typer.Typer) -> None:
 @reports_errors
 def reproduce(context: typer.Context) -> None:
     """Run the papers' tables and figures again; needs the distribution dpconvex-reproduction."""
-    if importlib.util.find_spec(MUSEUM) is None:
+    if importlib.util.find_spec(REPRODUCTION_PACKAGE) is None:
         raise InputError(
             "The papers' tables and figures are a distribution of their own, which is not installed. Install it with "
             "`pip install dpconvex-reproduction`, or from a clone of dpconvex with `pip install . ./reproduction`."
         )
-    importlib.import_module(f"{MUSEUM}.command").main(context.args)
+    importlib.import_module(f"{REPRODUCTION_PACKAGE}.command").main(context.args)

@@ -31,9 +31,7 @@ def register_commands(app: typer.Typer) -> None:
 @reports_errors
 def score(
     model: Annotated[Path, typer.Argument(help="Model file written by `dpconvex fit`.")],
-    data: Annotated[
-        Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")
-    ],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows the fit has not seen.")],
     metric: Annotated[
         str | None,
         typer.Option(
@@ -45,15 +43,10 @@ def score(
     mu: Annotated[float | None, number_option("Budget of Gaussian DP instead.", BUDGET)] = None,
     ledger: Annotated[Path | None, typer.Option(help="Ledger to charge, in full.")] = None,
     dataset: Annotated[str, typer.Option(help="Which budget of the ledger.")] = "default",
-    quantile: Annotated[
-        float | None, number_option("Which level to score, of a model with several.")
-    ] = None,
-    residual_bound: Annotated[
-        float | None, number_option("Residuals beyond it count as that far.")
-    ] = None,
+    quantile: Annotated[float | None, number_option("Which level to score, of a model with several.")] = None,
+    residual_bound: Annotated[float | None, number_option("Residuals beyond it count as that far.")] = None,
     person: Annotated[
-        str | None,
-        typer.Option(help="Column that names people: each counts once, with all its rows."),
+        str | None, typer.Option(help="Column that names people: each counts once, with all its rows.")
     ] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,

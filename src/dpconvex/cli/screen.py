@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from dpconvex.words.printable import visible
+from dpconvex.reports.printable import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook

@@ -38,8 +38,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Public seed: it may be published.")],
     share: Annotated[float, typer.Option(help="Share of the rows to judge by.")] = 0.25,
     by: Annotated[
-        str | None,
-        typer.Option(help="Column that decides, such as a person: its rows stay together."),
+        str | None, typer.Option(help="Column that decides, such as a person: its rows stay together.")
     ] = None,
     delimiter: DelimiterOption = None,
     encoding: EncodingOption = None,
@@ -73,13 +72,9 @@ def split(
         table = opened.read(opened.names, least=2)
         if by is not None and table.schema[by].is_nested():
             raise InputError(f"The column {by!r} must hold words, numbers or dates.")
-        chosen = pl.Series(
-            by_place(table.height, seed, share) if by is None else by_value(table[by], seed, share)
-        )
+        chosen = pl.Series(by_place(table.height, seed, share) if by is None else by_value(table[by], seed, share))
         # What reads the whole table reads its parts.
-        written = (
-            file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
-        )
+        written = file if opened.layout is None else replace(file, delimiter=opened.layout.delimiter)
         write_table(table.filter(~chosen), train, written)
         write_table(table.filter(chosen), test, written)
     judged = int(chosen.sum())
@@ -87,10 +82,7 @@ def split(
     if json_:
         print_json({"train": str(train), "test": str(test), "seed": seed, **counts})
     else:
-        console().print(
-            f"Written to {train}: {counts['train_rows']:,} rows; to {test}: {judged:,} rows",
-            markup=False,
-        )
+        console().print(f"Written to {train}: {counts['train_rows']:,} rows; to {test}: {judged:,} rows", markup=False)
 
 
 def by_place(rows: int, seed: int, share: float) -> np.ndarray:

@@ -37,10 +37,8 @@ def studio(
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise InputError(
-            "The studio needs a small server: install it with `pip install 'dpconvex[studio]'`."
-        ) from None
-    from dpconvex.words.studio import serve
+        raise InputError("The studio needs a small server: install it with `pip install 'dpconvex[studio]'`.") from None
+    from dpconvex.reports.studio import serve
 
     account = None if ledger is None else open_ledger(ledger, dataset)
 

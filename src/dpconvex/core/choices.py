@@ -27,10 +27,10 @@ from dpconvex.privacy.bounds.scores import ScoreBounds
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.privacy.noise import choose as choose_index
+from dpconvex.types import Array
 
 __all__ = ["SCORE_GRID", "Choices", "loss_scores", "loss_spread", "repeat_and_select"]
 
-Array = NDArray[np.float64]
 Run = TypeVar("Run")
 
 SCORE_GRID = 2**16  # steps that one record's influence on a score is divided into
@@ -63,9 +63,7 @@ class Choices:
         """
         return self._draw(np.asarray(steps), score.directions(neighbors) * SCORE_GRID)
 
-    def quantiles(
-        self, values: ArrayLike, levels: Iterable[float], low: float, high: float
-    ) -> list[float]:
+    def quantiles(self, values: ArrayLike, levels: Iterable[float], low: float, high: float) -> list[float]:
         r"""Return a private quantile of a column for each level, each by a draw of its own.
 
         A point t of a public grid on the public range ``[low, high]`` has the score ``-|#{x_i < t} - q n|``, which
@@ -87,26 +85,17 @@ class Choices:
         return found
 
     def coefficients(
-        self,
-        objective: EmpiricalObjective,
-        bounds: LinearBounds,
-        candidates: Array,
-        centre: Array,
-        radius: float,
+        self, objective: EmpiricalObjective, bounds: LinearBounds, candidates: Array, centre: Array, radius: float
     ) -> Array:
         """Return one of some public or released coefficients, by their losses: see :func:`loss_scores`."""
         scores = loss_scores(objective, bounds, candidates, centre, radius)
         return np.array(candidates[self._draw(scores, loss_spread(bounds))])
 
-    def _draw(
-        self, scores: NDArray[np.int64], spread: int, counts: NDArray[np.int64] | None = None
-    ) -> int:
+    def _draw(self, scores: NDArray[np.int64], spread: int, counts: NDArray[np.int64] | None = None) -> int:
         """Return an index, drawn with probability proportional to ``counts exp(epsilon scores / spread)``."""
         with self._lock:
             if self._left < 1:
-                raise CertificateError(
-                    "All choices that the certificate allows for have been made."
-                )
+                raise CertificateError("All choices that the certificate allows for have been made.")
             self._left -= 1
         return choose_index(self._noise.words, -scores, self._epsilon / spread, counts)
 
@@ -121,11 +110,7 @@ def loss_spread(bounds: LinearBounds) -> int:
 
 
 def loss_scores(
-    objective: EmpiricalObjective,
-    bounds: LinearBounds,
-    candidates: Array,
-    centre: Array,
-    radius: float,
+    objective: EmpiricalObjective, bounds: LinearBounds, candidates: Array, centre: Array, radius: float
 ) -> NDArray[np.int64]:
     r"""Return the whole score of every candidate w within R of a centre c: private.
 
@@ -152,11 +137,7 @@ def loss_scores(
 
 
 def repeat_and_select(
-    run: Callable[[int], tuple[Run, int]],
-    candidates: int,
-    mean_repeats: float,
-    std: float,
-    noise: NoiseSource,
+    run: Callable[[int], tuple[Run, int]], candidates: int, mean_repeats: float, std: float, noise: NoiseSource
 ) -> Run:
     """Return the best of a geometric number of runs of random candidates, by scores with Gaussian noise.
 

@@ -7,7 +7,7 @@ row, its label and earlier answers alone, and is shortened here to length 1.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.core.coordinates import row_lengths
 from dpconvex.core.queries import pack_symmetric, unpack_symmetric
@@ -18,10 +18,9 @@ from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
 
 __all__ = ["PrivateClasses", "shortened"]
-
-Array = NDArray[np.float64]
 
 
 class PrivateClasses:
@@ -42,9 +41,7 @@ class PrivateClasses:
     class by one of the other, so that every sum below moves by at most twice what a row adds.
     """
 
-    def __init__(
-        self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource
-    ) -> None:
+    def __init__(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource) -> None:
         self.bounds, self.terms = certificate.bounds, certificate.noise
         self._rows, self._answers = objective, Answers(certificate.noise, noise)
         self._lengths: tuple[bytes, Array] | None = None
@@ -52,7 +49,7 @@ class PrivateClasses:
     @property
     def _half(self) -> float:
         """Half of the records, by which counts are centred where some may be ignored; exact."""
-        return sum(self._rows.counts) / 2 if self.bounds.void_rows else 0.0
+        return sum(self._rows.counts) / 2 if self.bounds.ignored_rows else 0.0
 
     def count_all(self, name: str) -> float:
         """Return how many records are not ignored, plus noise."""
@@ -82,12 +79,7 @@ class PrivateClasses:
         return float(self._answers.release(term, [below - self._half])[0])
 
     def row_sum(
-        self,
-        name: str,
-        centre: ArrayLike,
-        matrix: ArrayLike,
-        radius: float,
-        weights: tuple[float, float] = (1.0, 1.0),
+        self, name: str, centre: ArrayLike, matrix: ArrayLike, radius: float, weights: tuple[float, float] = (1.0, 1.0)
     ) -> Array:
         """Return ``sum_i w_i u_i`` with rows u in units of the radius, no longer than 1, plus noise.
 

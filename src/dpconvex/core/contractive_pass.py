@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Places
 from dpconvex.engine.summation_order import block_rows
 from dpconvex.losses.interface import Loss
 from dpconvex.smoothing.compiled_slopes import CompiledSlope, compile_slope, compiled_slope
+from dpconvex.types import Array
 
 __all__ = ["mean_of_pass", "run_one_sgd_pass"]
-
-Array = NDArray[np.float64]
 
 
 def mean_of_pass(

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.core.length_cover import UNDERFLOW, LengthCover, length_cover
 from dpconvex.engine.blocks import placed_rows, row_squares
 from dpconvex.engine.sparse import SparseRows
 from dpconvex.engine.threads import scratch
+from dpconvex.types import Array
 
 __all__ = ["Coordinates", "RowLengths", "cancellation", "row_lengths"]
 
-Array = NDArray[np.float64]
 
 _POWERS = 20  # that bound a spectral norm
 

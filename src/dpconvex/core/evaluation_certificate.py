@@ -110,9 +110,7 @@ class EvaluationCertificate(Promise):
         """Derive the noise from the guarantee and the statistic's sensitivity."""
         if neighbors == "add_or_remove_one":
             n_samples = 0  # it is private
-        distribution, scale = _noise(
-            guarantee, statistic, n_samples, dimension, releases, neighbors
-        )
+        distribution, scale = _noise(guarantee, statistic, n_samples, dimension, releases, neighbors)
         return cls(
             guarantee, mechanism, statistic, n_samples, dimension, releases, distribution, scale,
             neighbors, SEEDED if seeded else EXACT, PERSON if people else RECORD,
@@ -158,9 +156,7 @@ class EvaluationCertificate(Promise):
         if (size is not None and self.dimension != size) or (size is None and self.dimension < 2):
             raise CertificateError("The certificate's 'dimension' is not that of its statistic.")
         allowed = "a finite number above 0"
-        stated = check_number(
-            "scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True
-        )
+        stated = check_number("scale", "a certificate", self.scale, allowed, 0, math.inf, low_open=True)
         distribution, needed = _noise(
             self.guarantee, self.statistic, self.n_samples, self.dimension, self.releases,
             self.neighbors,
@@ -170,12 +166,7 @@ class EvaluationCertificate(Promise):
 
 
 def _noise(
-    guarantee: Guarantee,
-    statistic: str,
-    n_samples: int,
-    dimension: int,
-    releases: int,
-    neighbors: str,
+    guarantee: Guarantee, statistic: str, n_samples: int, dimension: int, releases: int, neighbors: str
 ) -> tuple[str, float]:
     """Return the law and scale of the noise of each of so many releases: under (epsilon, delta) the smaller noise.
 

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.engine.blocks import placed_rows, row_margins
+from dpconvex.types import Array
 
 __all__ = ["LengthCover", "length_cover"]
 
-Array = NDArray[np.float64]
 
 UNDERFLOW = 1e-290  # added to squared lengths: none is 0 where squares are too small for a number
 _MOST_OUTSIDE = 0.25  # share of the directions outside the bulk up to which products are saved
@@ -63,9 +62,7 @@ class LengthCover:
         stretched_squares(block, lead, self.centre, self.stretch, squares)
         if self.factors.size:
             # Row by row: what one gives must not depend on how many there are, which is private where people vote.
-            columns = np.zeros(
-                (block.shape[1], self.factors.size)
-            )  # whole rows, of which the constant is left out
+            columns = np.zeros((block.shape[1], self.factors.size))  # whole rows, of which the constant is left out
             columns[lead:] = (self.directions * self.stretch).T
             moved = placed_rows(block, columns)
             moved -= self.directions @ (self.stretch * self.centre)
@@ -122,9 +119,7 @@ def length_cover(matrix: Array, lead: int, excess: float) -> LengthCover | None:
     if error > 0.1 * _ROUNDING:
         return None
     factors = (values[outside] + slack) / top - 1
-    return LengthCover(
-        height, centre, norms * math.sqrt(top), np.ascontiguousarray(vectors[:, outside].T), factors
-    )
+    return LengthCover(height, centre, norms * math.sqrt(top), np.ascontiguousarray(vectors[:, outside].T), factors)
 
 
 def _bulk(values: Array, excess: float) -> tuple[int, int, float]:

@@ -31,9 +31,7 @@ class PrivateMatrices:
     Privacy: a record adds a vector of norm at most ``bounds.whole_lipschitz``, whatever the coefficients.
     """
 
-    def __init__(
-        self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource
-    ) -> None:
+    def __init__(self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource) -> None:
         self.bounds, self.terms = certificate.bounds, certificate.noise
         self._objective, self._answers = objective, Answers(certificate.noise, noise)
 

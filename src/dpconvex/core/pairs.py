@@ -23,9 +23,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.types import Array
+
 __all__ = ["pair_sensitivity", "pair_statistic", "pair_statistic_of_people", "twice_in_order"]
 
-Array = NDArray[np.float64]
 
 #: Weight of the numbers of rows beside the sum over pairs.
 CLASS_WEIGHT = math.sqrt(3 / 8)
@@ -57,11 +58,7 @@ def pair_statistic(ranked: Array, labels: Array) -> Array:
 
 
 def pair_statistic_of_people(
-    ranked: Array,
-    labels: Array,
-    shares: Array,
-    places: NDArray[np.int64],
-    count: int,
+    ranked: Array, labels: Array, shares: Array, places: NDArray[np.int64], count: int
 ) -> Array:
     """Return the same of a public number of people, whose rows share a vote: in whole steps of a public grid.
 
@@ -77,10 +74,7 @@ def pair_statistic_of_people(
 
 
 def _order_sums(
-    ranked: Array,
-    is_positive: NDArray[np.bool_],
-    shares: NDArray[np.int64],
-    places: NDArray[np.int64],
+    ranked: Array, is_positive: NDArray[np.bool_], shares: NDArray[np.int64], places: NDArray[np.int64]
 ) -> int:
     """Return the votes of pairs in the right order less those in the wrong one, of rows of the same place."""
     order = np.lexsort((ranked, places))
@@ -96,6 +90,4 @@ def _order_sums(
     above = before[place_ends[place]] - before[ends[tie]]
     weights = (below - above)[is_positive]
     # Python's whole numbers: products of two sums of votes exceed 64 bits.
-    return sum(
-        int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True)
-    )
+    return sum(int(share) * int(weight) for share, weight in zip(shares[is_positive], weights, strict=True))

@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.core.class_rows import shortened
 from dpconvex.core.coordinates import row_lengths
@@ -39,25 +39,18 @@ from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.clamped_targets import with_clamped_targets
 from dpconvex.objectives.objective import Objective, Tiltable
 from dpconvex.objectives.pairwise import PairwiseObjective
-from dpconvex.privacy.bounds.phases import (
-    DRAWN,
-    Phase,
-    anchored_bounds,
-    assignment_for,
-    phase_names,
-    phases_of,
-)
+from dpconvex.privacy.bounds.phases import DRAWN, Phase, anchored_bounds, assignment_for, phase_names, phases_of
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.description import Facts, describe
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.solvers.black_box import Method
 
 __all__ = ["PerturbedMinimiser", "check_objective", "exact_minimiser", "release_phases"]
 
-Array = NDArray[np.float64]
 
 TILT, RELEASE = "objective", "release"
 # Of a certificate in units of a released length: public bounds on the length of rows, and on the distance of two.
@@ -119,7 +112,7 @@ class PerturbedMinimiser:
         if self._lengths is None:
             self._lengths = self._objective.each_row(row_lengths)
         bounds = self._certificate.bounds
-        half = (self._lengths.size if bounds.void_rows else bounds.n_samples) / 2
+        half = (self._lengths.size if bounds.ignored_rows else bounds.n_samples) / 2
         below = float(np.count_nonzero(self._lengths < float(length)))
         return float(self._answers.release(term, [below - half])[0])
 
@@ -169,9 +162,7 @@ def exact_minimiser(
     return certified_point(solver, clamped, np.zeros(bounds.dimension), tolerance)
 
 
-def certified_point(
-    solver: Method | None, objective: Objective, start: ArrayLike, tolerance: float
-) -> Array:
+def certified_point(solver: Method | None, objective: Objective, start: ArrayLike, tolerance: float) -> Array:
     """Return a certified minimiser by any solver; where it fails, warns or lies the default one takes over.
 
     Whether and how a solver complains depends on the data, so it must not be seen. Where the default one's certificate
@@ -202,14 +193,10 @@ def release_phases(objective: Any, certificate: Certificate, noise: NoiseSource)
     bounds, settings = certificate.bounds, certificate.parameters[certificate.mechanism]
     answers, point = Answers(certificate.noise, noise), np.zeros(bounds.dimension)
     phases = phases_of(bounds.n_samples, settings)
-    parts = assigned_records(
-        phases, assignment_for(bounds.neighbors), objective.rows.n_records, noise.generator
-    )
+    parts = assigned_records(phases, assignment_for(bounds.neighbors), objective.rows.n_records, noise.generator)
     for phase, name, chosen in zip(phases, phase_names(phases), parts, strict=True):
         term = answers.claim(name, dimension=bounds.dimension)
-        exact = phase_point(
-            objective, certificate, phase, term.tolerance, chosen, point, noise.generator
-        )
+        exact = phase_point(objective, certificate, phase, term.tolerance, chosen, point, noise.generator)
         point = answers.release(term, exact)
         # A projection of what was released: no privacy cost.
         point = point * min(1.0, settings["radius"] / max(float(np.linalg.norm(point)), 1e-300))
@@ -245,16 +232,12 @@ def phase_point(
     if certificate.mechanism == "phased-sgd":
         from dpconvex.core.contractive_pass import mean_of_pass
 
-        return mean_of_pass(
-            rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator
-        )
+        return mean_of_pass(rows, objective.loss, chosen, start, phase.step, bounds.alpha, generator)
     local, loss = anchored_bounds(bounds, phase), cast(PointwiseLoss, objective.loss)
     if not math.isfinite(loss.smoothness):
         loss = moreau(loss, local.envelope_smoothness())
     held = rows.take_records(chosen) if rows.people_vote else rows.chosen(chosen)
-    problem = EmpiricalObjective(
-        held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start
-    )
+    problem = EmpiricalObjective(held, loss, local.alpha, divisor=phase.records, linear=-phase.anchor * start)
     reach = phase.anchor * certificate.parameters[certificate.mechanism]["radius"]
     problem = with_clamped_targets(problem, replace(local, loss=loss), reach)
     return certified_point(None, problem, start, tolerance)
@@ -277,9 +260,7 @@ def check_objective(objective: object, certificate: Certificate, **replaced: obj
     """
     bounds, given = certificate.bounds, certificate.parameters
     stated = {**bounds.objective_facts(), **replaced}
-    if (
-        LONGEST in given
-    ):  # rows come in public units; the bounds are in units of a length that is found first
+    if LONGEST in given:  # rows come in public units; the bounds are in units of a length that is found first
         stated |= {"row_norm": given[LONGEST], "diameter": given[WIDEST]}
     found: Facts | None = getattr(objective, "public_facts", None)
     if found is None:

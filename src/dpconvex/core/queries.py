@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.bounds.base import Bounds
@@ -25,12 +24,8 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError, Proof
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.guarantees import together
-from dpconvex.privacy.summation import (
-    MANY_ROWS,
-    most_summed_rows,
-    relative_sum_error,
-    summation_error,
-)
+from dpconvex.privacy.summation import MANY_ROWS, most_summed_rows, relative_sum_error, summation_error
+from dpconvex.types import Array
 
 __all__ = [
     "KINDS",
@@ -42,7 +37,6 @@ __all__ = [
     "unpack_symmetric",
 ]
 
-Array = NDArray[np.float64]
 
 KINDS = ("count", "histogram", "vector", "second moments", "limited sum")
 
@@ -101,19 +95,13 @@ class Query:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(
-                f"The kind of a query must be one of {list(KINDS)}. Got {self.kind!r} instead."
-            )
+            raise ValueError(f"The kind of a query must be one of {list(KINDS)}. Got {self.kind!r} instead.")
         if not (type(self.bound) in (int, float) and 0 < self.bound < math.inf):
-            raise ValueError(
-                f"The bound of a query must be a finite number above 0. Got {self.bound!r} instead."
-            )
+            raise ValueError(f"The bound of a query must be a finite number above 0. Got {self.bound!r} instead.")
         if self.kind == "count" and (self.bound, self.dimension) != (1, 1):
             raise ValueError("A count is one number, to which a record adds at most 1.")
         if type(self.dimension) is not int or self.dimension < 1:
-            raise ValueError(
-                f"The dimension of a query must be a positive integer. Got {self.dimension!r} instead."
-            )
+            raise ValueError(f"The dimension of a query must be a positive integer. Got {self.dimension!r} instead.")
 
     @classmethod
     def histograms(cls, bins: int, columns: int = 1) -> Query:
@@ -131,7 +119,7 @@ class Query:
         if self.kind == "count":
             # The product of a level with the number of votes, and the difference, are rounded once each.
             number = most_summed_rows(records.n_samples, records.neighbors)
-            return many * (1.0 + (number * 2.0**-51 if records.void_rows else 0.0))
+            return many * (1.0 + (number * 2.0**-51 if records.ignored_rows else 0.0))
         if self.kind == "histogram":
             return many * math.sqrt(changed * self.bound)
         if self.kind == "second moments":
@@ -145,9 +133,7 @@ class Query:
         """Return the Gaussian noise with which so many answers together are mu-Gaussian DP."""
         moved = self.sensitivity(records)
         std = released_scale(mu / math.sqrt(uses), moved, self.dimension)
-        return NoiseTerm(
-            "gaussian", std, moved, self.dimension, "sum", uses, kind=self.kind, bound=self.bound
-        )
+        return NoiseTerm("gaussian", std, moved, self.dimension, "sum", uses, kind=self.kind, bound=self.bound)
 
 
 def query_of(term: NoiseTerm) -> Query:
@@ -225,11 +211,6 @@ def prove_sums(certificate: Certificate) -> Proof:
     laws = {term.distribution for _, term in terms}
     if laws == {"l2-laplace"}:
         pure = pure_total(term for _, term in terms)
-        return Proof(
-            together(pure, certificate.problems), f"Composition of released sums, {relation}"
-        )
+        return Proof(together(pure, certificate.problems), f"Composition of released sums, {relation}")
     total = gaussian_total(term for _, term in terms)
-    return Proof(
-        together(total, certificate.problems),
-        f"Gaussian DP composition of released sums, {relation}",
-    )
+    return Proof(together(total, certificate.problems), f"Gaussian DP composition of released sums, {relation}")

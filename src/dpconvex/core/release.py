@@ -26,16 +26,10 @@ from types import MappingProxyType
 from typing import TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.core.coordinates import Coordinates, RowLengths, cancellation, row_lengths
-from dpconvex.core.queries import (
-    Query,
-    largest_cancellation,
-    pack_symmetric,
-    prove_sums,
-    unpack_symmetric,
-)
+from dpconvex.core.queries import Query, largest_cancellation, pack_symmetric, prove_sums, unpack_symmetric
 from dpconvex.core.slopes import Factor, Slope, registered_factor, registered_slope
 from dpconvex.engine.accurate_products import MomentSums
 from dpconvex.engine.blocks import by_nonzeros, row_margins
@@ -46,10 +40,10 @@ from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
 
 __all__ = ["Answers", "PrivateRows", "Score", "Statistic", "finite_numbers", "positive_number"]
 
-Array = NDArray[np.float64]
 
 STATISTICS = ("target", "label", "length", "residual", "margin", "distance")
 SCORES = ("residual", "lost squares")
@@ -121,9 +115,7 @@ class Answers:
     used: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def claim(
-        self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None
-    ) -> NoiseTerm:
+    def claim(self, name: str, kinds: Sequence[str] = ("",), dimension: int | None = None) -> NoiseTerm:
         """Count a use of a term, or raise if the certificate does not allow for it; of no sum by default."""
         if type(name) is not str or name not in self.terms:
             raise CertificateError(f"The certificate states no release {name!r}.")
@@ -197,9 +189,7 @@ class PrivateRows:
     stated terms, whatever is asked and in whatever order. Arguments are copied to plain arrays of numbers first.
     """
 
-    def __init__(
-        self, targets: Sequence[Rows], certificate: Certificate, noise: NoiseSource
-    ) -> None:
+    def __init__(self, targets: Sequence[Rows], certificate: Certificate, noise: NoiseSource) -> None:
         if isinstance(certificate, Certificate):
             prove_sums(certificate)
         self.bounds: LinearBounds = certificate.bounds
@@ -216,9 +206,7 @@ class PrivateRows:
     def part(self, rows: int) -> PrivateRows:
         """Return the handle on a part of the records, which follows from their public number alone."""
         if self.bounds.neighbors != "replace_one":
-            raise CertificateError(
-                "Which rows are a part of them is public only where their number is."
-            )
+            raise CertificateError("Which rows are a part of them is public only where their number is.")
         rows = int(rows)
         return self if rows >= self.bounds.n_samples else self._view(self._rows, rows)
 
@@ -239,7 +227,7 @@ class PrivateRows:
         """
         term = self._answers.claim(name, ("count", "vector", "histogram", "second moments"))
         # Only where rows may be ignored is the rounding of a centred count paid for.
-        level = min(max(_number(level), 0.0), 1.0) if self.bounds.void_rows else 0.0
+        level = min(max(_number(level), 0.0), 1.0) if self.bounds.ignored_rows else 0.0
         exact = self._counter(statistic, level)(_number(point))
         if term.kind == "count":
             return float(self._answers.release(term, [exact])[0])
@@ -257,9 +245,7 @@ class PrivateRows:
         return (1 - 2.0**-20) * term.sensitivity / Query("count").sensitivity(self.bounds)
 
     @_question
-    def histogram(
-        self, name: str, statistic: Statistic, edges: ArrayLike, by_label: bool = False
-    ) -> Array:
+    def histogram(self, name: str, statistic: Statistic, edges: ArrayLike, by_label: bool = False) -> Array:
         """Return how many records lie between edges, the outermost bins with all beyond, plus noise.
 
         With labels the counts of negative records come first.
@@ -307,12 +293,7 @@ class PrivateRows:
 
     @_question
     def slope_sum(
-        self,
-        name: str,
-        theta: ArrayLike,
-        slope: Slope,
-        coordinates: Coordinates,
-        unit: float = 1.0,
+        self, name: str, theta: ArrayLike, slope: Slope, coordinates: Coordinates, unit: float = 1.0
     ) -> Array:
         """Return ``sum_i s_i u_i`` over records, no term longer than ``bound * unit``, plus noise of ``std * unit``.
 
@@ -409,9 +390,7 @@ class PrivateRows:
         lengths, key = RowLengths(frame), ("length", *_key(frame))
         if self._size is not None and not self._kept.holds(key):
             # A part alone is asked for: lengths of all rows would take longer.
-            return self._kept.alone(
-                (*key, id(self._rows), self._size), lambda: self._own_rows.reweighted(lengths)
-            )
+            return self._kept.alone((*key, id(self._rows), self._size), lambda: self._own_rows.reweighted(lengths))
         return self._kept.rows(self, key, lambda: self._targets[0].reweighted(lengths))
 
     def _weighted(self, frame: Coordinates, weighting: str, limit: float) -> Rows:
@@ -420,10 +399,7 @@ class PrivateRows:
         weights = _Weights(weighting, limit)
         if self._size is not None and not self._kept.holds(key):
             # A part alone is asked for: weights of all rows would take longer.
-            return self._kept.alone(
-                (*key, id(self._rows), self._size),
-                lambda: self._measured(frame).rescaled(weights),
-            )
+            return self._kept.alone((*key, id(self._rows), self._size), lambda: self._measured(frame).rescaled(weights))
 
         def weigh() -> Rows:
             return whole._measured(frame).rescaled(weights)
@@ -434,9 +410,7 @@ class PrivateRows:
         """Return rows, and the function of their targets and weights that a statistic is."""
         name, centre = statistic.name, _number(statistic.centre)
         if name not in STATISTICS:
-            raise ValueError(
-                f"A statistic must be one of {list(STATISTICS)}. Got {name!r} instead."
-            )
+            raise ValueError(f"A statistic must be one of {list(STATISTICS)}. Got {name!r} instead.")
         if name == "target":
             return self._own_rows, lambda y, w: y
         if name == "label":
@@ -543,9 +517,7 @@ class _Kept:
             self._parts[id(rows), size] = rows.part(size)
         return self._parts[id(rows), size]
 
-    def counter(
-        self, key: object, make: Callable[[], Callable[[float], float]]
-    ) -> Callable[[float], float]:
+    def counter(self, key: object, make: Callable[[], Callable[[float], float]]) -> Callable[[float], float]:
         """Return the counter of a statistic."""
         if self._count is None or self._count[0] != key:
             self._count = None  # its values are freed before others are computed
@@ -601,9 +573,7 @@ def _moment_sums(measured: Rows, frame: Coordinates, radius: float) -> Array:
     return np.asarray(sums)
 
 
-def _product_sums(
-    rows: Rows, frame: Coordinates, theta: Array, radius: float, factor: Factor
-) -> Array:
+def _product_sums(rows: Rows, frame: Coordinates, theta: Array, radius: float, factor: Factor) -> Array:
     """Return the sum over votes of ``f^2 u u^T / radius^2`` of placed rows u.
 
     No vector ``f u / radius`` is longer than 1, whatever the factor says: its own computed length limits it.

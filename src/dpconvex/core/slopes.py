@@ -11,41 +11,19 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpconvex.losses import (
-    Absolute,
-    Hinge,
-    Huber,
-    Logistic,
-    Pinball,
-    PointwiseLoss,
-    ReLU,
-    SoftThreshold,
-)
+from dpconvex.losses import Absolute, Hinge, Huber, Logistic, Pinball, PointwiseLoss, ReLU, SoftThreshold
 from dpconvex.objectives.slopes import ClippedSlope, Sigmoid, WeightedSlope
 from dpconvex.privacy.description import describe, rebuild
-from dpconvex.smoothing import (
-    EpanechnikovKernel,
-    GaussianKernel,
-    LaplacianKernel,
-    LogisticKernel,
-    UniformKernel,
-)
+from dpconvex.smoothing import EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
+from dpconvex.types import Array
 
 __all__ = ["Factor", "Slope", "registered_factor", "registered_slope"]
 
-Array = NDArray[np.float64]
 
 _REGISTERED = (Absolute, Hinge, Huber, Logistic, Pinball, ReLU, SoftThreshold)
-_KERNELS = (
-    EpanechnikovKernel,
-    GaussianKernel,
-    LaplacianKernel,
-    LogisticKernel,
-    UniformKernel,
-)
+_KERNELS = (EpanechnikovKernel, GaussianKernel, LaplacianKernel, LogisticKernel, UniformKernel)
 _SMALLEST, _LARGEST = 1e-100, 1e100  # of slopes: products with lengths neither under- nor overflow
 #: How rows of length l count beyond the length c: ``min(1, c / l)``, its square, or with slopes limited to ``c / l``
 #: times the largest one.
@@ -149,9 +127,7 @@ def registered_slope(slope: Slope, stated: object) -> Slope:
 def registered_factor(factor: Factor, stated: object) -> Factor:
     """Return a factor made anew from plain data, or raise."""
     if factor.weighting not in ("weight", "square"):
-        raise ValueError(
-            f"The weighting of a factor must be 'weight' or 'square'. Got {factor.weighting!r} instead."
-        )
+        raise ValueError(f"The weighting of a factor must be 'weight' or 'square'. Got {factor.weighting!r} instead.")
     weighting = str(factor.weighting)
     if factor.kind == "inside":
         return Factor("inside", None, float(factor.width), weighting)

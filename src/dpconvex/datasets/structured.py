@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from dpconvex.checks import check_count
 from dpconvex.datasets.synthetic import Seed, Synthetic
+from dpconvex.types import Array
 
-Array = NDArray[np.float64]
-
-BASE_MEAN = np.array(
-    [[1.0, 0.5, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 0.0, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0]]
-)
+BASE_MEAN = np.array([[1.0, 0.5, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 0.0, 1.0], [0.0, 0.0, -0.5, 0.0, 1.0]])
 BASE_THETA = np.array([0.5, -0.5, 1.0, -1.0, 1.0])
 
 
@@ -56,8 +53,7 @@ class MatrixPopulation:
         vector = np.asarray(theta, dtype=np.float64)
         if vector.shape != (self.dim,):
             raise ValueError(
-                f"The 'theta' parameter of risk must have shape ({self.dim},). "
-                f"Got shape {vector.shape} instead."
+                f"The 'theta' parameter of risk must have shape ({self.dim},). Got shape {vector.shape} instead."
             )
         gap = self.theta_star - vector
         return self.mean @ gap, 1.0 if self.fixed else math.sqrt(1 + float(gap @ gap))
@@ -70,9 +66,7 @@ class MedianPopulation(MatrixPopulation):
     def risk(self, theta: ArrayLike) -> float:
         """Return the expected loss, by the mean of a folded normal."""
         m, s = self.residual(theta)
-        folded = s * math.sqrt(2 / math.pi) * np.exp(-0.5 * (m / s) ** 2) + m * (
-            1 - 2 * ndtr(-m / s)
-        )
+        folded = s * math.sqrt(2 / math.pi) * np.exp(-0.5 * (m / s) ** 2) + m * (1 - 2 * ndtr(-m / s))
         return float(folded.sum())
 
 
@@ -100,9 +94,7 @@ def _normal_points(dim: int) -> Array:
     return np.concatenate([points, -points])
 
 
-def make_structured_median(
-    n: int, d: int = 5, rng: Seed = None, *, fixed: bool = False
-) -> Synthetic:
+def make_structured_median(n: int, d: int = 5, rng: Seed = None, *, fixed: bool = False) -> Synthetic:
     """Draw records (A, Y) of the high-dimensional median experiment.
 
     Parameters
@@ -171,10 +163,7 @@ def make_piecewise_linear(
     dim = _check_dim(d, owner)
     a = np.concatenate([np.eye(3), -np.eye(3)]) if slopes is None else np.asarray(slopes, float)
     if a.ndim != 2 or a.shape[1] != 3:
-        raise ValueError(
-            f"The 'slopes' parameter of {owner} must have shape (P, 3). "
-            f"Got shape {a.shape} instead."
-        )
+        raise ValueError(f"The 'slopes' parameter of {owner} must have shape (P, 3). Got shape {a.shape} instead.")
     b = np.zeros(len(a)) if offsets is None else np.asarray(offsets, float)
     if b.shape != (len(a),):
         raise ValueError(
@@ -187,22 +176,16 @@ def make_piecewise_linear(
             f"The 'slopes' parameter of {owner} must hold -a with every a, with the same offset: "
             "otherwise the best coefficients are not those of the model. Add the missing pieces."
         )
-    population = PiecewiseLinearPopulation(
-        dim, fixed, tuple(tuple(map(float, row)) for row in a), tuple(map(float, b))
-    )
+    population = PiecewiseLinearPopulation(dim, fixed, tuple(tuple(map(float, row)) for row in a), tuple(map(float, b)))
     return _draw(n, rng, population, owner)
 
 
 def _check_dim(d: int, owner: str) -> int:
     if not isinstance(d, (int, np.integer)) or d < 5 or d % 5:
-        raise ValueError(
-            f"The 'd' parameter of {owner} must be a positive multiple of 5. Got {d!r} instead."
-        )
+        raise ValueError(f"The 'd' parameter of {owner} must be a positive multiple of 5. Got {d!r} instead.")
     return int(d)
 
 
-def _draw(
-    n: int, rng: Seed, population: MedianPopulation | PiecewiseLinearPopulation, owner: str
-) -> Synthetic:
+def _draw(n: int, rng: Seed, population: MedianPopulation | PiecewiseLinearPopulation, owner: str) -> Synthetic:
     A, Y = population.sample(check_count("n", owner, n), np.random.default_rng(rng))
     return Synthetic(A, Y, population, tuple(f"theta{k}" for k in range(1, population.dim + 1)))

@@ -14,13 +14,13 @@ from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import gamma, ndtr, ndtri, stdtr, stdtrit
 
 from dpconvex.checks import check_count
+from dpconvex.types import Array
 
-Array = NDArray[np.float64]
 Seed = int | np.random.Generator | None
 
 
@@ -215,9 +215,7 @@ def make_quantile_regression(
     check_count("d", "make_quantile_regression", d, 3, 1000)
     check_quantile(quantile, "make_quantile_regression")
     population = QuantilePopulation(int(d), error, float(quantile))
-    X, y = population.sample(
-        check_count("n", "make_quantile_regression", n), np.random.default_rng(rng)
-    )
+    X, y = population.sample(check_count("n", "make_quantile_regression", n), np.random.default_rng(rng))
     return Synthetic(X, y, population, tuple(f"x{k}" for k in range(1, d)))
 
 
@@ -307,9 +305,7 @@ def _expected_pinball_t3(mean: Array, quantile: float) -> Array:
     return np.asarray(quantile * mean + a * stdtr(3, a) + (3 + a * a) / 2 * density)
 
 
-def make_newsvendor(
-    n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5
-) -> Synthetic:
+def make_newsvendor(n: int, p: int = 5, error: str = "normal", rng: Seed = None, *, quantile: float = 0.5) -> Synthetic:
     """Draw the linear demand of the newsvendor experiments.
 
     ``demand = 1.5 + z . (1, -2.5, -1.5, 3) + e``, z normal with covariance ``0.5^|j - k|``, and e
@@ -335,8 +331,7 @@ def make_newsvendor(
     """
     if error not in NEWSVENDOR_ERRORS:
         raise ValueError(
-            f"The 'error' parameter of make_newsvendor must be one of {NEWSVENDOR_ERRORS}. "
-            f"Got {error!r} instead."
+            f"The 'error' parameter of make_newsvendor must be one of {NEWSVENDOR_ERRORS}. Got {error!r} instead."
         )
     check_count("p", "make_newsvendor", p, 2)
     check_quantile(quantile, "make_newsvendor")
@@ -348,9 +343,7 @@ def make_newsvendor(
 def check_quantile(quantile: float, owner: str) -> None:
     """Raise unless the level is strictly between 0 and 1."""
     if not 0 < quantile < 1:
-        raise ValueError(
-            f"The 'quantile' parameter of {owner} must be in (0, 1). Got {quantile!r} instead."
-        )
+        raise ValueError(f"The 'quantile' parameter of {owner} must be in (0, 1). Got {quantile!r} instead.")
 
 
 def _coefficients(theta: ArrayLike, dim: int) -> Array:

@@ -10,13 +10,12 @@ import math
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpconvex.engine.summation_order import most_additions
+from dpconvex.types import Array
 
 __all__ = ["MomentSums", "affine_map", "exact_products", "exact_sums"]
 
-Array = npt.NDArray[np.float64]
 
 _SPLITTER = 2.0**27 + 1
 
@@ -110,9 +109,7 @@ def _congruence(matrix: Array, high: Array, low: Array, allowed: float) -> Array
     norms = np.maximum(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)), 1e-280)
     unit = 2.0 ** np.round(np.log2(norms))
     scaled, outer = matrix / unit, unit * unit[:, None]
-    right, rest = _product(
-        high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled)))
-    )
+    right, rest = _product(high * outer, low * outer, scaled.T, allowed / (2 * float(np.linalg.norm(scaled))))
     found, lost = _product(right.T, rest.T, scaled.T, allowed / 2)
     found = found + lost
     return np.asarray((found + found.T) / 2)

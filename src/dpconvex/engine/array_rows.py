@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from dpconvex.engine.arrays import native_rows
 from dpconvex.engine.row_numbers import LARGEST, RowNumbers
-from dpconvex.engine.rows import Array, Places, Raw, RowFunction, RowMap, Sums
-from dpconvex.engine.stretches import Stretches, spread, stretches
+from dpconvex.engine.rows import Places, Raw, RowFunction, RowMap, Sums
+from dpconvex.engine.stretches import RowRuns, spread, stretches
 from dpconvex.engine.summation_order import block_rows
 from dpconvex.engine.threads import available_cores
 from dpconvex.engine.votes import Votes
+from dpconvex.types import Array
 
 __all__ = ["ArrayRows"]
 
@@ -37,7 +38,7 @@ class ArrayRows:
         Bounds, shift and scale of every raw column.
     numbers : RowNumbers
         Mapped targets, void rows, given weights and votes.
-    where : Stretches
+    where : RowRuns
         Where the rows lie in `source`; those of a part, or all of them in stretches of a block.
     scattered : bool
         Whether they are a part of the rows in `source`.
@@ -74,7 +75,7 @@ class ArrayRows:
         high = free if row_map.high is None else np.array(row_map.high)
         self.columns = (low, high, np.array(row_map.shift), np.array(row_map.scale))
         self._by_columns = isinstance(raw, np.ndarray) and abs(raw.strides[0]) < abs(raw.strides[1])
-        self.where = Stretches.whole(self.n_rows, max(1, min(self.n_rows, block_rows(self.dim))))
+        self.where = RowRuns.whole(self.n_rows, max(1, min(self.n_rows, block_rows(self.dim))))
         self.scattered = False
 
     def _as_raw(self, X: npt.ArrayLike) -> Raw:
@@ -151,9 +152,7 @@ class ArrayRows:
         """
         return self.numbers.sum(function, self.threads)
 
-    def counter(
-        self, function: Callable[[Array, Array], Array], level: float = 0.0
-    ) -> Callable[[float], float]:
+    def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
         """Return a function of a point: how many of the numbers ``function(y, w)``, one per row, are below it.
 
         They are computed once; weights are those of `sum_targets`. A row counts as its vote. With a level the count is
@@ -230,7 +229,7 @@ class ArrayRows:
         """Return so many rows in stretches of this size."""
         if self.scattered:
             raise ValueError("A part of the rows has no parts of its own. Take them of all rows.")
-        where = Stretches(starts, size, rows)
+        where = RowRuns(starts, size, rows)
         other = self._with_numbers(self.numbers.at(where.places()))
         other.where, other.scattered, other.n_rows = where, True, rows
         return other

@@ -6,19 +6,11 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = [
-    "by_nonzeros",
-    "moved_gram",
-    "placed_rows",
-    "row_margins",
-    "row_squares",
-    "takes_sparse",
-    "weighted_gram",
-]
+from dpconvex.types import Array
 
-Array = npt.NDArray[np.float64]
+__all__ = ["by_nonzeros", "moved_gram", "placed_rows", "row_margins", "row_squares", "takes_sparse", "weighted_gram"]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from dpconvex.types import Array
 
 __all__ = ["CompensatedSum"]
-
-Array = npt.NDArray[np.float64]
 
 
 class CompensatedSum:
@@ -29,9 +28,7 @@ class CompensatedSum:
         from dpconvex.engine.mapping import combine_with_error
 
         self.total, self.error = np.zeros(block.shape[1]), np.zeros(block.shape[1])
-        combine_with_error(
-            np.ascontiguousarray(multiples, dtype=np.float64), block, self.total, self.error
-        )
+        combine_with_error(np.ascontiguousarray(multiples, dtype=np.float64), block, self.total, self.error)
 
     def __iadd__(self, other: CompensatedSum) -> CompensatedSum:
         added = self.total + other.total

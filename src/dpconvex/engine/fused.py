@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.mapping import column_products, row_products, row_squares
-from dpconvex.engine.rows import Array, Places, Raw
+from dpconvex.engine.rows import Places, Raw
+from dpconvex.types import Array
 
 __all__ = ["row_margins", "sigmoid_gradient", "sum_rows", "survey_rows", "tile_rows"]
 
@@ -37,14 +38,7 @@ def _new_tile(columns: int, by_columns: bool, tile: int) -> Array:
 
 @numba.njit(nogil=True, cache=True)
 def _centre_tile(
-    raw: Raw,
-    start: int,
-    rows: int,
-    low: Array,
-    high: Array,
-    shift: Array,
-    by_columns: bool,
-    out: Array,
+    raw: Raw, start: int, rows: int, low: Array, high: Array, shift: Array, by_columns: bool, out: Array
 ) -> None:
     """Write ``clip(x_ij) - shift_j`` of rows from `start` on into a tile; a missing value falls on the lower bound."""
     if by_columns:
@@ -130,9 +124,7 @@ def survey_rows(
 
 
 @numba.njit(nogil=True, cache=True)
-def _margins(
-    table: Raw, start: int, scaled: Array, by_columns: bool, sums: Array, margins: Array
-) -> None:
+def _margins(table: Raw, start: int, scaled: Array, by_columns: bool, sums: Array, margins: Array) -> None:
     """``margins[i] = sum_j table_ij * scaled_j`` for rows from `start` on; `sums` is a place for four numbers each."""
     if by_columns:
         column_products(table, start, scaled, sums, margins)
@@ -236,9 +228,7 @@ def sum_rows(
 
 # No reassociation: the two-part logarithm of 2 would collapse into one.
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_sigmoids(
-    u: Array, knot: float, rate: float, jump: float, powers: Array, scales: Array, out: Array
-) -> None:
+def _add_sigmoids(u: Array, knot: float, rate: float, jump: float, powers: Array, scales: Array, out: Array) -> None:
     """Add ``jump / (1 + exp(-rate (u - knot)))`` to `out`, elementwise in vector lanes.
 
     ``exp(s) = 2^k exp(r)`` with ``r = s - k log 2`` and Taylor's polynomial of degree 13, below half
@@ -358,10 +348,7 @@ def sigmoid_gradient(
         for start in range(edges[block], edges[block + 1], tile):
             rows = min(tile, edges[block + 1] - start)
             u, multiples = arguments[:rows], slopes[:rows]
-            place, simple = (
-                starts[block] + start - edges[block],
-                _is_plain(plain, start, rows, tile),
-            )
+            place, simple = (starts[block] + start - edges[block], _is_plain(plain, start, rows, tile))
             if simple:
                 _margins(raw, place, scaled, by_columns, sums, u)
             else:

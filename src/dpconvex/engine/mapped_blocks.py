@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.engine.rows import Array
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
@@ -19,9 +19,7 @@ __all__ = ["Block", "map_blocks"]
 Block = tuple[Array, Array, Array]
 
 
-def map_blocks(
-    rows: MemoryRows, first: int, last: int, buffer: Array | None = None
-) -> Iterator[Block]:
+def map_blocks(rows: MemoryRows, first: int, last: int, buffer: Array | None = None) -> Iterator[Block]:
     """Yield blocks of mapped rows, one after the other in this buffer, or each in an array of its own."""
     from dpconvex.engine.mapping import map_stretches
 

@@ -10,7 +10,8 @@ import math
 import numba
 import numpy as np
 
-from dpconvex.engine.rows import Array, Places, Raw
+from dpconvex.engine.rows import Places, Raw
+from dpconvex.types import Array
 
 __all__ = [
     "column_products",
@@ -128,9 +129,7 @@ def row_products(block: Array, theta: Array, out: Array) -> None:
     a row may depend, in its last digit, on how many rows there are. Counts of rows must not.
     """
     rows, whole = block.shape[0], theta.size - theta.size % 4
-    for i in range(
-        0, rows, 2
-    ):  # two rows share what is read of theta; the last one may be its own partner
+    for i in range(0, rows, 2):  # two rows share what is read of theta; the last one may be its own partner
         k = min(i + 1, rows - 1)
         row, other = block[i], block[k]
         a = b = c = d = rest = 0.0
@@ -286,9 +285,7 @@ def count_octaves(block: Array, votes: Array, lead: int, above: int, counts: Arr
 
 
 @numba.njit(nogil=True, cache=True)
-def stretched_squares(
-    block: Array, lead: int, centre: Array, stretch: Array, squares: Array
-) -> None:
+def stretched_squares(block: Array, lead: int, centre: Array, stretch: Array, squares: Array) -> None:
     """``squares[i] = sum_j ((block[i, lead + j] - centre_j) * stretch_j)^2``, in the order of the columns."""
     panel = np.empty((_PANEL, centre.size))
     for first in range(0, block.shape[0], _PANEL):

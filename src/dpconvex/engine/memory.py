@@ -14,10 +14,11 @@ from dpconvex.engine import passes
 from dpconvex.engine.array_rows import ArrayRows
 from dpconvex.engine.blocks import row_margins
 from dpconvex.engine.mapped_blocks import Block, map_blocks
-from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums, VoteFunction
+from dpconvex.engine.rows import Partial, Places, RowFunction, RowMap, Sums, VoteFunction
 from dpconvex.engine.summation_order import CHAIN, RUNS, accumulate, block_rows, spans, sum_depth
 from dpconvex.engine.threads import borrowed, in_threads, single_threaded_blas
 from dpconvex.engine.votes import Votes
+from dpconvex.types import Array
 
 __all__ = ["MemoryRows"]
 
@@ -125,7 +126,7 @@ class MemoryRows(ArrayRows):
         edges : array
             Where it begins among the rows; the number of rows stands at the end.
         per_block : int
-            Stretches of a block.
+            RowRuns of a block.
         """
         return self.where.starts, self.where.edges, self.block_rows // self.where.size
 
@@ -275,9 +276,7 @@ class MemoryRows(ArrayRows):
         # Always the same way, whatever the number of rows, which may be private.
         return self.reweighted(lambda block, w: row_margins(block, theta))
 
-    def each(
-        self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]
-    ) -> Iterator[Sums]:
+    def each(self, call: Callable[[Self], Sums] | Sequence[Callable[[Self], Sums]]) -> Iterator[Sums]:
         """Yield ``call(rows)`` of the one partition that rows in memory are, as other engines do of all of theirs."""
         yield (call if callable(call) else call[0])(self)
 

@@ -55,11 +55,7 @@ class NonZeros:
             values = values.astype(values.dtype.newbyteorder("="))
         indptr, columns, values = (
             writable_view(np.ascontiguousarray(array, dtype=dtype))
-            for array, dtype in (
-                (found.indptr, np.int64),
-                (found.indices, np.int32),
-                (values, values.dtype),
-            )
+            for array, dtype in ((found.indptr, np.int64), (found.indices, np.int32), (values, values.dtype))
         )
         shape = (int(found.shape[0]), int(found.shape[1]))
         return cls(indptr, columns.view(np.uint32), values, shape)

@@ -12,15 +12,10 @@ import numba
 import numpy as np
 
 from dpconvex.engine.nonzeros import Columns, Values, first_of, offset
-from dpconvex.engine.rows import Array, Places
+from dpconvex.engine.rows import Places
+from dpconvex.types import Array
 
-__all__ = [
-    "count_nonzero_octaves",
-    "diagonal_lengths",
-    "gram_nonzeros",
-    "moments_of_nonzeros",
-    "quadratic_lengths",
-]
+__all__ = ["count_nonzero_octaves", "diagonal_lengths", "gram_nonzeros", "moments_of_nonzeros", "quadratic_lengths"]
 
 GRAM_TILE = 256  # rows whose products are added column by column
 _FAST = {"reassoc", "contract"}

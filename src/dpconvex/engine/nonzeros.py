@@ -17,14 +17,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.fused import (
-    _add_sigmoids,
-    _arguments,
-    _limit,
-    _negate_and_sum,
-    _scale,
-)
-from dpconvex.engine.rows import Array, Places
+from dpconvex.engine.fused import _add_sigmoids, _arguments, _limit, _negate_and_sum, _scale
+from dpconvex.engine.rows import Places
+from dpconvex.types import Array
 
 __all__ = [
     "combine_nonzeros",
@@ -35,9 +30,7 @@ __all__ = [
     "survey_nonzeros",
 ]
 
-Columns = npt.NDArray[
-    np.uint32
-]  # unsigned: numba would ask of others whether they count from the end
+Columns = npt.NDArray[np.uint32]  # unsigned: numba would ask of others whether they count from the end
 Values = npt.NDArray[Any]
 
 TILE = 512  # rows between margins and sums: their non-zeros stay in the cache
@@ -60,9 +53,7 @@ def first_of(indptr: Places, row: int) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def is_canonical(
-    indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: int, width: int
-) -> bool:
+def is_canonical(indptr: npt.NDArray[Any], columns: npt.NDArray[Any], stored: int, width: int) -> bool:
     """Return whether every row holds columns in increasing order, all of them there, and all rows what is stored."""
     if indptr.size == 0 or indptr[0] != 0 or indptr[indptr.size - 1] != stored:
         return False
@@ -337,6 +328,4 @@ def sigmoid_of_nonzeros(
         if factors.size:
             _scale(multiples, factors[begin : begin + rows])
         add_numbers(multiples, sums, 2)
-        combine_nonzeros(
-            indptr, columns, values, here, low, high, zero, plain, multiples, totals, errors
-        )
+        combine_nonzeros(indptr, columns, values, here, low, high, zero, plain, multiples, totals, errors)

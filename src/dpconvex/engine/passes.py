@@ -15,19 +15,13 @@ import numpy.typing as npt
 from dpconvex.engine.rows import Partial, Places, RowFunction, Sums
 from dpconvex.engine.summation_order import CHAIN, accumulate, spans
 from dpconvex.engine.threads import in_threads
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
-__all__ = [
-    "Survey",
-    "combine",
-    "stretched_lengths",
-    "survey",
-    "survey_of_part",
-]
+__all__ = ["Survey", "combine", "stretched_lengths", "survey", "survey_of_part"]
 
-Array = npt.NDArray[np.float64]
 
 _NOTHING = np.empty(0)
 _SHORT = 8  # rows of a stretch below which calls cost more than they save
@@ -66,9 +60,7 @@ def survey(rows: MemoryRows, several: bool) -> Survey:
             return row_norm / np.maximum(np.sqrt(squares) * round_up, row_norm)
 
         columns = rows.row_map.n_features
-        plain, factors = _survey_rows(
-            rows, factor if measure else None, np.zeros(columns), np.ones(columns)
-        )
+        plain, factors = _survey_rows(rows, factor if measure else None, np.zeros(columns), np.ones(columns))
     found = factors if measure and bool((factors < 1.0).any()) else None
     return Survey(plain, None if shorten else found, found if shorten else None)
 
@@ -96,10 +88,7 @@ class Cover(Protocol):
 
 
 def _survey_rows(
-    rows: MemoryRows,
-    number: Callable[[Array], Array] | None,
-    centre: Array,
-    stretch: Array,
+    rows: MemoryRows, number: Callable[[Array], Array] | None, centre: Array, stretch: Array
 ) -> tuple[npt.NDArray[np.bool_], Array]:
     """Return which tiles are plain, and ``number(squares)`` of all rows unless it is None."""
     from dpconvex.engine.fused import survey_rows
@@ -121,9 +110,7 @@ def _survey_rows(
     return plain, found
 
 
-def survey_of_part(
-    rows: MemoryRows, found: Survey, starts: Places, size: int, count: int
-) -> Survey:
+def survey_of_part(rows: MemoryRows, found: Survey, starts: Places, size: int, count: int) -> Survey:
     """Return what `count` rows in stretches of this size need, from what is known of all rows around them."""
     tile = _tile(rows)
     if not found.plain.size:
@@ -150,10 +137,7 @@ def _tile(rows: MemoryRows) -> int:
 def split_intercept(rows: MemoryRows, theta: Array) -> tuple[float, Array]:
     """Return the constant and the coefficients of the columns."""
     lead = int(rows.row_map.fit_intercept)
-    return (
-        float(theta[0]) if lead else 0.0,
-        np.ascontiguousarray(theta[lead:], dtype=np.float64),
-    )
+    return (float(theta[0]) if lead else 0.0, np.ascontiguousarray(theta[lead:], dtype=np.float64))
 
 
 def combine(rows: MemoryRows, theta: Array, function: RowFunction) -> Sums:
@@ -189,11 +173,7 @@ def _combine_mapped(rows: MemoryRows, theta: Array, function: RowFunction) -> Su
 
 
 def _combine_sigmoids(
-    rows: MemoryRows,
-    theta: Array,
-    sigmoid: Sequence[object],
-    found: Survey,
-    weights: Array | None,
+    rows: MemoryRows, theta: Array, sigmoid: Sequence[object], found: Survey, weights: Array | None
 ) -> Sums:
     """Combine with slopes that the compiled kernel computes itself; None stands for ones."""
     from dpconvex.engine.fused import sigmoid_gradient
@@ -237,9 +217,7 @@ def _combine_sigmoids(
     return rows.sum_runs(run)
 
 
-def _combine_blocks(
-    rows: MemoryRows, theta: Array, function: RowFunction, found: Survey, given: Array | None
-) -> Sums:
+def _combine_blocks(rows: MemoryRows, theta: Array, function: RowFunction, found: Survey, given: Array | None) -> Sums:
     """Combine with slopes from a Python function, which is called on large blocks."""
     from dpconvex.engine.fused import row_margins, sum_rows
 

@@ -9,10 +9,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dpconvex.engine.rows import Array, Places, RowFunction, Sums
+from dpconvex.engine.rows import Places, RowFunction, Sums
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.engine.threads import in_threads, single_threaded_blas
 from dpconvex.engine.votes import Votes
+from dpconvex.types import Array
 
 __all__ = ["LARGEST", "RowNumbers"]
 
@@ -44,12 +45,7 @@ class RowNumbers:
 
     @classmethod
     def of_targets(
-        cls,
-        y: npt.ArrayLike,
-        shift: float,
-        scale: float,
-        weights: Array | None,
-        votes: Votes | None,
+        cls, y: npt.ArrayLike, shift: float, scale: float, weights: Array | None, votes: Votes | None
     ) -> RowNumbers:
         """Map targets to ``(y - shift) * scale``, kept below 1e140; NaN marks a void row."""
         targets = np.clip(np.asarray(y, dtype=np.float64), -LARGEST, LARGEST)

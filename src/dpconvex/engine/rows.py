@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.types import Array
+
 if TYPE_CHECKING:
     from dpconvex.engine.memory import MemoryRows
 
 __all__ = ["Partial", "Places", "Raw", "RowFunction", "RowMap", "Rows", "Sums", "VoteFunction"]
 
-Array = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 Raw = npt.NDArray[Any]  # rows as they were given: of any real dtype
 #: What a function gives for a block of rows, and a pass for all of them: arrays, numbers, whatever can be added.
@@ -30,7 +31,7 @@ Influence = Literal["weight", "shorten"]
 
 # In units of the influence bound: where columns without bounds are clipped when rows are weighted, if they are taken to
 # be of order 1, and if their size is found privately.
-FARTHEST, RAW_FARTHEST = 10.0, 2.0**40
+CLIP_LIMIT, RAW_FARTHEST = 10.0, 2.0**40
 
 
 @dataclass(frozen=True)
@@ -83,23 +84,19 @@ class RowMap:
     def __post_init__(self) -> None:
         if self.n_features < 1:
             raise ValueError(
-                f"The 'n_features' parameter of RowMap must be at least 1. "
-                f"Got {self.n_features!r} instead."
+                f"The 'n_features' parameter of RowMap must be at least 1. Got {self.n_features!r} instead."
             )
         if not (self.row_norm > 0 and math.isfinite(self.row_norm)):
             raise ValueError(
-                f"The 'row_norm' parameter of RowMap must be positive and finite. "
-                f"Got {self.row_norm!r} instead."
+                f"The 'row_norm' parameter of RowMap must be positive and finite. Got {self.row_norm!r} instead."
             )
         if self.influence not in ("weight", "shorten"):
             raise ValueError(
-                f"The 'influence' parameter of RowMap must be 'weight' or 'shorten'. "
-                f"Got {self.influence!r} instead."
+                f"The 'influence' parameter of RowMap must be 'weight' or 'shorten'. Got {self.influence!r} instead."
             )
         if (self.low is None) != (self.high is None):
             raise ValueError(
-                "The 'low' and 'high' parameters of RowMap must be given together. "
-                "Got only one of them instead."
+                "The 'low' and 'high' parameters of RowMap must be given together. Got only one of them instead."
             )
         object.__setattr__(self, "row_norm", float(self.row_norm))
         self._fill("low", None)
@@ -110,17 +107,14 @@ class RowMap:
             finite = all(map(math.isfinite, self.low)) and all(map(math.isfinite, self.high))
             if not finite or any(a > b for a, b in zip(self.low, self.high, strict=True)):
                 raise ValueError(
-                    "The bounds of RowMap must be finite with low <= high in every column. "
-                    "Got other bounds instead."
+                    "The bounds of RowMap must be finite with low <= high in every column. Got other bounds instead."
                 )
 
     def _fill(self, name: str, default: float | None) -> None:
         values = getattr(self, name)
         if values is None and default is None:
             return
-        filled = np.broadcast_to(
-            np.asarray(default if values is None else values, dtype=np.float64), self.n_features
-        )
+        filled = np.broadcast_to(np.asarray(default if values is None else values, dtype=np.float64), self.n_features)
         object.__setattr__(self, name, tuple(float(value) for value in filled))
 
     @classmethod
@@ -155,10 +149,7 @@ class RowMap:
         """
         if feature_bounds is None:
             return cls(n_features, 1.0 if row_norm is None else row_norm, fit_intercept)
-        low, high = (
-            np.broadcast_to(np.asarray(bound, dtype=np.float64), n_features)
-            for bound in feature_bounds
-        )
+        low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), n_features) for bound in feature_bounds)
         holds_zero = (low <= 0) & (high >= 0)
         shift = np.where(holds_zero, 0.0, low / 2 + high / 2)
         reach = np.where(holds_zero, np.maximum(np.abs(low), np.abs(high)), high / 2 - low / 2)
@@ -174,7 +165,7 @@ class RowMap:
             tuple(scale.tolist()),
         )
 
-    def weighted(self, farthest: float = FARTHEST) -> RowMap:
+    def weighted(self, clip_limit: float = CLIP_LIMIT) -> RowMap:
         """Return the map that weights rows where this one, for want of bounds, shortens them.
 
         Columns are then clipped at a multiple of the influence bound, so that lengths stay finite; a row keeps its
@@ -182,7 +173,7 @@ class RowMap:
         """
         if self.low is not None:
             return self
-        most = tuple([farthest * self.row_norm] * self.n_features)
+        most = tuple([clip_limit * self.row_norm] * self.n_features)
         least = tuple(-bound for bound in most)
         return replace(self, influence="weight", low=least, high=most)
 
@@ -258,17 +249,13 @@ class RowMap:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as JSON-ready values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in vars(self).items()
-        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, object]) -> RowMap:
         """Rebuild from `to_dict`."""
         values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
         return cls(**values)
 
@@ -337,9 +324,7 @@ class Rows(Protocol):
     def sum_targets(self, function: RowFunction) -> Sums:
         """Add ``function(y, w, v)`` over stretches of targets, weights and votes."""
 
-    def counter(
-        self, function: Callable[[Array, Array], Array], level: float = 0.0
-    ) -> Callable[[float], float]:
+    def counter(self, function: Callable[[Array, Array], Array], level: float = 0.0) -> Callable[[float], float]:
         """Return a function of a point: the votes of rows whose number ``function(y, w)`` is below it.
 
         Less ``level`` times all votes.

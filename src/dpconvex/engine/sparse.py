@@ -21,10 +21,11 @@ from dpconvex.engine.accurate_products import MomentSums, affine_map
 from dpconvex.engine.mapped_blocks import Block
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.nonzero_arrays import NonZeros
-from dpconvex.engine.rows import Array, Partial, Places, RowFunction, RowMap, Sums
+from dpconvex.engine.rows import Partial, Places, RowFunction, RowMap, Sums
 from dpconvex.engine.sparse_blocks import Margins, RowSum, SparseBlock
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.engine.votes import Votes
+from dpconvex.types import Array
 
 __all__ = ["SparseRows", "refuse_votes", "rows_in_memory"]
 
@@ -74,9 +75,7 @@ class SparseRows(MemoryRows):
 
     _raw: NonZeros  # type: ignore[assignment]
 
-    def __init__(
-        self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any
-    ) -> None:
+    def __init__(self, X: Any, y: npt.ArrayLike, row_map: RowMap, *more: Any, **options: Any) -> None:
         super().__init__(X, y, row_map, *more, **options)
         if self.voted:
             refuse_votes()
@@ -196,9 +195,7 @@ class SparseRows(MemoryRows):
         if by_nonzeros is not None:
             return tuple(by_nonzeros(self))
         if not getattr(function, "takes_sparse", False):
-            return self.sum_runs(
-                lambda span: accumulate(function(*part) for part in self._mapped(*span))
-            )
+            return self.sum_runs(lambda span: accumulate(function(*part) for part in self._mapped(*span)))
         weights = self._summed_weights
 
         def parts(span: tuple[int, int]) -> Iterator[Sums]:
@@ -274,9 +271,7 @@ class SparseRows(MemoryRows):
         other = super().part(rows)
         if other is not self and self.survey is not None:
             plain, *numbers = self.survey
-            other.survey = passes.Survey(
-                plain, *(n if n is None else n[other.places] for n in numbers)
-            )
+            other.survey = passes.Survey(plain, *(n if n is None else n[other.places] for n in numbers))
             other._surveys = [other.survey]
         return other
 
@@ -383,11 +378,7 @@ class SparseRows(MemoryRows):
         from dpconvex.engine.nonzero_pairs import moments_of_nonzeros
 
         self._require_weights()
-        size, scale, lead = (
-            self.row_map.n_features + 1,
-            self.columns[3],
-            int(self.row_map.fit_intercept),
-        )
+        size, scale, lead = (self.row_map.n_features + 1, self.columns[3], int(self.row_map.fit_intercept))
 
         def run(span: tuple[int, int]) -> Partial:
             rows = self._span(span)

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpconvex.engine import passes
 from dpconvex.engine.accurate_products import exact_products, exact_sums
-from dpconvex.engine.rows import Array, Places
+from dpconvex.engine.rows import Places
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.engine.sparse import SparseRows

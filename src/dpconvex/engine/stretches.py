@@ -9,13 +9,13 @@ import numpy as np
 
 from dpconvex.engine.rows import Places
 
-__all__ = ["Stretches", "spread", "stretches"]
+__all__ = ["RowRuns", "spread", "stretches"]
 
 STRETCH = 64  # rows next to each other in a part of the rows
 
 
 @dataclass(frozen=True, eq=False)
-class Stretches:
+class RowRuns:
     """Where rows lie, in stretches of rows next to each other.
 
     Attributes
@@ -33,7 +33,7 @@ class Stretches:
     rows: int
 
     @classmethod
-    def whole(cls, n_rows: int, size: int) -> Stretches:
+    def whole(cls, n_rows: int, size: int) -> RowRuns:
         """Return all rows, in stretches of this size."""
         return cls(np.arange(-(-n_rows // size)) * size, size, n_rows)
 

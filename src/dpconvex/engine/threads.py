@@ -13,14 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "available_cores",
-    "borrowed",
-    "in_threads",
-    "scratch",
-    "single_threaded_blas",
-    "surely_finite",
-]
+__all__ = ["available_cores", "borrowed", "in_threads", "scratch", "single_threaded_blas", "surely_finite"]
 
 
 Item = TypeVar("Item")
@@ -49,9 +42,7 @@ def _begin_worker() -> None:
     _keep_blas_out_of_this_thread()
 
 
-def in_threads(
-    function: Callable[[Item], Result], items: Sequence[Item], threads: int
-) -> Iterator[Result]:
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
     """Return ``function(item)`` of each, in their order, computed by so many workers if that is of use.
 
     A worker does it alone: if all workers waited for what others of them are to do, nobody would do it.

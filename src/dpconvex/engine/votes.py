@@ -19,6 +19,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from dpconvex.types import Array
+
 __all__ = [
     "NOBODY",
     "Tags",
@@ -32,7 +34,6 @@ __all__ = [
     "share_votes",
 ]
 
-Array = npt.NDArray[np.float64]
 Tags = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.int64]
 
@@ -45,9 +46,7 @@ _STRETCH = 1 << 20  # rows whose votes are looked up at a time
 _FAST = {int: np.int64, float: np.float64}
 _PLAIN = {bool, int, float, str, bytes}  # of which equal ones have one tag
 _WHOLE = re.compile(r"([+-]?)0*(\d+)", re.ASCII)
-_NUMBER = re.compile(
-    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE
-)
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _MOST_DIGITS = 600  # of a whole number: Python refuses to read longer ones
 
 
@@ -85,9 +84,7 @@ class Votes:
         Whether a person is in the part follows from its tag and public numbers, never from other people: replacing one
         person changes what one person contributes to sums over the part.
         """
-        assert self.tags is not None, (
-            "rows that are records of their own are told apart by their places"
-        )
+        assert self.tags is not None, "rows that are records of their own are told apart by their places"
         limit = np.uint64(min(2**64 - 1, records * 2**64 // max(1, self.records)))
         return np.flatnonzero(self.tags < limit)
 

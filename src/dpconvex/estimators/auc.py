@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import Tags
 
-from dpconvex.defaults.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.engine import RowMap
 from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import Rows
@@ -27,10 +26,12 @@ from dpconvex.mechanisms.gradient import NoisyGradientDescent, stated_farthest
 from dpconvex.mechanisms.pairwise import ADDED, LONGEST, WIDEST
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import PairwiseObjective, PartitionedPairwiseObjective
-from dpconvex.objectives.objective import Array, Objective
+from dpconvex.objectives.objective import Objective
+from dpconvex.planning.auc import choose_auc_mechanism, resolve_pair_loss
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows import DaskRows
@@ -121,9 +122,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         owner, bounds = type(self).__name__, certificate.bounds
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
         loss = resolve_pair_loss(self.loss, bandwidth, owner)
-        sizes = {
-            name: self._count(name, facts.n_samples) for name in ("min_positive", "min_negative")
-        }
+        sizes = {name: self._count(name, facts.n_samples) for name in ("min_positive", "min_negative")}
         label_private = self._label_private()
         if certificate.mechanism == "gradient":
             row_map, single = single_records(facts, self.neighbors, stated_farthest(certificate))
@@ -150,10 +149,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             "loss": (type(bounds.loss), PairHinge) if free else (bounds.loss, loss),
             **{name: (getattr(bounds, name), size) for name, size in sizes.items()},
             "label_private": (bounds.label_private, label_private),
-            **{
-                name: (value, length)
-                for (name, value), length in zip(found.items(), lengths, strict=True)
-            },
+            **{name: (value, length) for (name, value), length in zip(found.items(), lengths, strict=True)},
         }
 
     def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
@@ -184,19 +180,17 @@ class DPAUCClassifier(PrivateLinearClassifier):
             min_negative=self._count("min_negative", facts.n_samples),
             label_private=self._label_private(),
             neighbors=self.neighbors,
-            void_rows=facts.void_rows,
+            ignored_rows=facts.ignored_rows,
         )
         # Counts of a private number of rows would need a search of their own.
         known = self.neighbors == "replace_one"
         find_length = known and self.row_norm is None and row_map.low is not None
         named = self.mechanism
         descent = named if isinstance(named, NoisyGradientDescent) else NoisyGradientDescent()
-        weighted, single = single_records(facts, self.neighbors, descent.farthest)
+        weighted, single = single_records(facts, self.neighbors, descent.clip_limit)
         # A person with rows of both labels is in pairs with itself: no bound is proven for means over pairs.
         named = "gradient" if not whole and named == "auto" else named
-        mechanism, chosen, own = choose_auc_mechanism(
-            named, bounds, single, facts.guarantee, alpha, find_length, owner
-        )
+        mechanism, chosen, own = choose_auc_mechanism(named, bounds, single, facts.guarantee, alpha, find_length, owner)
         if not (whole or isinstance(chosen, LinearBounds)):
             raise ValueError(
                 f"The 'mechanism' parameter of {owner} must be 'gradient' with groups, rows_per_person or weights: how "
@@ -209,9 +203,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             "problems": 1,
             **own,
         }
-        certificate = mechanism.certify(
-            chosen, facts.guarantee, parameters, seeded=self.random_state is not None
-        )
+        certificate = mechanism.certify(chosen, facts.guarantee, parameters, seeded=self.random_state is not None)
         row_map = weighted if isinstance(chosen, LinearBounds) else row_map
         return Plan(mechanism, certificate, row_map, 0.0, 1.0)
 
@@ -244,9 +236,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         large = cast("DaskRows | MemoryRows", rows)
         return PartitionedPairwiseObjective(large, *facts, row_norm=row_norm)
 
-    def fit(
-        self, X: object, y: object, sample_weight: object = None, groups: object = None
-    ) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         """Fit privately.
 
         Parameters
@@ -288,9 +278,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
             Weights.
         """
         positive = np.asarray(y) == self.classes_[1]
-        return float(
-            roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight)
-        )
+        return float(roc_auc_score(positive, self.decision_function(X), sample_weight=sample_weight))
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds = self.certificate_.bounds
@@ -309,9 +297,7 @@ class DPAUCClassifier(PrivateLinearClassifier):
         return tags
 
 
-def single_records(
-    facts: PublicFacts, neighbors: str, farthest: float
-) -> tuple[RowMap, LinearBounds]:
+def single_records(facts: PublicFacts, neighbors: str, clip_limit: float) -> tuple[RowMap, LinearBounds]:
     """Return how rows are mapped for a descent along the logistic loss of single records, and its public facts."""
-    row_map = replace(facts.row_map, fit_intercept=True).weighted(farthest)
+    row_map = replace(facts.row_map, fit_intercept=True).weighted(clip_limit)
     return row_map, replace(facts, row_map=row_map).linear_bounds(Logistic(), 0.0, neighbors)

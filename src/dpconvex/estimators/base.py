@@ -24,15 +24,16 @@ from dpconvex.inputs.settings import (
 )
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives.objective import Array, Objective
+from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise.gate import Seed
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
-    from dpconvex.words.summary import Summary
+    from dpconvex.reports.summary import Summary
 
 __all__ = ["CommonFacts", "PrivateModel"]
 
@@ -47,7 +48,7 @@ class CommonFacts:
     guarantee: Guarantee
     n_samples: int
     parameters: Facts
-    void_rows: bool = False
+    ignored_rows: bool = False
     records: Records = field(kw_only=True)
 
 
@@ -92,7 +93,7 @@ class PrivateModel(BaseEstimator):
                 "coef_bound": optional_positive("coef_bound", self.coef_bound, owner),
                 "invalid_rows": INVALID_ROWS["ignore" if ignored else "error"],
             },
-            void_rows=ignored,
+            ignored_rows=ignored,
             records=records,
         )
 
@@ -104,9 +105,7 @@ class PrivateModel(BaseEstimator):
         """Decide everything from public facts."""
         raise AttributeError(f"{type(self).__name__} does not say how to plan a fit.")
 
-    def _objectives(
-        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
-    ) -> Sequence[Objective]:
+    def _objectives(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> Sequence[Objective]:
         """Return the functions of theta whose minimisers are released privately."""
         raise AttributeError(f"{type(self).__name__} does not say what it minimises.")
 
@@ -139,16 +138,14 @@ class PrivateModel(BaseEstimator):
         self.certificate_ = plan.certificate
         self._store(coefficients, plan)
 
-    def _fit(
-        self, X: object, y: object, sample_weight: object = None, groups: object = None
-    ) -> Self:
+    def _fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         with unchanged_on_failure(self):
             self._release(X, y, sample_weight, groups)
         return self
 
     def summary(self) -> Summary:
         """Return a table for people: what was fitted, what it guarantees, what came out."""
-        from dpconvex.words.summary import Summary, summary_text  # words are loaded when asked for
+        from dpconvex.reports.summary import Summary, summary_text  # words are loaded when asked for
 
         check_is_fitted(self)
         return Summary(summary_text(self))
@@ -157,7 +154,7 @@ class PrivateModel(BaseEstimator):
         """Return what a notebook shows: a card once there is something to show."""
         if not hasattr(self, "certificate_"):
             return str(super()._html_repr())
-        from dpconvex.words.card import model_card
+        from dpconvex.reports.card import model_card
 
         return model_card(self)
 

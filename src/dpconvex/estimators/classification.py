@@ -12,17 +12,10 @@ from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 
-from dpconvex.defaults.classification import choose_classifier_mechanism
-from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import Clean
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.coefficient_intervals import WithIntervals
-from dpconvex.estimators.linear import (
-    PrivateLinearModel,
-    PublicFacts,
-    kept_share_facts,
-    row_map_for,
-)
+from dpconvex.estimators.linear import PrivateLinearModel, PublicFacts, kept_share_facts, row_map_for
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.estimator_protocols import Label
 from dpconvex.inputs.labels import (
@@ -39,10 +32,12 @@ from dpconvex.inputs.settings import ignores_invalid, least_rows, optional_posit
 from dpconvex.inputs.tables import read_training
 from dpconvex.losses import Hinge, Logistic, PointwiseLoss
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives.objective import Array
+from dpconvex.planning.classification import choose_classifier_mechanism
+from dpconvex.planning.request import Request
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.smoothing import ConvolvedLoss, Kernel, convolve
+from dpconvex.types import Array
 
 # The smooth loss, the plain loss, and the latter's bandwidth and kernel.
 Losses = tuple[PointwiseLoss, PointwiseLoss, float | None, Kernel | None]
@@ -73,10 +68,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinearModel):
             if bandwidth is None or getattr(self, "bandwidth", None) is None:
                 bandwidth = loss.bandwidth
             plain = convolve(plain, kernel, bandwidth)
-        return {
-            "kind of bounds": (type(certificate.bounds), LinearBounds),
-            "loss": (loss, plain),
-        }
+        return {"kind of bounds": (type(certificate.bounds), LinearBounds), "loss": (loss, plain)}
 
     def _plan(self, records: Records, n_features: int, n_classes: int | None = None) -> Plan:
         owner = type(self).__name__

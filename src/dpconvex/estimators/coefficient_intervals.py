@@ -18,10 +18,10 @@ from dpconvex.fit.config import kind_of
 from dpconvex.losses import Logistic, Pinball
 from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives.objective import Array
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import GaussianDP, Guarantee, PureDP
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,18 +75,14 @@ class WithIntervals(PrivateLinearModel):
         certificate = mechanism.certify(bounds, facts.guarantee, parameters, seeded=seeded)
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
-    def _check_inference(
-        self, facts: PublicFacts, kind: str, problems: int = 1, rare: float = 1.0
-    ) -> None:
+    def _check_inference(self, facts: PublicFacts, kind: str, problems: int = 1, rare: float = 1.0) -> None:
         """Raise where intervals are not offered: by public facts alone, before anything is charged."""
         owner = type(self).__name__
         if self.inference is not True:
             raise TypeError(
                 f"The 'inference' parameter of {owner} must be True or False. Got {self.inference!r} instead."
             )
-        facts.records.require_rows(
-            f"{owner}.fit with inference=True", "rows must be independent of each other"
-        )
+        facts.records.require_rows(f"{owner}.fit with inference=True", "rows must be independent of each other")
         for name in ("alpha", "coef_bound", "bandwidth"):
             if getattr(self, name, None) is not None:
                 raise ValueError(
@@ -153,14 +149,12 @@ class WithIntervals(PrivateLinearModel):
         ax : matplotlib axes, optional
             Where to draw.
         """
-        from dpconvex.words.coefficient_plot import plot_coefficients
+        from dpconvex.reports.coefficient_plot import plot_coefficients
 
         return plot_coefficients(self, level, ax)
 
 
-def _check_enough(
-    n_samples: int, size: int, each: float, guarantee: Guarantee, problems: int
-) -> None:
+def _check_enough(n_samples: int, size: int, each: float, guarantee: Guarantee, problems: int) -> None:
     mu, needed = guarantee.as_gaussian().mu / math.sqrt(problems), each * size
     if n_samples * mu >= needed:
         return

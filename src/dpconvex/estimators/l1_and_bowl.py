@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.estimators.base import CommonFacts, Stated
@@ -23,10 +23,10 @@ from dpconvex.objectives.structured import StructuredRecords
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.smoothing import Kernel
+from dpconvex.types import Array
 
 __all__ = ["DPBowl", "DPL1Link"]
 
-Array = NDArray[np.float64]
 
 LINKS = {"logistic": Logistic(), "huber": Huber(1.0)}
 
@@ -101,12 +101,7 @@ class DPL1Link(StructuredModel):
             matrix = np.array(np.nan)
         if matrix.ndim == 0:
             matrix = float(matrix) * np.eye(n_features)
-        if (
-            matrix.ndim != 2
-            or matrix.shape[1] != n_features
-            or not np.isfinite(matrix).all()
-            or not matrix.any()
-        ):
+        if matrix.ndim != 2 or matrix.shape[1] != n_features or not np.isfinite(matrix).all() or not matrix.any():
             raise ValueError(
                 f"The 'matrix' parameter of {type(self).__name__} must be None, a number other than 0, or finite "
                 f"numbers of shape (m, {n_features}). Got another shape or value instead."
@@ -283,20 +278,15 @@ class DPBowl(StructuredModel):
         levels = read_numbers("level", level, 1, owner, least, finite=not ignored)
         if len(levels) != shape[0]:
             raise ValueError(
-                f"The level given to {owner} must be a number or have one entry per record. "
-                "Got another length instead."
+                f"The level given to {owner} must be a number or have one entry per record. Got another length instead."
             )
         matrices, stacked = cast(Array, stack), np.column_stack([cast(Array, read[0]), levels])
         if ignored:
             matrices, stacked = without_invalid(matrices, stacked)
         return matrices, [stacked], shape
 
-    def _records(
-        self, A: Array, Y: Array, bounds: StructuredBounds, limit: float
-    ) -> StructuredRecords:
-        return StructuredRecords(
-            A, Y[:, :-1], bounds.operator_norm, level=Y[:, -1], target_limit=limit
-        )
+    def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
+        return StructuredRecords(A, Y[:, :-1], bounds.operator_norm, level=Y[:, -1], target_limit=limit)
 
     def score(self, A: ArrayLike, Y: ArrayLike, level: ArrayLike = 0.0) -> float:
         """Return minus the mean loss: larger is better."""

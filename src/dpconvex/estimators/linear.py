@@ -25,11 +25,12 @@ from dpconvex.mechanisms.gradient import NoisyGradientDescent
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import EmpiricalObjective
-from dpconvex.objectives.objective import Array, Objective
+from dpconvex.objectives.objective import Objective
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts, RecordLoss
+from dpconvex.types import Array
 
 _BLOCK = 4096  # rows whose predictions are added up at a time
 
@@ -50,9 +51,7 @@ class PublicFacts(CommonFacts):
         longest = self.row_map.max_norm
         return longest if math.isfinite(longest) else self.row_map.row_norm
 
-    def bounds_of(
-        self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object
-    ) -> AnyBounds:
+    def bounds_of(self, kind: Callable[..., AnyBounds], loss: RecordLoss, neighbors: str, **own: object) -> AnyBounds:
         """Return the bounds, of this kind and with these facts of its own, of a model with this loss."""
         return kind(
             n_samples=self.n_samples,
@@ -68,7 +67,7 @@ class PublicFacts(CommonFacts):
 
     def linear_bounds(self, loss: RecordLoss, alpha: float, neighbors: str) -> LinearBounds:
         """Return the bounds of a linear model with this loss and penalty."""
-        own = {"alpha": alpha, "void_rows": self.void_rows}
+        own = {"alpha": alpha, "ignored_rows": self.ignored_rows}
         return self.bounds_of(LinearBounds, loss, neighbors, **own)
 
 
@@ -108,22 +107,15 @@ class PrivateLinearModel(PrivateModel):
             common.guarantee,
             common.n_samples,
             parameters,
-            common.void_rows,
+            common.ignored_rows,
             records=records,
-            row_map=RowMap.from_bounds(
-                int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)
-            ),
+            row_map=RowMap.from_bounds(int(n_features), features, row_norm, fit_intercept=bool(self.fit_intercept)),
             target_shift=(low + high) / 2,
             target_scale=2 / (high - low),
         )
 
     def certify(
-        self,
-        n_samples: int,
-        n_features: int,
-        *,
-        groups: bool = False,
-        sample_weight: bool = False,
+        self, n_samples: int, n_features: int, *, groups: bool = False, sample_weight: bool = False
     ) -> Certificate:
         """Return the certificate of a fit, before any data.
 
@@ -145,9 +137,7 @@ class PrivateLinearModel(PrivateModel):
         records = Records.of(self, n_samples, groups, sample_weight)
         return self._plan(records, n_features).certificate
 
-    def fit(
-        self, X: object, y: object, sample_weight: object = None, groups: object = None
-    ) -> Self:
+    def fit(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> Self:
         """Fit privately.
 
         Parameters
@@ -169,15 +159,11 @@ class PrivateLinearModel(PrivateModel):
         """
         return self._fit(X, y, sample_weight, groups)
 
-    def _objectives(
-        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
-    ) -> Sequence[Objective]:
+    def _objectives(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> Sequence[Objective]:
         rows = self._mapped(X, targets, plan, ballot)
         return [self._objective(each, plan.certificate) for each in rows]
 
-    def _mapped(
-        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
-    ) -> list[Rows]:
+    def _mapped(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> list[Rows]:
         """Return the mapped rows with each of the targets."""
         owner, bounds = type(self).__name__, plan.certificate.bounds
         votes = ballot.votes(bounds, self._class_votes(targets))
@@ -201,9 +187,7 @@ class PrivateLinearModel(PrivateModel):
         ((self.coef_, self.intercept_),) = self._in_user_units(coefficients, plan)
 
     @staticmethod
-    def _in_user_units(
-        coefficients: list[Array], plan: Plan
-    ) -> list[tuple[NDArray[np.float64], float]]:
+    def _in_user_units(coefficients: list[Array], plan: Plan) -> list[tuple[NDArray[np.float64], float]]:
         assert plan.row_map is not None
         shift, scale = plan.target_shift, plan.target_scale
         return [plan.row_map.to_user_units(theta, shift, scale) for theta in coefficients]
@@ -246,9 +230,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateLinearModel):
         return tags
 
 
-def finite_predictions(
-    X: np.ndarray, coef: Array, intercept: float | Array = 0.0
-) -> NDArray[np.float64]:
+def finite_predictions(X: np.ndarray, coef: Array, intercept: float | Array = 0.0) -> NDArray[np.float64]:
     """Return ``X @ coef + intercept``; products that overflow are computed in other units, and what is too large cut.
 
     Infinities of both signs would otherwise meet in one sum, and be no number.

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpconvex.defaults.linear_preset import linear_preset
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.coefficient_intervals import WithIntervals
-from dpconvex.estimators.linear import (
-    PrivateLinearRegressor,
-    PublicFacts,
-    kept_share_facts,
-)
+from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_share_facts
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.people import Records
 from dpconvex.inputs.settings import optional_positive
@@ -19,6 +14,7 @@ from dpconvex.losses import Huber, Squared
 from dpconvex.mechanisms import NoisyGradientDescent, OutputPerturbation
 from dpconvex.mechanisms.mechanism import Mechanism
 from dpconvex.mechanisms.plan import Plan
+from dpconvex.planning.linear_preset import linear_preset
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import PureDP
@@ -128,9 +124,7 @@ class DPLinearRegression(WithIntervals, PrivateLinearRegressor):
                 )
             self._check_inference(facts, "squares")
             parameters = {**parameters, "inference": True}
-        certificate = mechanism.certify(
-            bounds, facts.guarantee, parameters, seeded=self.random_state is not None
-        )
+        certificate = mechanism.certify(bounds, facts.guarantee, parameters, seeded=self.random_state is not None)
         return Plan(mechanism, certificate, row_map, facts.target_shift, facts.target_scale)
 
     def _summary_facts(self) -> list[tuple[str, str]]:

@@ -7,14 +7,12 @@ from dataclasses import KW_ONLY, field, replace
 from typing import ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.checks import check_count
-from dpconvex.defaults.matrices import choose_matrix_mechanism
-from dpconvex.defaults.request import Request
 from dpconvex.engine.dask.partitions import loosen
 from dpconvex.estimators.base import CommonFacts, PrivateModel, Stated
 from dpconvex.estimators.linear import finite_predictions
@@ -25,13 +23,15 @@ from dpconvex.losses.structured import VectorLoss
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
+from dpconvex.planning.matrices import choose_matrix_mechanism
+from dpconvex.planning.request import Request
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.smoothing import ExponentialKernel, Kernel, convolve_vector
+from dpconvex.types import Array
 
 __all__ = ["StructuredModel", "read_numbers", "without_invalid"]
 
-Array = NDArray[np.float64]
 
 _BLOCK = 10_000  # records whose values are looked at together
 
@@ -55,9 +55,7 @@ class StructuredModel(PrivateModel):
     def _public_facts(self, records: Records, n_features: int) -> CommonFacts:
         """Check the settings that both estimators have; raises before data are read or budget is spent."""
         owner = type(self).__name__
-        norm = optional_positive(
-            "operator_norm", self.get_params(deep=False)["operator_norm"], owner
-        )
+        norm = optional_positive("operator_norm", self.get_params(deep=False)["operator_norm"], owner)
         if norm is None:
             raise ValueError(
                 f"The 'operator_norm' parameter of {owner} must be a finite number above 0. Got None instead."
@@ -75,10 +73,7 @@ class StructuredModel(PrivateModel):
         if smooth:
             kernel = self._kernel(loss.outputs)
             expected = convolve_vector(expected, kernel, loss.bandwidth)
-        stated = {
-            "kind of bounds": (type(certificate.bounds), StructuredBounds),
-            "loss": (loss, expected),
-        }
+        stated = {"kind of bounds": (type(certificate.bounds), StructuredBounds), "loss": (loss, expected)}
         bandwidth = optional_positive("bandwidth", self.bandwidth, owner)
         if bandwidth is not None:
             stated["bandwidth"] = (loss.bandwidth if smooth else None, bandwidth)
@@ -157,11 +152,7 @@ class StructuredModel(PrivateModel):
         return self._fit(A, Y)
 
     def _read(self, A: object, Y: object) -> tuple[object, Sequence[object], tuple[int, ...]]:
-        owner, ignored, least = (
-            type(self).__name__,
-            ignores_invalid(self),
-            least_rows(self.neighbors),
-        )
+        owner, ignored, least = (type(self).__name__, ignores_invalid(self), least_rows(self.neighbors))
         matrices = read_numbers("A", A, 3, owner, least, finite=not ignored, narrow=True)
         targets = read_numbers("Y", Y, 2, owner, least, finite=not ignored, narrow=True)
         if targets.shape != matrices.shape[:2]:
@@ -174,9 +165,7 @@ class StructuredModel(PrivateModel):
             matrices, targets = without_invalid(matrices, targets)
         return matrices, [targets], (n_samples, self.n_features_in_, self.n_outputs_)
 
-    def _objectives(
-        self, A: object, targets: Sequence[object], plan: Plan, ballot: Ballot
-    ) -> Sequence[Objective]:
+    def _objectives(self, A: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> Sequence[Objective]:
         bounds, limit = plan.certificate.bounds, _target_limit(plan.certificate)
         return [
             StructuredObjective(
@@ -188,9 +177,7 @@ class StructuredModel(PrivateModel):
             for Y in targets
         ]
 
-    def _records(
-        self, A: Array, Y: Array, bounds: StructuredBounds, limit: float
-    ) -> StructuredRecords:
+    def _records(self, A: Array, Y: Array, bounds: StructuredBounds, limit: float) -> StructuredRecords:
         """Return the records, scaled to the bounds."""
         link = bounds.loss.link
         return StructuredRecords(
@@ -235,10 +222,7 @@ class StructuredModel(PrivateModel):
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         bounds, parameters = self.certificate_.bounds, self.certificate_.parameters
-        facts = [
-            ("outputs", f"{bounds.loss.outputs} per record"),
-            ("operator norm", f"{bounds.operator_norm:.4g}"),
-        ]
+        facts = [("outputs", f"{bounds.loss.outputs} per record"), ("operator norm", f"{bounds.operator_norm:.4g}")]
         if "bandwidth" in parameters:
             facts.append(("bandwidth", f"{parameters['bandwidth']:.4g}"))
         return facts
@@ -275,13 +259,7 @@ def without_invalid(matrices: Array, targets: Array) -> tuple[Array, Array]:
 
 
 def read_numbers(
-    name: str,
-    data: object,
-    axes: int,
-    owner: str,
-    least: int = 1,
-    finite: bool = True,
-    narrow: bool = False,
+    name: str, data: object, axes: int, owner: str, least: int = 1, finite: bool = True, narrow: bool = False
 ) -> Array:
     """Return checked float64 data, float32 as it is where it may be narrow; errors never quote a value."""
     shape = {1: "(n,)", 2: "(n, m)", 3: "(n, m, d)"}[axes]

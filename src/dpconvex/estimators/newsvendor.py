@@ -16,14 +16,7 @@ from dpconvex.estimators.parameters import estimator
 from dpconvex.estimators.quantile import PrivateQuantileModel
 from dpconvex.inputs.frames import column_names
 from dpconvex.inputs.people import Ballot, Records
-from dpconvex.inputs.settings import (
-    MOST_LEVELS,
-    RAREST,
-    ignores_invalid,
-    least_rows,
-    positive,
-    several,
-)
+from dpconvex.inputs.settings import MOST_LEVELS, RAREST, ignores_invalid, least_rows, positive, several
 from dpconvex.inputs.table_problems import is_partitioned, shape_of
 from dpconvex.inputs.tables import as_numbers, read_training
 from dpconvex.mechanisms.plan import Plan
@@ -89,11 +82,7 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _wanted(self, n_targets: int | None = None) -> float | tuple[float, ...]:
         owner = type(self).__name__
-        counts = {
-            len(cast(Sequence[float], getattr(self, name)))
-            for name in _COSTS
-            if several(getattr(self, name))
-        }
+        counts = {len(cast(Sequence[float], getattr(self, name))) for name in _COSTS if several(getattr(self, name))}
         if n_targets is not None:
             counts.add(n_targets)
         if not counts:
@@ -189,9 +178,7 @@ class DPNewsvendor(PrivateQuantileModel):
         void = np.isnan(found).any(axis=0)
         return rows, [np.where(void, np.nan, target) for target in found], (*rows.shape, len(found))
 
-    def _objectives(
-        self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot
-    ) -> Sequence[Objective]:
+    def _objectives(self, X: object, targets: Sequence[object], plan: Plan, ballot: Ballot) -> Sequence[Objective]:
         if len(targets) == 1:
             return super()._objectives(X, targets, plan, ballot)
         rows, bounds = self._mapped(X, targets, plan, ballot), plan.certificate.bounds
@@ -203,9 +190,7 @@ class DPNewsvendor(PrivateQuantileModel):
 
     def _summary_facts(self) -> list[tuple[str, str]]:
         levels = np.atleast_1d(self.certificate_.parameters["quantile"])
-        under, over = (
-            ", ".join(f"{cost:g}" for cost in np.atleast_1d(getattr(self, name))) for name in _COSTS
-        )
+        under, over = (", ".join(f"{cost:g}" for cost in np.atleast_1d(getattr(self, name))) for name in _COSTS)
         return [
             ("service level", ", ".join(f"{level:.4g}" for level in levels)),
             ("underage cost", f"{under} per unit"),

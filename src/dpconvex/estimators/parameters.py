@@ -109,9 +109,7 @@ def estimator(kind: type[Kind]) -> type[Kind]:
         return kind
     text = inspect.cleandoc(kind.__doc__ or "")
     start, end = text.index("Parameters\n---"), text.index("Attributes\n---")
-    own = set(
-        re.findall(r"\w+", " ".join(re.findall(r"^(\w[\w, ]*)(?: :|$)", text[start:end], re.M)))
-    )
+    own = set(re.findall(r"\w+", " ".join(re.findall(r"^(\w[\w, ]*)(?: :|$)", text[start:end], re.M))))
     wanted = [name for name in inspect.signature(kind).parameters if name not in own]
     shared = "".join(_SHARED[name] for name in wanted if name != "delta")
     kind.__doc__ = text[:end].rstrip() + shared + "\n\n" + text[end:]

@@ -10,33 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import d2_pinball_score
 
-from dpconvex.defaults.forecast_quantile import may_be_level
-from dpconvex.defaults.quantile import choose_quantile_mechanism
-from dpconvex.defaults.request import Choice, Request
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.coefficient_intervals import WithIntervals
-from dpconvex.estimators.linear import (
-    PrivateLinearRegressor,
-    PublicFacts,
-    kept_share_facts,
-    row_map_for,
-)
+from dpconvex.estimators.linear import PrivateLinearRegressor, PublicFacts, kept_share_facts, row_map_for
 from dpconvex.estimators.parameters import estimator
 from dpconvex.inputs.people import Records
-from dpconvex.inputs.settings import (
-    optional_positive,
-    quantile_level,
-    quantile_levels,
-    resolve_kernel,
-    several,
-)
+from dpconvex.inputs.settings import optional_positive, quantile_level, quantile_levels, resolve_kernel, several
 from dpconvex.losses import Pinball
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives.objective import Array
+from dpconvex.planning.forecast_quantile import may_be_level
+from dpconvex.planning.quantile import choose_quantile_mechanism
+from dpconvex.planning.request import Choice, Request
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import describe
 from dpconvex.smoothing import ConvolvedLoss, Kernel, MoreauLoss, convolve
+from dpconvex.types import Array
 
 
 @estimator
@@ -72,10 +61,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
             "quantile": (named, wanted),
             "levels": (planned.get("levels", []), list(levels) if len(levels) > 1 else []),
             "targets": (planned.get("targets", 1), self._targets(levels)),
-            "kernel": (
-                describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)),
-                describe(kernel),
-            ),
+            "kernel": (describe(loss.kernel) if smooth else planned.get("kernel", describe(kernel)), describe(kernel)),
         }
         envelopes = self._envelopes(type(self).__name__)
         if isinstance(loss, MoreauLoss):
@@ -99,9 +85,7 @@ class PrivateQuantileModel(PrivateLinearRegressor):
         wanted = self._wanted(n_targets)
         quantile, levels = _widest(wanted), wanted if isinstance(wanted, tuple) else ()
         facts = self._public_facts(records, n_features)
-        bandwidth = optional_positive(
-            "bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale
-        )
+        bandwidth = optional_positive("bandwidth", self.bandwidth, owner, unit=1 / facts.target_scale)
         request = Request(
             kernel=resolve_kernel(self.kernel, owner),
             guarantee=facts.guarantee,
@@ -171,9 +155,7 @@ def _with_envelope(chosen: Choice, level: float, owner: str) -> Choice:
         )
     bounds = cast(LinearBounds, chosen.bounds)
     loss = bounds.loss
-    if not isinstance(
-        loss, ConvolvedLoss
-    ):  # kinked: nothing is smoothed, or by the mechanism itself
+    if not isinstance(loss, ConvolvedLoss):  # kinked: nothing is smoothed, or by the mechanism itself
         return chosen
     smooth = _envelope(Pinball(level), loss.kernel, loss.bandwidth)
     return replace(chosen, bounds=replace(bounds, loss=smooth))

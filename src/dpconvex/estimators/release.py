@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.core.evaluation_certificate import EvaluationCertificate
-from dpconvex.defaults.cost_warning import warn_of_cost
 from dpconvex.engine import EngineError
 from dpconvex.inputs.settings import noise_source
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives.objective import Objective
+from dpconvex.planning.cost_warning import warn_of_cost
 from dpconvex.privacy.bounds.base import RECORD
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.preprocessing import PreprocessingCertificate
@@ -46,9 +46,7 @@ def release(
     noise = noise_source(model, certificate)
     if model.verbose:
         print(f"{owner}: {certificate.mechanism}, {certificate.guarantee!r}")
-    warn_of_cost(
-        certificate
-    )  # first: where warnings are errors, nothing is charged for a fit that does not run
+    warn_of_cost(certificate)  # first: where warnings are errors, nothing is charged for a fit that does not run
     charge(model.ledger, certificate, f"{owner}.fit")
     bound = certificate.parameters["coef_bound"]
     found, records = [], []
@@ -65,9 +63,7 @@ def release(
 
 
 def charge(
-    ledger: Ledger | None,
-    certificate: Certificate | PreprocessingCertificate | EvaluationCertificate,
-    description: str,
+    ledger: Ledger | None, certificate: Certificate | PreprocessingCertificate | EvaluationCertificate, description: str
 ) -> None:
     """Charge a ledger, durably, before noise is drawn: a crash from here on costs budget, never privacy."""
     if ledger is not None:

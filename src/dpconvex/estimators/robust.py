@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, robust_penalty
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
@@ -21,12 +20,9 @@ from dpconvex.inputs.settings import at_least_zero, optional_positive
 from dpconvex.losses import Absolute, Huber, PointwiseLoss
 from dpconvex.mechanisms import OutputPerturbation
 from dpconvex.mechanisms.plan import Plan
-from dpconvex.objectives import (
-    AdversarialObjective,
-    AdversarialResidualObjective,
-    CostlyAdversaryObjective,
-)
+from dpconvex.objectives import AdversarialObjective, AdversarialResidualObjective, CostlyAdversaryObjective
 from dpconvex.objectives.objective import Objective
+from dpconvex.planning.tilted_and_robust import only_output, resolve_loss, robust_penalty
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.description import Facts
@@ -37,11 +33,7 @@ from dpconvex.smoothing import LogisticKernel, convolve
 THRESHOLD = 2.0
 # Residuals in units of half the target's range. Of "squared" those up to 2 count squared: all, where predictions stay
 # within the range.
-RESIDUAL_LOSSES = {
-    "huber": Huber(0.2),
-    "absolute": convolve(Absolute(), LogisticKernel(), 0.05),
-    "squared": Huber(2.0),
-}
+RESIDUAL_LOSSES = {"huber": Huber(0.2), "absolute": convolve(Absolute(), LogisticKernel(), 0.05), "squared": Huber(2.0)}
 
 
 @dataclass(frozen=True)

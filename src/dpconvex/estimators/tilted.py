@@ -5,13 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, replace
 
 from dpconvex.checks import check_number
-from dpconvex.defaults.tilted_and_robust import (
-    WALLS,
-    only_output,
-    resolve_loss,
-    tilted_penalty,
-    worst_share_penalty,
-)
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import LogisticProbabilities, PrivateLinearClassifier
@@ -24,6 +17,7 @@ from dpconvex.losses import Hinge, Huber, Logistic, PointwiseLoss
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import TiltedObjective, WorstShareObjective
 from dpconvex.objectives.objective import Objective
+from dpconvex.planning.tilted_and_robust import WALLS, only_output, resolve_loss, tilted_penalty, worst_share_penalty
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.bounds.worst_share import WorstShareBounds
 from dpconvex.privacy.certificates.certificate import Certificate
@@ -64,7 +58,7 @@ class PrivateTiltedModel(PrivateLinearModel):
                 loss,
                 self.neighbors,
                 share=self._worst_share(facts.n_samples),
-                void_rows=facts.void_rows,
+                ignored_rows=facts.ignored_rows,
             )
             alpha, _ = worst_share_penalty(worst, facts.guarantee, parameters, given, **population)
             certificate = mechanism.certify(
@@ -80,7 +74,7 @@ class PrivateTiltedModel(PrivateLinearModel):
             self.neighbors,
             tilt=at_least_zero("tilt", self.tilt, owner),
             coef_bound=facts.parameters["coef_bound"],
-            void_rows=facts.void_rows,
+            ignored_rows=facts.ignored_rows,
         )
         alpha, wall, _ = tilted_penalty(bounds, facts.guarantee, parameters, given, **population)
         certificate = mechanism.certify(
@@ -122,12 +116,8 @@ class PrivateTiltedModel(PrivateLinearModel):
     def _objective(self, rows: Rows, certificate: Certificate) -> Objective:
         bounds = certificate.bounds
         if isinstance(bounds, WorstShareBounds):
-            return WorstShareObjective(
-                rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples
-            )
-        return TiltedObjective(
-            rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
-        )
+            return WorstShareObjective(rows, bounds.loss, bounds.alpha, bounds.share, bounds.width, bounds.n_samples)
+        return TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
 
     def _tilt_facts(self) -> list[tuple[str, str]]:
         """Return what the tilt costs, from public facts."""
@@ -135,22 +125,13 @@ class PrivateTiltedModel(PrivateLinearModel):
         weight = bounds.largest_weight
         if isinstance(bounds, WorstShareBounds):
             return [
-                (
-                    "share",
-                    f"the worst {bounds.share * bounds.n_samples:.4g} of {bounds.n_samples} losses",
-                ),
+                ("share", f"the worst {bounds.share * bounds.n_samples:.4g} of {bounds.n_samples} losses"),
                 ("largest weight", f"{weight:.3g} of one record"),
             ]
         facts = [
             ("tilt", f"{bounds.tilt:g}"),
-            (
-                "losses vary by",
-                f"at most {bounds.loss_range:.4g} for coefficients up to {bounds.radius:.4g}",
-            ),
-            (
-                "largest weight",
-                f"{weight:.3g} of one record, {weight * bounds.n_samples:.3g} times 1/n",
-            ),
+            ("losses vary by", f"at most {bounds.loss_range:.4g} for coefficients up to {bounds.radius:.4g}"),
+            ("largest weight", f"{weight:.3g} of one record, {weight * bounds.n_samples:.3g} times 1/n"),
         ]
         if not bounds.falls_with_samples:
             useful = bounds.largest_useful_tilt

@@ -11,7 +11,6 @@ from sklearn.metrics import average_precision_score
 from sklearn.utils import Tags
 
 from dpconvex.checks import check_count
-from dpconvex.defaults.tilted_and_robust import only_output, resolve_loss, top_rank_penalty
 from dpconvex.engine.rows import Rows
 from dpconvex.estimators.base import Stated
 from dpconvex.estimators.classification import PrivateLinearClassifier
@@ -25,6 +24,7 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.mechanisms.plan import Plan
 from dpconvex.objectives import TopRankObjective
 from dpconvex.objectives.objective import Objective
+from dpconvex.planning.tilted_and_robust import only_output, resolve_loss, top_rank_penalty
 from dpconvex.privacy.bounds.top_rank import TopRankBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 
@@ -110,10 +110,7 @@ class DPTopRankClassifier(PrivateLinearClassifier):
         top = check_count("top", owner, self.top, 1)
         if self.min_positive is None:
             return {"top": top, "min_positive": top}
-        return {
-            "top": top,
-            "min_positive": check_count("min_positive", owner, self.min_positive, 1),
-        }
+        return {"top": top, "min_positive": check_count("min_positive", owner, self.min_positive, 1)}
 
     def _own_loss(self) -> PointwiseLoss:
         owner = type(self).__name__

@@ -5,40 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtr
 
 from dpconvex.fit.constants import MARGIN_BINS
 from dpconvex.losses import PointwiseLoss
+from dpconvex.types import Array
 
-__all__ = [
-    "calibrated_margin",
-    "expected_label_share",
-    "intercept_of_share",
-    "margin_edges",
-    "margin_moments",
-]
+__all__ = ["calibrated_margin", "expected_label_share", "intercept_of_share", "margin_edges", "margin_moments"]
 
-Array = NDArray[np.float64]
 
 _MIDDLE, _FARTHEST = 1.5, 3.2  # in spreads: where bins may be centred, and how far they reach
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _CLIPPED = 0.3  # of the curvature of a typical record: what is left of it where slopes are clipped
-_LEAST_HEIGHT, _LEAST_ALONG, _MOST_TILT = (
-    0.01,
-    0.1,
-    0.9,
-)  # relative: the curvature stays positive definite
+_LEAST_HEIGHT, _LEAST_ALONG, _MOST_TILT = (0.01, 0.1, 0.9)  # relative: the curvature stays positive definite
 _INSIDE = 8  # points of a bin: its middle alone would take a steep slope for a flatter one
 _FLATTEST = 0.8  # share of a tail that is beyond another bin's width
 _LOGITS = 4000  # a grid of shares
 _SPREAD, _LEAST_SPREAD = 0.3, 0.1  # how far the slope may be off: relative, and absolute
 
 
-def margin_moments(
-    loss: PointwiseLoss, middle: float, spread: float, clip: float
-) -> tuple[float, float, float]:
+def margin_moments(loss: PointwiseLoss, middle: float, spread: float, clip: float) -> tuple[float, float, float]:
     """Return the means of ``l''``, ``l'' t`` and ``l'' t^2`` over normal margins ``z = middle + spread t``.
 
     Labels have the probabilities that margins say. Records whose slope is clipped add little: their rows would have to
@@ -124,9 +111,7 @@ def calibrated_margin(
         """Return the gradient of the penalised loss and its curvature, in units of what noise leaves of them."""
         gradient, curvature, bend = penalty @ found, penalty.copy(), 0.0
         covariance = np.zeros_like(penalty)
-        for label, count, whole, (sizes, density, points) in zip(
-            labels, counts, known, parts, strict=True
-        ):
+        for label, count, whole, (sizes, density, points) in zip(labels, counts, known, parts, strict=True):
             design = np.stack([np.ones_like(points), points])
             design = np.tensordot(basis, design, 1)
             z = np.tensordot(found, design, 1)

@@ -247,9 +247,7 @@ def plan_fit(bounds: LinearBounds, mu: float, settings: Parameters) -> FitPlan:
     left = 1 - sum(shares.values())
     shares |= {name: left * share for name, share in _gradient_shares(bounds, config).items()}
     phases = {  # in order of time
-        name: Phase(query, shares[name], releases)
-        for name, (query, releases) in queries.items()
-        if name in shares
+        name: Phase(query, shares[name], releases) for name, (query, releases) in queries.items() if name in shares
     }
     return FitPlan(config, phases)
 
@@ -281,7 +279,7 @@ def _shares(bounds: LinearBounds, config: FitConfig, size: float) -> dict[str, f
         shares["targets"] += 0.75 * constant
     if config.raw_target and kind != "margin":  # finding the unit is half of finding a constant
         shares["octaves"] += COUNT_SHARE + 0.4 * shares["targets"] * few
-    if bounds.void_rows:
+    if bounds.ignored_rows:
         mass = mass_share(size)
         shares = {name: (1 - mass) * share for name, share in shares.items()} | {"mass": mass}
     elif bounds.weighted_rows:
@@ -335,12 +333,7 @@ def gradient_noise(plan: FitPlan, bounds: LinearBounds, mu: float) -> float:
 
 
 def _config(
-    bounds: LinearBounds,
-    mu: float,
-    records: float,
-    settings: Parameters,
-    levels: Sequence[float],
-    targets: int,
+    bounds: LinearBounds, mu: float, records: float, settings: Parameters, levels: Sequence[float], targets: int
 ) -> FitConfig:
     """Return limits that open with the number of records per coefficient."""
     kind, inference = kind_of(bounds.loss), settings.get("inference", False)
@@ -372,9 +365,7 @@ def _config(
     )
 
 
-def _queries(
-    bounds: LinearBounds, config: FitConfig, steps: int | None
-) -> dict[str, tuple[Query, int]]:
+def _queries(bounds: LinearBounds, config: FitConfig, steps: int | None) -> dict[str, tuple[Query, int]]:
     """Return what may be released, and how often.
 
     A gradient is a row of length at most ``clip`` typical ones times a slope; curvature is second moments of vectors of
@@ -405,15 +396,9 @@ def _queries(
         "rough gradients": (Query("vector", config.clip * rough, size), first * targets),
         "residuals": (Query.histograms(RESIDUAL_BINS), 1) if kind == "squares" else (count, looks),
         "margins": (Query.histograms(2 * MARGIN_BINS), 1),
-        "gradients": (
-            Query("vector", config.clip * fine, size),
-            (second if steps is None else steps) * fits,
-        ),
+        "gradients": (Query("vector", config.clip * fine, size), (second if steps is None else steps) * fits),
         "curvature": (moments, several * CURVATURE_RELEASES * fits),
-        "late gradients": (
-            Query("vector", config.late_clip * late, size),
-            several * LATE_ROUNDS * fits,
-        ),
+        "late gradients": (Query("vector", config.late_clip * late, size), several * LATE_ROUNDS * fits),
         "scores": (moments, fits),
     }
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.privacy.bounds.linear import LinearBounds
+from dpconvex.types import Array
 
 __all__ = ["check_whole_rows", "denoised_curvature", "sandwich", "wide_inverse"]
 
-Array = NDArray[np.float64]
 
 # Least eigenvalue of a curvature, over the mean: for steps, and for covariances; what noise may have made of one.
 _LEAST, _FLAT, _DOUBTED = 0.01, 0.01, 2.0
@@ -27,9 +26,7 @@ _TRACE = 1e-4  # of what an eigenvalue lacks of the least one, that is left
 def check_whole_rows(bounds: LinearBounds) -> None:
     """Raise where rows are no records of their own: sums of products carry no votes."""
     if bounds.people or bounds.weighted_rows or bounds.rows_per_person > 1:
-        raise ValueError(
-            "Intervals need rows that are records of their own. Got groups, rows_per_person or weights."
-        )
+        raise ValueError("Intervals need rows that are records of their own. Got groups, rows_per_person or weights.")
 
 
 def denoised_curvature(matrix: Array, std: float, expected: Array) -> tuple[Array, float]:

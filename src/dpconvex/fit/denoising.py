@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpconvex.types import Array
 
 __all__ = ["CovarianceNoise", "denoised_covariance"]
 
-Array = NDArray[np.float64]
 
 _EDGE = 1.1  # eigenvalues of noise, in units of their limit in large matrices
 _TRACE = 1e-4  # of what noise explains, that is left
@@ -55,9 +55,7 @@ def denoised_covariance(
     if usual is not None:
         known = usual[1] ** 2 / (usual[1] ** 2 + unsure)
         mean, unsure = known * mean + (1 - known) * usual[0], known * unsure
-    left = CovarianceNoise(
-        std**2 * kept, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, unsure
-    )
+    left = CovarianceNoise(std**2 * kept, (vectors * (std**2 * np.minimum(passed, 1.0))) @ vectors.T, unsure)
     return np.asarray((vectors * found) @ vectors.T + np.diag(mean + kept * apart)), left
 
 
@@ -78,8 +76,6 @@ def _denoised(values: Array, std: float) -> Array:
     size = len(values)
     sure = max(0.0, 1 - size * (size - 1) * std**2 / 2 / max(float(values @ values), 1e-300))
     within = np.abs(values) <= _EDGE * std * math.sqrt(2 * size)
-    found = np.sort(
-        np.where(within & (np.abs(found) > sure * np.abs(values)), sure * values, found)
-    )
+    found = np.sort(np.where(within & (np.abs(found) > sure * np.abs(values)), sure * values, found))
     # A trace of the values keeps eigenvectors from being arbitrary.
     return np.asarray(found + _TRACE * (values - found)) if found.any() else found

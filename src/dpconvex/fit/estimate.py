@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpconvex.core.slopes import Factor, Slope
+from dpconvex.types import Array
 
 __all__ = ["Estimate", "LocalLoss"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,9 @@ from dpconvex.fit.constants import (
     USUAL_VARIANCE,
 )
 from dpconvex.fit.denoising import denoised_covariance
+from dpconvex.types import Array
 
 __all__ = ["Frame", "private_coordinates"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,10 @@ def private_coordinates(rows: PrivateRows, config: FitConfig, mass: float) -> Fr
         mass *= config.geometry_rows / bounds.n_samples
         rows = rows.part(config.geometry_rows)
     counts = rows.column_octaves("columns", config.max_octaves, column_octaves(config.max_octaves))
-    units, centres, spreads = _column_units(
-        counts, terms["columns"].scale, mass, config.max_octaves
-    )
+    units, centres, spreads = _column_units(counts, terms["columns"].scale, mass, config.max_octaves)
     # No direction is stretched so far that sums lose their digits: in units of columns where these are not bounded.
     widest = 1 / units if config.max_octaves else np.ones(dimension - lead)
-    limit = STRETCH_LIMIT / (
-        math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0)
-    )
+    limit = STRETCH_LIMIT / (math.sqrt(dimension) if config.max_octaves else max(bounds.max_norm, 1.0))
     stretches = np.concatenate([np.ones(lead), np.minimum(1 / units, limit * widest)])
     likely = math.sqrt(1 + float(np.sum(spreads**2)))  # length of rows in units of their columns
     if "moments" not in terms:  # too many columns for a matrix: in units of one typical length
@@ -200,9 +195,7 @@ def _seen_moments(
     return mean, variance, np.minimum(hidden, 1.0) * top**2, seen
 
 
-def _length_quantile(
-    rows: PrivateRows, frame: Frame, level: float, usual: float, mass: float
-) -> float:
+def _length_quantile(rows: PrivateRows, frame: Frame, level: float, usual: float, mass: float) -> float:
     """Return a quantile of the rows' lengths, from a histogram of their logarithms.
 
     What noise hides of the histogram is taken to lie around the usual length.
@@ -223,13 +216,7 @@ def _length_quantile(
 
 
 def _whitened(
-    moments: Array,
-    std: float,
-    radius: float,
-    frame: Frame,
-    most: Array,
-    floor: float,
-    usual: float,
+    moments: Array, std: float, radius: float, frame: Frame, most: Array, floor: float, usual: float
 ) -> Frame:
     """Return the coordinates that noisy mean moments of shortened rows ``(1, u) / radius`` make white.
 

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpconvex.core.slopes import Slope
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.losses import Pinball
+from dpconvex.types import Array
 
 __all__ = ["SeveralQuantiles", "smooth_in_level"]
-
-Array = NDArray[np.float64]
 
 
 class SeveralQuantiles(PrivateFit):
@@ -42,9 +40,7 @@ class SeveralQuantiles(PrivateFit):
         self.released["residual_scale"] = np.array(scales)
         if self.config.targets > 1:
             return np.array(found).T
-        curve = smooth_in_level(
-            np.array(found), self.config.levels, np.array(noises), self.frame.moments
-        )
+        curve = smooth_in_level(np.array(found), self.config.levels, np.array(noises), self.frame.moments)
         return curve.T
 
     @property
@@ -65,9 +61,7 @@ class SeveralQuantiles(PrivateFit):
         return np.asarray(total / self.mass)
 
 
-def smooth_in_level(
-    found: Array, levels: Sequence[float], variances: Array, moments: Array
-) -> Array:
+def smooth_in_level(found: Array, levels: Sequence[float], variances: Array, moments: Array) -> Array:
     """Return coefficients of every level with what noise alone could have made of their curve taken out.
 
     Coefficients are a line in the level's normal quantile, as for rows of one law at different scales, plus further

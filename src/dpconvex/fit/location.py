@@ -13,21 +13,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from dpconvex.core.release import PrivateRows, Statistic
-from dpconvex.fit.constants import (
-    NORMAL_MEDIAN,
-    RESIDUAL_BINS,
-    TAIL_CERTAIN,
-    TAIL_FALL,
-    TAIL_MOST,
-    TARGET_BINS,
-)
-
-Array = NDArray[np.float64]
-
+from dpconvex.fit.constants import NORMAL_MEDIAN, RESIDUAL_BINS, TAIL_CERTAIN, TAIL_FALL, TAIL_MOST, TARGET_BINS
+from dpconvex.types import Array
 
 _SURE = 5.5  # in units of the noise: counts that are not 0, but for one fit in a million
 _RAW = 40  # octaves that targets without public bounds may be away from 1, on either side
@@ -39,9 +29,7 @@ _DROWNED = 1e6  # noise beyond which shares of records say nothing
 _OUTER = 0.002  # posterior share on either side that the next grid may lose
 _ASIDE = 1.1  # in units of the scale: where counts tell it
 _RARE = 0.05  # how likely it is that a quantile lies beyond its bracket, where that is possible
-_OUTLIER = (
-    5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
-)
+_OUTLIER = 5.0  # least log likelihood of a count: a law may be right near the quantile and wrong elsewhere
 _REFUTED = 50.0  # and a quantile on the wrong side of a count, whatever the law
 _FIRST = 4  # counts at the middle of what is believed, before some are made aside
 
@@ -177,9 +165,7 @@ class Tails:
         return float(limits[int(np.argmin(hidden + (noise * limits) ** 2))])
 
 
-def target_bracket(
-    rows: PrivateRows, name: str, mass: float, bounded: bool = True
-) -> tuple[float, float] | None:
+def target_bracket(rows: PrivateRows, name: str, mass: float, bounded: bool = True) -> tuple[float, float] | None:
     """Return the ends of the octaves that surely hold targets; None where they are not half of all.
 
     Parameters
@@ -213,12 +199,7 @@ def residual_tails(rows: PrivateRows, name: str, theta: Array, scale: float, mas
 
 
 def noisy_share(
-    rows: PrivateRows,
-    name: str,
-    statistic: Statistic,
-    point: float,
-    level: float,
-    n_samples: float,
+    rows: PrivateRows, name: str, statistic: Statistic, point: float, level: float, n_samples: float
 ) -> float:
     """Return the noisy share of records whose statistic is below a point.
 
@@ -226,7 +207,7 @@ def noisy_share(
     count is centred at the level that is sought: an error of the released number does not move where the share is that
     level.
     """
-    centre = level if rows.bounds.void_rows else 0.0
+    centre = level if rows.bounds.ignored_rows else 0.0
     return centre + rows.count(name, statistic, point, centre) / n_samples
 
 
@@ -286,9 +267,7 @@ def private_location(
     return point, unsure, scale
 
 
-def _likelihood(
-    grid: Array, scales: Array, places: Array, shares: Array, level: float, std: float
-) -> Array:
+def _likelihood(grid: Array, scales: Array, places: Array, shares: Array, level: float, std: float) -> Array:
     """Return the log likelihood of each pair of quantile and scale, given noisy shares below some places."""
     found = np.zeros((grid.size, scales.size))
     sure = 2 * math.hypot(std, _CLOSEST)

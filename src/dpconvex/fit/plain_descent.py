@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.coordinates import Coordinates
@@ -27,10 +26,10 @@ from dpconvex.privacy.certificates.rules import Calibration, CertificateError, P
 from dpconvex.privacy.description import Facts, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.smoothing import convolve
+from dpconvex.types import Array
 
 __all__ = ["PLAIN", "check_plain", "descend_plainly", "plain_calibration", "plain_settings"]
 
-Array = NDArray[np.float64]
 
 PLAIN = "plain-gradient"
 _OWNER = "NoisyGradientDescent"
@@ -51,13 +50,9 @@ def plain_settings(
     size = bounds.dimension
     chosen: Facts = {"average": average}
     if not isinstance(average, bool):
-        raise TypeError(
-            f"The 'average' parameter of {_OWNER} must be True or False. Got {average!r} instead."
-        )
+        raise TypeError(f"The 'average' parameter of {_OWNER} must be True or False. Got {average!r} instead.")
     if truncation is not None:
-        truncation = check_number(
-            "truncation", _OWNER, truncation, positive, 0, math.inf, low_open=True
-        )
+        truncation = check_number("truncation", _OWNER, truncation, positive, 0, math.inf, low_open=True)
     chosen["truncation"] = truncation
     chosen["start"] = [0.0] * size if start is None else _numbers("start", start, (size,)).tolist()
     chosen["covariance"] = None
@@ -77,12 +72,8 @@ def plain_settings(
     if step_size is None:
         # Slopes turn by their range over a width of about 1 in mapped units; a row of norm B then bends by B^2.
         low, high = bounds.loss.slope_range
-        step_size = 1.0 / (
-            (high - low) * max(1.0, (_longest(bounds, chosen) / math.sqrt(size)) ** 2)
-        )
-    chosen["step_size"] = check_number(
-        "step_size", _OWNER, step_size, positive, 0, math.inf, low_open=True
-    )
+        step_size = 1.0 / ((high - low) * max(1.0, (_longest(bounds, chosen) / math.sqrt(size)) ** 2))
+    chosen["step_size"] = check_number("step_size", _OWNER, step_size, positive, 0, math.inf, low_open=True)
     return chosen
 
 
@@ -91,11 +82,7 @@ def _numbers(name: str, given: object, shape: tuple[int, ...]) -> Array:
         array = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
         array = np.array(np.nan)
-    if (
-        array.shape != shape
-        or not np.isfinite(array).all()
-        or np.abs(array).max(initial=0.0) > 1e50
-    ):
+    if array.shape != shape or not np.isfinite(array).all() or np.abs(array).max(initial=0.0) > 1e50:
         raise ValueError(
             f"The '{name}' parameter of {_OWNER} must be None or finite numbers of shape {shape}, in mapped units with "
             f"the intercept first. Got shape {array.shape} instead."
@@ -127,9 +114,7 @@ def _check_run(bounds: LinearBounds, settings: Parameters, plain: Parameters, st
     return steps
 
 
-def plain_calibration(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def plain_calibration(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every step: ``std = sqrt(T) D / mu``, D the sensitivity of a sum of gradients."""
     if not math.isfinite(bounds.lipschitz):
         raise ValueError(
@@ -138,9 +123,7 @@ def plain_calibration(
         )
     settings, plain = parameters["gradient"], parameters["plain"]
     mu = total_mu(guarantee, _OWNER) / math.sqrt(parameters.get("problems", 1))
-    query = Query(
-        "vector", float(bounds.loss.lipschitz) * _longest(bounds, plain), bounds.dimension
-    )
+    query = Query("vector", float(bounds.loss.lipschitz) * _longest(bounds, plain), bounds.dimension)
     steps = _STEPS if settings["steps"] is None else check_count("steps", _OWNER, settings["steps"])
     term = query.term(bounds, mu, steps)
     _check_run(bounds, settings, plain, term.scale)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpconvex.fit.constants import (
@@ -28,10 +27,10 @@ from dpconvex.fit.constants import (
     TAIL_WEIGHTS,
 )
 from dpconvex.fit.estimate import Estimate
+from dpconvex.types import Array
 
 __all__ = ["NewtonPoints", "deviation_prior", "law_variances", "posterior", "signal_prior"]
 
-Array = NDArray[np.float64]
 
 EXPECTED = CURVATURE_FACTORS.index(1.0)  # the factor of a curvature that is as expected
 _FACTORS = np.array(CURVATURE_FACTORS)[:, None]
@@ -122,9 +121,7 @@ class NewtonPoints:
             found = found * (unsure / both) + before * (variance / both)
             variance = variance * (unsure / both)
         lead, size = self.lead, self.start.size
-        columns = posterior(
-            found[:, lead:], variance[:, lead:], logs[:, lead:], self.laws, self.prior
-        )
+        columns = posterior(found[:, lead:], variance[:, lead:], logs[:, lead:], self.laws, self.prior)
         mean, error, plain, unsure = (np.concatenate([np.zeros(lead), each]) for each in columns)
         if lead:  # the intercept moves because the columns do: as far as they are seen to
             moments = self.curvature / self.curvature[0]
@@ -166,12 +163,7 @@ def deviation_prior() -> Array:
 
 
 def posterior(
-    found: Array,
-    variance: Array,
-    logs: Array,
-    laws: Array,
-    prior: Array,
-    known: Array | float = 0.0,
+    found: Array, variance: Array, logs: Array, laws: Array, prior: Array, known: Array | float = 0.0
 ) -> tuple[Array, Array, Array, Array]:
     """Return posterior mean and variance of numbers that were found with noise, in one of several ways each.
 

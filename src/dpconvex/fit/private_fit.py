@@ -14,7 +14,6 @@ import math
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf, logit, ndtri
 
 from dpconvex.core.release import PrivateRows, Statistic
@@ -45,20 +44,15 @@ from dpconvex.fit.constants import (
 )
 from dpconvex.fit.estimate import Estimate, LocalLoss
 from dpconvex.fit.geometry import private_coordinates
-from dpconvex.fit.location import (
-    LocationPrior,
-    private_location,
-    residual_tails,
-    target_bracket,
-)
+from dpconvex.fit.location import LocationPrior, private_location, residual_tails, target_bracket
 from dpconvex.fit.rounds import Rounds
 from dpconvex.losses import Huber, PointwiseLoss
 from dpconvex.privacy.description import Facts
 from dpconvex.smoothing import Kernel, convolve
+from dpconvex.types import Array
 
 __all__ = ["PrivateFit"]
 
-Array = NDArray[np.float64]
 
 _LARGEST_LOGIT = 6.0  # of the share of positives that rounds start from
 _LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
@@ -82,12 +76,7 @@ class PrivateFit:
     """
 
     def __init__(
-        self,
-        rows: PrivateRows,
-        config: FitConfig,
-        kernel: Kernel,
-        bandwidth: float | None,
-        released: Facts,
+        self, rows: PrivateRows, config: FitConfig, kernel: Kernel, bandwidth: float | None, released: Facts
     ) -> None:
         bounds = rows.bounds
         self.rows, self.bounds, self.config, self.terms = rows, bounds, config, rows.terms
@@ -157,9 +146,7 @@ class PrivateFit:
         """The level that the target's location is looked for at."""
         return 0.5 + self._at_once * (level_of(self.loss) - 0.5)
 
-    def _at_level(
-        self, start: Array, rough: Estimate, scale: float, pull: Array | None = None
-    ) -> Array:
+    def _at_level(self, start: Array, rough: Estimate, scale: float, pull: Array | None = None) -> Array:
         """Move the intercept of the median to the level, and fit there.
 
         With ``pull``, the released constant part of the mean gradient, slopes are centred.
@@ -185,24 +172,18 @@ class PrivateFit:
         drift = DRIFT * abs(level - 0.5) * scale / math.sqrt(max(1, self.size - lead))
         constant = np.zeros(self.size)
         constant[:lead] = at[:lead]
-        estimate = self.rounds.early(
-            "gradients", fine, constant, unsure**2, (rough.found, noise, drift), at, pull=pull
-        )
+        estimate = self.rounds.early("gradients", fine, constant, unsure**2, (rough.found, noise, drift), at, pull=pull)
         self.level_noise = estimate.noise
         late = self._kinked(self.loss, curvature, scale, INSIDE_WIDTH * scale)
         return self._refined(estimate, late)
 
-    def _kinked(
-        self, loss: PointwiseLoss, curvature: float, scale: float, width: float
-    ) -> LocalLoss:
+    def _kinked(self, loss: PointwiseLoss, curvature: float, scale: float, width: float) -> LocalLoss:
         """Return a kinked loss itself, whose curvature is the share of records near the kink, or as it was smoothed."""
         low, high = loss.slope_range
         if self.bandwidth is not None:
             smooth = convolve(loss, self.kernel, self.bandwidth)
             factor = Factor("curvature", smooth, weighting="square")
-            return LocalLoss(
-                Slope(smooth, weighting="square"), curvature, scale, 1.0, factor, smooth.smoothness
-            )
+            return LocalLoss(Slope(smooth, weighting="square"), curvature, scale, 1.0, factor, smooth.smoothness)
         factor = Factor("inside", width=width, weighting="square")
         steepest = (high - low) / (2 * width)
         return LocalLoss(Slope(loss, weighting="square"), curvature, scale, 1.0, factor, steepest)
@@ -238,9 +219,7 @@ class PrivateFit:
             below=far * (level < 0.5), above=far * (level > 0.5),
         )  # fmt: skip
         residual = Statistic("residual", self.frame.to_rows(phi))
-        return private_location(
-            self.rows, "residuals", residual, level, prior, RESIDUAL_COUNTS, self.mass
-        )
+        return private_location(self.rows, "residuals", residual, level, prior, RESIDUAL_COUNTS, self.mass)
 
     # Means.
 
@@ -379,9 +358,7 @@ class PrivateFit:
             matrix += tilt * (np.outer(direction, constant) + np.outer(constant, direction))
         return np.asarray(matrix)
 
-    def _calibrated(
-        self, loss: PointwiseLoss, found: Estimate, share: float
-    ) -> tuple[Estimate, float]:
+    def _calibrated(self, loss: PointwiseLoss, found: Estimate, share: float) -> tuple[Estimate, float]:
         """Put slope and intercept of the margin right, from a noisy histogram of margins by label.
 
         Also return the mean curvature there.
@@ -416,7 +393,7 @@ class PrivateFit:
 
 def positive_share(rows: PrivateRows, mass: float) -> tuple[float, float]:
     """Return the expected share of positive labels, by a noisy count, and the standard deviation of its logit."""
-    centre = 0.5 if rows.bounds.void_rows else 0.0  # where rows may be ignored, counts are centred
+    centre = 0.5 if rows.bounds.ignored_rows else 0.0  # where rows may be ignored, counts are centred
     found = centre * mass + rows.count("labels", Statistic("label"), -0.5, centre)
     std = rows.terms["labels"].scale / mass
     share = expected_label_share(found / mass, std, mass)

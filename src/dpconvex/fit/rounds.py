@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.core.release import PrivateRows
 from dpconvex.core.slopes import Factor
@@ -29,17 +28,11 @@ from dpconvex.fit.constants import (
 from dpconvex.fit.covariance import denoised_curvature, sandwich, wide_inverse
 from dpconvex.fit.estimate import Estimate, LocalLoss
 from dpconvex.fit.geometry import Frame
-from dpconvex.fit.points import (
-    NewtonPoints,
-    deviation_prior,
-    law_variances,
-    posterior,
-    signal_prior,
-)
+from dpconvex.fit.points import NewtonPoints, deviation_prior, law_variances, posterior, signal_prior
+from dpconvex.types import Array
 
 __all__ = ["Rounds"]
 
-Array = NDArray[np.float64]
 Curvature = Callable[[Array], Array]
 
 
@@ -128,21 +121,10 @@ class Rounds:
             found = points.estimate()
             mean = found.mean if centred is None else centred(found.mean)
             phi = self._limited(phi, self._penalised(mean, height), loss.scale)
-        return Estimate(
-            self._penalised(mean, height),
-            found.variance,
-            found.found,
-            found.noise,
-            found.kept_share,
-        )
+        return Estimate(self._penalised(mean, height), found.variance, found.found, found.noise, found.kept_share)
 
     def _gradient(
-        self,
-        name: str,
-        phi: Array,
-        loss: LocalLoss,
-        part: int | None = None,
-        pull: Array | None = None,
+        self, name: str, phi: Array, loss: LocalLoss, part: int | None = None, pull: Array | None = None
     ) -> tuple[Array, float]:
         """Return a noisy mean gradient, and the standard deviation of its coordinates."""
         rows, share = self.rows, 1.0
@@ -224,9 +206,7 @@ class Rounds:
                 way = (weights * ((np.array(points) - origin) @ vectors)).sum(axis=0) / total
                 if not config.inference:
                     plain = np.zeros((1, way.size))
-                    way, variance, _, _ = posterior(
-                        way[None], 1 / total[None], plain, laws, prior, known
-                    )
+                    way, variance, _, _ = posterior(way[None], 1 / total[None], plain, laws, prior, known)
                 estimate = origin + vectors @ way
             phi = self._limited(phi, estimate, loss.scale)
         if not config.inference:
@@ -245,10 +225,7 @@ class Rounds:
 
     def _curvature(self, phi: Array, loss: LocalLoss) -> Array:
         radius, unit = self._units(loss)
-        theta, part = (
-            self.frame.to_rows(phi),
-            None if self.config.inference else self.config.early_rows,
-        )
+        theta, part = (self.frame.to_rows(phi), None if self.config.inference else self.config.early_rows)
         rows, share = (self.rows, 1.0) if part is None else (self.rows.part(part), part / self.n)
         sums = rows.second_moments("curvature", self.frame, radius, loss.factor, theta)
         return np.asarray(sums * unit / (self.mass * share))

@@ -161,9 +161,7 @@ def _of_objects(values: Iterable[object]) -> Cells:
     words = [cell.text for cell in cells]
     return Cells(
         # Columns of numbers are many, and even empty ones of text take polars a while.
-        pl.Series(words, dtype=pl.String).str.strip_chars()
-        if any(w is not None for w in words)
-        else None,
+        pl.Series(words, dtype=pl.String).str.strip_chars() if any(w is not None for w in words) else None,
         np.array(numbers, dtype=np.float64),
         np.array(times, dtype="datetime64[s]"),
     )
@@ -208,10 +206,7 @@ def identifiers_of(column: Any, missing: Sequence[str]) -> NDArray[Any]:
     if values.dtype.kind not in "OSU" and not numbers:
         return values
     cells = values.astype(object)
-    nothing = [
-        _word(cell) in missing or (bool(numbers) and canonical_identifier(cell) in numbers)
-        for cell in cells
-    ]
+    nothing = [_word(cell) in missing or (bool(numbers) and canonical_identifier(cell) in numbers) for cell in cells]
     cells[nothing] = None
     return cells
 

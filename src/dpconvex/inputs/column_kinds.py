@@ -77,9 +77,7 @@ def _seen(column: pl.Series) -> Seen:
         if whole and len(different) >= max(DIFFERENT * len(known), MOST_CODES):
             return Seen("identifier")
         return Seen("number")
-    if not spelled and with_point(known).cast(pl.Float64, strict=False).count() >= MOST * len(
-        known
-    ):
+    if not spelled and with_point(known).cast(pl.Float64, strict=False).count() >= MOST * len(known):
         return Seen("number", decimal=",")
     words = known.unique().to_list()
     for form in DATE_FORMATS:

@@ -152,9 +152,7 @@ def _wanted(schema: Schema) -> list[str]:
     return list(dict.fromkeys([*schema.inputs, schema.target.name]))
 
 
-def load_piece(
-    piece: Piece, schema: Schema, labels: str | None, ignored: bool = False
-) -> pd.DataFrame:
+def load_piece(piece: Piece, schema: Schema, labels: str | None, ignored: bool = False) -> pd.DataFrame:
     """Return a piece as a pandas table of encoded features and the target."""
     import pandas as pd
 
@@ -176,11 +174,7 @@ def _whole_labels(piece: Piece, target: str) -> bool:
 
 
 def read_file_partitions(
-    plan: Plan,
-    schema: Schema,
-    labels: bool = False,
-    kind: str | None = None,
-    ignored: bool = False,
+    plan: Plan, schema: Schema, labels: bool = False, kind: str | None = None, ignored: bool = False
 ) -> tuple[dd.DataFrame, dd.Series]:
     """Return features and target of all pieces as a Dask dataframe and series.
 

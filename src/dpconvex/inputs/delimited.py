@@ -93,10 +93,7 @@ class Layout:
             found = [self.read_block(block, wanted) for block in blocks]
         if not found:
             return self.read_block(b"", wanted)
-        return TableRows(
-            pl.concat([rows.cells for rows in found]),
-            np.concatenate([rows.problems for rows in found]),
-        )
+        return TableRows(pl.concat([rows.cells for rows in found]), np.concatenate([rows.problems for rows in found]))
 
     def read_block(self, block: bytes, wanted: list[str]) -> TableRows:
         """Return the wanted columns of whole lines; the last one may lack its line end."""
@@ -120,9 +117,7 @@ class Layout:
         texts = pl.Series([text for text, _ in decoded], dtype=pl.String)
         return texts, np.array([failed for _, failed in decoded], dtype=bool)
 
-    def _parsed(
-        self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]
-    ) -> TableRows:
+    def _parsed(self, lines: pl.Series, undecoded: NDArray[np.bool_], wanted: list[str]) -> TableRows:
         import numpy as np
         import polars as pl
 
@@ -163,9 +158,7 @@ class Layout:
         cells = {name: fields.struct.field(f"field_{place}") for name, place in places.items()}
         return pl.DataFrame(cells), long.to_numpy()
 
-    def _parse_each(
-        self, lines: list[str], wanted: list[str]
-    ) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
+    def _parse_each(self, lines: list[str], wanted: list[str]) -> tuple[pl.DataFrame, NDArray[np.uint8]]:
         """Return the fields of lines with quotes, and what is wrong with each line."""
         import numpy as np
         import polars as pl
@@ -274,18 +267,14 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             return
         with zipfile.ZipFile(path) as archive:
             tables = [
-                name
-                for name in archive.namelist()
-                if name.lower().endswith(CSV) and not name.startswith("__MACOSX/")
+                name for name in archive.namelist() if name.lower().endswith(CSV) and not name.startswith("__MACOSX/")
             ]
             if len(tables) != 1:
                 raise InputError(f"The archive {path.name!r} must hold one .csv or .tsv file.")
             with archive.open(tables[0]) as member:
                 yield member
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError):
-        raise InputError(
-            f"The file {path.name!r} cannot be unpacked: it is damaged or locked."
-        ) from None
+        raise InputError(f"The file {path.name!r} cannot be unpacked: it is damaged or locked.") from None
 
 
 def is_stateless(encoding: str) -> bool:
@@ -328,9 +317,7 @@ def read_layout(path: Path, file: FileFormat) -> Layout:
         )
     if not end and len(start) == _LONGEST_HEADER:
         raise InputError(f"{problem}, and be shorter than {_LONGEST_HEADER >> 20} MiB.")
-    delimiter = file.delimiter or max(
-        DELIMITERS, key=lambda sign: len(fields_of(header, sign) or ())
-    )
+    delimiter = file.delimiter or max(DELIMITERS, key=lambda sign: len(fields_of(header, sign) or ()))
     names = fields_of(header, delimiter)
     if names is None:
         raise InputError(f"{problem}, with quotes that end on it. Mend the quotes of the header.")
@@ -368,9 +355,7 @@ def problem_words(layout: Layout) -> dict[LineProblem, tuple[str, str]]:
         if layout.delimiter == ","
         else "quote fields that hold the delimiter, or say --delimiter"
     )
-    breaks = (
-        "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
-    )
+    breaks = "mend them" if layout.line_breaks else "fields with line breaks need line_breaks = true"
     return {
         LineProblem.OPEN_QUOTE: ("quotes that do not match", breaks),
         LineProblem.LONG: (f"more fields than the {len(layout.names)} of the header", commas),

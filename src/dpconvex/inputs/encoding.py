@@ -19,28 +19,11 @@ from numpy.typing import NDArray
 
 from dpconvex.inputs.cells import Cell, Cells
 from dpconvex.inputs.matching import Declared, is_no_number, iso_time, meaning
-from dpconvex.inputs.schema import (
-    CALENDAR,
-    Category,
-    Column,
-    Date,
-    FileFormat,
-    Flag,
-    Number,
-    Schema,
-)
+from dpconvex.inputs.schema import CALENDAR, Category, Column, Date, FileFormat, Flag, Number, Schema
+from dpconvex.types import Array
 
-__all__ = [
-    "Encoded",
-    "encode",
-    "invalid_columns",
-    "labels_of",
-    "read_times",
-    "to_array",
-    "to_sparse",
-]
+__all__ = ["Encoded", "encode", "invalid_columns", "labels_of", "read_times", "to_array", "to_sparse"]
 
-Array = NDArray[np.float64]
 _BAD = math.nan
 
 
@@ -101,8 +84,7 @@ def invalid_columns(schema: Schema, cells: Mapping[str, Cells]) -> list[str]:
         for column in schema.columns
         if column.missing.rule == "row"
         and any(
-            np.isnan(block.values).any()
-            for block in _ENCODERS[type(column)](column, cells[column.name], schema.file)
+            np.isnan(block.values).any() for block in _ENCODERS[type(column)](column, cells[column.name], schema.file)
         )
     ]
 
@@ -113,9 +95,7 @@ def to_array(blocks: list[Encoded]) -> Array:
     out = np.zeros((rows, sum(block.width for block in blocks)))
     start = 0
     for block in blocks:
-        np.put_along_axis(
-            out[:, start : start + block.width], block.places.astype(np.intp), block.values, axis=1
-        )
+        np.put_along_axis(out[:, start : start + block.width], block.places.astype(np.intp), block.values, axis=1)
         start += block.width
     return out
 
@@ -126,9 +106,7 @@ def to_sparse(blocks: list[Encoded]) -> Any:
 
     rows, entries = len(blocks[0].values), sum(block.values.shape[1] for block in blocks)
     starts = np.cumsum([0, *(block.width for block in blocks)])
-    places = np.hstack(
-        [block.places + start for block, start in zip(blocks, starts[:-1], strict=True)]
-    )
+    places = np.hstack([block.places + start for block, start in zip(blocks, starts[:-1], strict=True)])
     values = np.hstack([block.values for block in blocks])
     pointers = np.arange(rows + 1) * entries
     found = csr_array((values.ravel(), places.ravel(), pointers), shape=(rows, int(starts[-1])))
@@ -157,11 +135,7 @@ def _number(column: Number, cells: Cells, file: FileFormat) -> list[Encoded]:
         numbers = np.where(missing, float(column.missing.value), numbers)  # type: ignore[arg-type]
         missing = np.zeros_like(missing)
     numbers = np.clip(numbers, column.low, column.high)
-    transforms: dict[str, Callable[[Array], Array]] = {
-        "log1p": np.log1p,
-        "log": np.log,
-        "sqrt": np.sqrt,
-    }
+    transforms: dict[str, Callable[[Array], Array]] = {"log1p": np.log1p, "log": np.log, "sqrt": np.sqrt}
     if column.transform in transforms:
         # Clipped again: numpy may round otherwise than the bounds were.
         numbers = np.clip(transforms[column.transform](numbers), *column.ends)

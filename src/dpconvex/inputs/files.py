@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 COUNTED = "`dpconvex bounds check` counts, for your eyes only, what the schema cannot read."
 
 
-def read_feature_file(
-    path: Path, schema: Schema, kept: list[str] | None = None
-) -> tuple[np.ndarray, pl.DataFrame]:
+def read_feature_file(path: Path, schema: Schema, kept: list[str] | None = None) -> tuple[np.ndarray, pl.DataFrame]:
     """Return the features of a table as an array, and further columns as they are (all of them for None)."""
     opened = open_table(path, schema.file)
     wanted = opened.names if kept is None else kept
     # A line that cannot be read is a row without values; text that is kept must be in the right encoding.
-    table = opened.read(
-        list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(LineProblem.UNDECODED,)
-    )
+    table = opened.read(list(dict.fromkeys([*schema.inputs, *wanted])), least=1, refused=(LineProblem.UNDECODED,))
     return encode_table(table, schema, typed=table_format(path) == "parquet"), table.select(wanted)
 
 
@@ -70,16 +66,12 @@ def read_identifiers(column: pl.Series, file: FileFormat) -> np.ndarray:
     dates = kind == pl.Date or kind == pl.Datetime
     text = kind in (pl.String, pl.Categorical, pl.Enum, pl.Binary)
     if not (text or dates or _is_number(kind)):
-        raise InputError(
-            f"The column {column.name!r} must hold identifiers: whole numbers, text or dates."
-        )
+        raise InputError(f"The column {column.name!r} must hold identifiers: whole numbers, text or dates.")
     with without_values(None):
         return identifiers_of(column, file.missing)
 
 
-def encode_table(
-    table: pl.DataFrame, schema: Schema, typed: bool = False, refused: bool = False
-) -> np.ndarray:
+def encode_table(table: pl.DataFrame, schema: Schema, typed: bool = False, refused: bool = False) -> np.ndarray:
     """Return the rows of ``X``.
 
     Parameters
@@ -117,9 +109,7 @@ def encode_table(
 
 def _comma_hint(file: FileFormat, numbers: bool) -> str:
     """Return how numbers with a decimal comma are read, where the schema does not say so."""
-    return (
-        ' Decimal commas need decimal = "," in [file].' if numbers and file.decimal != "," else ""
-    )
+    return ' Decimal commas need decimal = "," in [file].' if numbers and file.decimal != "," else ""
 
 
 def _check_types(table: pl.DataFrame, schema: Schema) -> None:
@@ -139,11 +129,7 @@ def _check_types(table: pl.DataFrame, schema: Schema) -> None:
 
 
 def encode_piece(
-    table: pl.DataFrame,
-    schema: Schema,
-    labels: str | None,
-    ignored: bool = False,
-    typed: bool = False,
+    table: pl.DataFrame, schema: Schema, labels: str | None, ignored: bool = False, typed: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return features and target of a piece of a table as arrays, float32 where all numbers are.
 
@@ -160,9 +146,7 @@ def encode_piece(
         for column in schema.columns
     )
     features = encode_table(table, schema, typed, refused=not ignored)
-    if (
-        single
-    ):  # what lies within the bounds loses nothing on the way back, and half of the memory is saved
+    if single:  # what lies within the bounds loses nothing on the way back, and half of the memory is saved
         features = features.astype(np.float32)
     name = schema.target.name
     if labels is None:
@@ -171,9 +155,7 @@ def encode_piece(
     return features, target.astype(object) if labels == "text" or ignored else target
 
 
-def _target_numbers(
-    table: pl.DataFrame, name: str, file: FileFormat, ignored: bool = False
-) -> pl.Series:
+def _target_numbers(table: pl.DataFrame, name: str, file: FileFormat, ignored: bool = False) -> pl.Series:
     """Return a target as finite floats, or raise an error that names the column only.
 
     With ``ignored`` everything else is NaN.
@@ -198,11 +180,7 @@ def _target_numbers(
 
 
 def label_column(
-    table: pl.DataFrame,
-    name: str,
-    kind: str | None = None,
-    ignored: bool = False,
-    schema: Schema | None = None,
+    table: pl.DataFrame, name: str, kind: str | None = None, ignored: bool = False, schema: Schema | None = None
 ) -> pl.Series:
     """Return a column of labels: whole numbers where all of them are, else text.
 
@@ -290,9 +268,7 @@ def _whole_or_missing(text: pl.Series) -> pl.Series:
     whole = text.cast(pl.Int64, strict=False)
     numbers = text.cast(pl.Float64, strict=False)
     exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-    found = whole.zip_with(
-        whole.is_not_null(), numbers.set(~exact.fill_null(False), None).cast(pl.Int64)
-    )
+    found = whole.zip_with(whole.is_not_null(), numbers.set(~exact.fill_null(False), None).cast(pl.Int64))
     # Not floats, which cannot hold all whole numbers, and not numpy's integers, which know nothing missing.
     return pl.Series(text.name, found.to_list(), dtype=pl.Object)
 

@@ -56,9 +56,7 @@ def read_column(table: Any, name: str, owner: str) -> Any:
     """Return a column of an open table, which must be there once."""
     column = table[name]
     if getattr(column, "ndim", 1) != 1:
-        raise InputError(
-            f"The column {name!r} given to {owner} must be there once, one value a row."
-        )
+        raise InputError(f"The column {name!r} given to {owner} must be there once, one value a row.")
     return column
 
 

@@ -127,9 +127,7 @@ def _other_kind(declared: np.ndarray, owner: str) -> str:
     text = declared.dtype.kind in "UO"
     kinds = ("text", "numbers or booleans") if text else ("numbers or booleans", "text")
     plain = [label for label in declared.tolist() if text and re.fullmatch("[0-9]{1,18}", label)]
-    remedy = (
-        "Map the labels to these words by a public rule, or write the labels of y in 'classes'."
-    )
+    remedy = "Map the labels to these words by a public rule, or write the labels of y in 'classes'."
     if len(plain) == len(declared):
         remedy = (
             f"Write classes={list(map(int, plain[:10]))}, without quotes, or turn the labels into text with "

@@ -118,10 +118,7 @@ def check_words(schema: Schema) -> None:
         _check_apart(name, [(word, word) for word in words], decimal)
     for column in schema.columns:
         if isinstance(column, Flag):
-            sides = [
-                *((word, "true") for word in column.true),
-                *((word, "false") for word in column.false),
-            ]
+            sides = [*((word, "true") for word in column.true), *((word, "false") for word in column.false)]
             _check_apart(column.name, sides, decimal)
 
 

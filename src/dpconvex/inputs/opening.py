@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpconvex.inputs.delimited import (
-    CSV,
-    PACKED,
-    Layout,
-    LineProblem,
-    TableRows,
-    read_layout,
-    unreadable,
-)
+from dpconvex.inputs.delimited import CSV, PACKED, Layout, LineProblem, TableRows, read_layout, unreadable
 from dpconvex.inputs.errors import InputError
 from dpconvex.inputs.schema import MOST_COLUMNS, FileFormat
 from dpconvex.whole_files import write_whole
@@ -66,11 +58,7 @@ class OpenTable:
     layout: Layout | None = None
 
     def read(
-        self,
-        wanted: list[str],
-        least: int = 0,
-        every_line: bool = False,
-        refused: tuple[LineProblem, ...] = FAULTS,
+        self, wanted: list[str], least: int = 0, every_line: bool = False, refused: tuple[LineProblem, ...] = FAULTS
     ) -> pl.DataFrame:
         """Return the wanted columns; missing ones are named, because the user named them.
 
@@ -95,11 +83,7 @@ class OpenTable:
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             alike = absent[0].strip().lower() in {name.strip().lower() for name in self.names}
-            hint = (
-                " It has one that differs in capital letters or spaces: write it as the file does."
-                if alike
-                else ""
-            )
+            hint = " It has one that differs in capital letters or spaces: write it as the file does." if alike else ""
             raise InputError(f"The data file has no column {absent[0]!r}{more}.{hint}")
         with without_values(self.path):
             if self.layout is not None:
@@ -108,9 +92,7 @@ class OpenTable:
         return TableRows(table, np.zeros(table.height, dtype=np.uint8))
 
 
-def usable_rows(
-    rows: TableRows, path: Path, layout: Layout, refused: tuple[LineProblem, ...] = FAULTS
-) -> pl.DataFrame:
+def usable_rows(rows: TableRows, path: Path, layout: Layout, refused: tuple[LineProblem, ...] = FAULTS) -> pl.DataFrame:
     """Return the rows of a CSV file that are not blank, or raise if a line has a problem that is refused."""
     import numpy as np
     import polars as pl

@@ -12,21 +12,13 @@ import numpy.typing as npt
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.engine.dask.partitions import numbers_or_missing
-from dpconvex.engine.votes import (
-    NOBODY,
-    Tags,
-    Votes,
-    at_most_each,
-    exact_values,
-    person_tags,
-    round_votes,
-    share_votes,
-)
+from dpconvex.engine.votes import NOBODY, Tags, Votes, at_most_each, exact_values, person_tags, round_votes, share_votes
 from dpconvex.inputs.estimator_protocols import Label, Model
 from dpconvex.inputs.settings import LARGEST, ignores_invalid
 from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.tilted import TiltedBounds
 from dpconvex.privacy.summation import most_summed_rows
+from dpconvex.types import Array
 
 __all__ = [
     "Ballot",
@@ -39,7 +31,6 @@ __all__ = [
     "with_people",
 ]
 
-Array = npt.NDArray[np.float64]
 
 PERSON_WEIGHTS = ("equal", "rows")
 _CAP = "Divide all weights by a public number that none of them exceeds."
@@ -110,18 +101,12 @@ class Records:
 
     def facts(self) -> dict[str, Any]:
         """Return the records as bounds state them."""
-        return {
-            "people": self.people,
-            "rows_per_person": self.rows_each,
-            "weighted_rows": self.weighted,
-        }
+        return {"people": self.people, "rows_per_person": self.rows_each, "weighted_rows": self.weighted}
 
     def require_rows(self, owner: str, why: str) -> None:
         """Raise unless every row is a whole record of its own."""
         if self.people or self.rows_each > 1 or self.weighted:
-            raise ValueError(
-                f"{owner} must be given neither groups, rows_per_person nor weights here: {why}."
-            )
+            raise ValueError(f"{owner} must be given neither groups, rows_per_person nor weights here: {why}.")
 
 
 @dataclass(frozen=True)
@@ -157,9 +142,7 @@ class Ballot:
             shares = factors if shares is None else shares * factors
         if shares is None:
             return None
-        if not isinstance(
-            bounds, TiltedBounds
-        ):  # which count nothing, and whose people's votes sum to 1
+        if not isinstance(bounds, TiltedBounds):  # which count nothing, and whose people's votes sum to 1
             shares = round_votes(shares, most_summed_rows(bounds.n_samples, bounds.neighbors))
         return Votes(shares, self.records.count, self.tags)
 
@@ -195,9 +178,7 @@ class People:
         keep = self.named
         return People(self.places[keep], self.shares[keep], self.count, self.tags[keep])
 
-    def one_row_each(
-        self, people: npt.NDArray[np.int64], rng: np.random.Generator
-    ) -> npt.NDArray[np.int64]:
+    def one_row_each(self, people: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Return a random row of each of some people: every one of its rows as likely as the others."""
         order = np.argsort(self.places, kind="stable")
         starts = np.searchsorted(self.places[order], np.arange(self.count + 1))
@@ -377,9 +358,7 @@ def check_class_weight(weights: object, classes: Sequence[Label], owner: str) ->
         raise ValueError(f"{problem} Got a label that is not in the label set instead.")
     allowed = f"numbers of at least 0 and below {LARGEST:g}"
     given = (weights.get(label, 1.0) for label in known)
-    found = np.array(
-        [check_number("class_weight", owner, one, allowed, 0, LARGEST) for one in given]
-    )
+    found = np.array([check_number("class_weight", owner, one, allowed, 0, LARGEST) for one in given])
     if not found.any():
         raise ValueError(f"{problem} Got only zeros instead.")
     return np.asarray(found / max(1.0, float(found.max())))

@@ -95,10 +95,7 @@ class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
     """
 
     def __init__(
-        self,
-        schema: str | os.PathLike[str] | Mapping[str, object] | Schema,
-        *,
-        sparse: bool | str = False,
+        self, schema: str | os.PathLike[str] | Mapping[str, object] | Schema, *, sparse: bool | str = False
     ) -> None:
         self.schema = schema
         self.sparse = sparse
@@ -182,9 +179,7 @@ class PublicTable(_HandsPeopleOn, TransformerMixin, BaseEstimator):
         schema = self._parsed()
         name, missing = schema.person, schema.file.missing
         if name is None:
-            raise ValueError(
-                'The schema of PublicTable names no person. Add it: [person] with column = "...".'
-            )
+            raise ValueError('The schema of PublicTable names no person. Add it: [person] with column = "...".')
         column = read_column(open_columns(X, [name], schema, "PublicTable"), name, "PublicTable")
         if type(X).__module__.split(".")[0] == "dask":
             return column.map_partitions(_identify_partition, missing, meta=(name, object))

@@ -226,9 +226,7 @@ class Date:
                 found.append(Block(name, (name,), (0.0,), (self.length,)))
         if self.missing.rule == "indicator":
             # No square of its own: where it is 1 all parts are 0.
-            found.append(
-                _indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0)
-            )
+            found.append(_indicators(f"{self.name} is missing", (f"{self.name} is missing",), square=0.0))
         return tuple(found)
 
 
@@ -322,9 +320,7 @@ class Schema:
         """All blocks, in the order of ``X``."""
         found = {block.name: block for column in self.columns for block in column.blocks}
         plain = tuple(found.values())
-        return plain + tuple(
-            item.block(found[item.left], found[item.right]) for item in self.interactions
-        )
+        return plain + tuple(item.block(found[item.left], found[item.right]) for item in self.interactions)
 
     @cached_property
     def names(self) -> list[str]:
@@ -353,9 +349,7 @@ class Schema:
         if name is None and declared is None:
             raise InputError("Give --target, or the target's column in [target].")
         if name is not None and declared is not None and name != declared:
-            raise InputError(
-                f"The target is {name!r}, but [target] in the schema names {declared!r}."
-            )
+            raise InputError(f"The target is {name!r}, but [target] in the schema names {declared!r}.")
         found = self.target or Target(str(name))
         if found.name in self.inputs:
             raise InputError(

@@ -129,14 +129,10 @@ def _column(column: Column, cells: Cells, file: FileFormat) -> ColumnCheck:
     else:
         lost, kind = _unknown(Declared(column.values, file.decimal), cells), "category"
         absent, hint = _absent(column.values, cells, file), _case_hint(column.values, cells, file)
-    return ColumnCheck(
-        column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint
-    )
+    return ColumnCheck(column.name, kind, int((lost & empty).sum()), int((lost & ~empty).sum()), 0, absent, hint)
 
 
-def _number(
-    name: str, kind: str, bounds: tuple[float, float] | None, cells: Cells, file: FileFormat
-) -> ColumnCheck:
+def _number(name: str, kind: str, bounds: tuple[float, float] | None, cells: Cells, file: FileFormat) -> ColumnCheck:
     empty, numbers = _empty(cells, file), cells.as_numbers(file.decimal)
     unread = np.isnan(numbers) & ~empty
     low, high = bounds or (-np.inf, np.inf)

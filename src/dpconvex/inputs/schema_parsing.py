@@ -77,9 +77,7 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
         raise InputError("A schema must be a table of tables.")
     unknown = [name for name in data if name not in TABLES]
     if unknown:
-        raise InputError(
-            f"The schema may have the tables {list(TABLES)} only. Check {shown_name(str(unknown[0]))}."
-        )
+        raise InputError(f"The schema may have the tables {list(TABLES)} only. Check {shown_name(str(unknown[0]))}.")
     tables: dict[str, Mapping[str, Any]] = {}
     for name in TABLES:
         table = data.get(name, {})
@@ -99,9 +97,7 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     for table_name, read in readers.items():
         for name, value in tables[table_name].items():
             if name in where:
-                raise InputError(
-                    f"The column {shown_name(name)} is in [{where[name]}] and in [{table_name}]."
-                )
+                raise InputError(f"The column {shown_name(name)} is in [{where[name]}] and in [{table_name}].")
             where[name] = table_name
             columns.append(read(name, value))
     if not columns:
@@ -113,9 +109,7 @@ def parse_schema(data: Mapping[str, object]) -> Schema:
     person, ignored = _person(tables["person"]), _ignored(tables["ignore"])
     for unused, table_name in ((person, "person"), *((name, "ignore") for name in ignored)):
         if unused in where:
-            raise InputError(
-                f"The column {shown_name(unused)} is in [{where[unused]}] and in [{table_name}]."
-            )
+            raise InputError(f"The column {shown_name(unused)} is in [{where[unused]}] and in [{table_name}].")
     schema = Schema(tuple(columns), (), target, person, ignored, _file(tables["file"]))
     schema = replace(schema, interactions=_interactions(tables["interactions"], schema))
     from dpconvex.inputs.matching import check_words  # with numpy, which most commands do without
@@ -145,9 +139,7 @@ def _settings(table: str, name: str, value: Mapping[str, Any], allowed: tuple[st
     """Raise if a column's own table holds what it cannot."""
     unknown = [key for key in value if key not in allowed]
     if unknown:
-        raise _problem(
-            table, name, f"have {list(allowed)} only. Check {shown_name(str(unknown[0]))}"
-        )
+        raise _problem(table, name, f"have {list(allowed)} only. Check {shown_name(str(unknown[0]))}")
 
 
 def _range(table: str, name: str, value: object) -> Range:
@@ -185,9 +177,7 @@ def _words(table: str, name: str, value: object, least: int = 1) -> tuple[str, .
     return words
 
 
-def _missing(
-    table: str, name: str, value: object, rules: tuple[str, ...], read: Callable[[object], object]
-) -> Missing:
+def _missing(table: str, name: str, value: object, rules: tuple[str, ...], read: Callable[[object], object]) -> Missing:
     """Return a missing rule: one of these words, or ``{value = ...}`` of what the column holds."""
     if isinstance(value, str) and value in rules:
         return Missing(value)
@@ -198,9 +188,7 @@ def _missing(
     constant = None if value is None else read(value)
     if constant is None:
         raise _problem(
-            table,
-            name,
-            f"have a missing rule of {list(rules)}, or {{value = ...}} with a public value of the column",
+            table, name, f"have a missing rule of {list(rules)}, or {{value = ...}} with a public value of the column"
         )
     return Missing("value", constant)
 
@@ -225,9 +213,7 @@ def _number(name: str, value: Any) -> Number:
     knots = [_finite(knot) for knot in listed] if isinstance(listed, (list, tuple)) else [None]
     ordered = [low, *(math.nan if knot is None else knot for knot in knots), high]
     if not all(a < b for a, b in itertools.pairwise(ordered)):
-        raise _problem(
-            table, name, "have knots between its bounds, each larger than the one before"
-        )
+        raise _problem(table, name, "have knots between its bounds, each larger than the one before")
 
     def within(constant: object) -> float | None:
         number = _finite(constant)
@@ -307,9 +293,7 @@ def _date(name: str, value: Any) -> Date:
     since, until = (_day(value.get(key)) for key in ("since", "until"))
     wanted = "days" in parts
     if wanted != (since is not None) or wanted != (until is not None):
-        raise _problem(
-            table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then"
-        )
+        raise _problem(table, name, "have since = 2020-01-01 and until = 2029-12-31 with days, and only then")
     if since is not None and until is not None and not since < until:
         raise _problem(table, name, "have since before until")
     pattern = value.get("format", "")
@@ -341,11 +325,7 @@ def _interactions(table: Mapping[str, Any], schema: Schema) -> tuple[Interaction
             raise _problem("interactions", name, 'be two columns: ["store", "day.weekday"]')
         for part in value:
             if not isinstance(part, str) or part not in widths:
-                raise _problem(
-                    "interactions",
-                    name,
-                    f"be two of the schema's columns. Check {shown_name(str(part))}",
-                )
+                raise _problem("interactions", name, f"be two of the schema's columns. Check {shown_name(str(part))}")
         if name in widths:
             raise _problem("interactions", name, "not have the name of a column")
         total += widths[value[0]] * widths[value[1]]
@@ -401,9 +381,7 @@ def _file(table: Mapping[str, Any]) -> FileFormat:
     if "encoding" in values:
         check_encoding(values["encoding"])
     if decimal not in (".", ",") or (decimal == "," and delimiter == ","):
-        raise InputError(
-            'The schema\'s decimal in [file] must be "." or ",", and not the delimiter.'
-        )
+        raise InputError('The schema\'s decimal in [file] must be "." or ",", and not the delimiter.')
     if not isinstance(values.get("line_breaks", False), bool):
         raise InputError("The schema's line_breaks in [file] must be true or false.")
     if "missing" in values:
@@ -418,11 +396,7 @@ def check_delimiter(value: object) -> str:
     """Return what separates fields, or raise."""
     if value == "\\t":
         value = "\t"
-    if (
-        not isinstance(value, str)
-        or len(value) != 1
-        or not (value.isascii() and value not in '"\r\n')
-    ):
+    if not isinstance(value, str) or len(value) != 1 or not (value.isascii() and value not in '"\r\n'):
         raise InputError('The delimiter must be one sign, like ";" or "\\t".')
     return value
 

@@ -54,11 +54,7 @@ def schema_to_dict(schema: Schema) -> dict[str, Any]:
         tables["file"] = {
             "decimal": schema.file.decimal,
             "missing": list(schema.file.missing),
-            **{
-                key: value
-                for key in ("delimiter", "encoding")
-                if (value := getattr(schema.file, key)) is not None
-            },
+            **{key: value for key in ("delimiter", "encoding") if (value := getattr(schema.file, key)) is not None},
             **({"line_breaks": True} if schema.file.line_breaks else {}),
         }
     return {name: table for name, table in tables.items() if table}

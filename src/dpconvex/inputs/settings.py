@@ -107,14 +107,10 @@ def least_rows(neighbors: object) -> int:
     return 0 if isinstance(neighbors, str) and neighbors == "add_or_remove_one" else 1
 
 
-def positive(
-    name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False
-) -> float:
+def positive(name: str, value: object, owner: str, unit: float = 1.0, optional: bool = False) -> float:
     """Return a positive float, at least 1e-15 and below 1e15 in this unit, or raise."""
     low, high = SMALLEST * unit, LARGEST * unit
-    allowed = (
-        f"{'None or ' if optional else ''}a number above 0, at least {low:g} and below {high:g}"
-    )
+    allowed = f"{'None or ' if optional else ''}a number above 0, at least {low:g} and below {high:g}"
     return check_number(name, owner, value, allowed, low, high)
 
 
@@ -152,9 +148,7 @@ def optional_positive(name: str, value: object, owner: str, unit: float = 1.0) -
     return None if value is None else positive(name, value, owner, unit, optional=True)
 
 
-def resolve_bounds(
-    name: str, bounds: object, columns: int | None, owner: str
-) -> tuple[np.ndarray, np.ndarray] | None:
+def resolve_bounds(name: str, bounds: object, columns: int | None, owner: str) -> tuple[np.ndarray, np.ndarray] | None:
     """Return (low, high) as arrays of ``columns`` entries (scalars if None), or None."""
     if bounds is None:
         return None
@@ -173,9 +167,7 @@ def resolve_bounds(
         low, high = (_numbers(bound) for bound in _pair(bounds))
         wrong = [bound.size for bound in (low, high) if bound.ndim and bound.shape != (columns,)]
         if not wrong:
-            low, high = (
-                np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high)
-            )
+            low, high = (np.broadcast_to(bound, () if columns is None else columns) for bound in (low, high))
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{problem} Got another shape or type instead.") from error
     if wrong:
@@ -190,9 +182,7 @@ def resolve_bounds(
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"{problem} Got a value that is not finite instead.")
     if not (low < high).all():
-        raise ValueError(
-            f"{problem} Got low >= high instead. Swap them, or drop a column that is constant."
-        )
+        raise ValueError(f"{problem} Got low >= high instead. Swap them, or drop a column that is constant.")
     largest = max(float(np.abs(bound).max(initial=0)) for bound in (low, high))
     if largest > LARGEST_BOUND or not (high - low >= SMALLEST_WIDTH).all():
         raise ValueError(
@@ -202,17 +192,13 @@ def resolve_bounds(
     return low, high
 
 
-def _by_name(
-    name: str, bounds: Mapping[object, object], columns: int, owner: str
-) -> tuple[list[object], list[object]]:
+def _by_name(name: str, bounds: Mapping[object, object], columns: int, owner: str) -> tuple[list[object], list[object]]:
     """Return lows and highs of a dictionary of bounds, in its order."""
     problem = f"The '{name}' parameter of {owner} must be a dictionary of column: (low, high)"
     if not all(isinstance(key, str) for key in bounds):
         raise TypeError(f"{problem}, with names that are text.")
     if len(bounds) != columns:
-        raise ValueError(
-            f"{problem}, one entry for each of the {columns} columns. Got {len(bounds)} entries instead."
-        )
+        raise ValueError(f"{problem}, one entry for each of the {columns} columns. Got {len(bounds)} entries instead.")
     lows, highs = [], []
     for pair in bounds.values():
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:

@@ -57,9 +57,7 @@ def check_columns(X: object, owner: str, loose: bool = False) -> None:
         schema = {name: dtype for name, dtype in schema.items() if name not in objects}
     allowed = (nw.Object, nw.Unknown)  # pandas columns of Python numbers; conversion decides
     wrong = [
-        name
-        for name, dtype in schema.items()
-        if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
+        name for name, dtype in schema.items() if not (dtype.is_numeric() or dtype == nw.Boolean or dtype in allowed)
     ]
     if wrong:
         raise ValueError(
@@ -147,18 +145,14 @@ def table_problem(estimator: object, X: object, least: int, reset: bool = True) 
             )
     expected = getattr(estimator, "n_features_in_", shape[1])
     if not reset and shape[1] != expected:
-        return ValueError(
-            f"X has {shape[1]} features, but {owner} is expecting {expected} features as input."
-        )
+        return ValueError(f"X has {shape[1]} features, but {owner} is expecting {expected} features as input.")
     return _fault("X", X, owner)
 
 
 def target_problem(owner: str, X: object, y: object, numeric: bool) -> Exception | None:
     """Return what is wrong with a target, or None if nothing is found."""
     if y is None:
-        return ValueError(
-            f"This {owner} estimator requires y to be passed, but the target y is None."
-        )
+        return ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     shape, rows = shape_of(y), shape_of(X)
     if shape is None or rows is None:
         return None
@@ -193,19 +187,13 @@ def _fault(name: str, data: Any, owner: str) -> Exception | None:
     remedy = f"{_ENCODE if name == 'X' else _TARGET} {_DAYS}"
     plain = np.asarray(data.data if issparse(data) else data)
     if plain.dtype.kind == "c":
-        return ValueError(
-            f"Complex data not supported: the X and y given to {owner} must be real numbers."
-        )
-    infinite = ValueError(
-        f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}"
-    )
+        return ValueError(f"Complex data not supported: the X and y given to {owner} must be real numbers.")
+    infinite = ValueError(f"The {name} given to {owner} must be finite numbers. Got NaN or infinity instead. {_FILL}")
     try:
         with np.errstate(all="ignore"):
             return None if np.isfinite(plain.astype(np.float64)).all() else infinite
     except OverflowError:
-        return ValueError(
-            f"{numbers} that float64 can hold. Got a larger one instead. Change the units."
-        )
+        return ValueError(f"{numbers} that float64 can hold. Got a larger one instead. Change the units.")
     except ValueError:
         return ValueError(f"{numbers}. Got text or other values instead. {remedy}")
     except TypeError:

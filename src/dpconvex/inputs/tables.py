@@ -79,12 +79,7 @@ def _validating() -> Iterator[None]:
 
 
 def read_training(
-    estimator: object,
-    X: Any,
-    y: Any,
-    clean: Clean | None = None,
-    least: int = 1,
-    **options: bool,
+    estimator: object, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return X (float32 or float64, uncopied where possible) and y after all checks of the data.
 
@@ -131,9 +126,7 @@ def _read_marked(
     """Return X as it is and the target with NaN for invalid rows; shapes and types are checked, values are not."""
     owner = type(estimator).__name__
     if y is None:
-        raise ValueError(
-            f"This {owner} estimator requires y to be passed, but the target y is None."
-        )
+        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
     # Objects stay objects: next to text, numpy would make text of numbers.
     table = loosen(np.asarray(X, dtype=object) if isinstance(X, (list, tuple)) else X)
     rows = validate_data(
@@ -149,12 +142,7 @@ def _read_marked(
 
 
 def read_partitions(
-    estimator: object,
-    X: Any,
-    y: Any,
-    clean: Clean | None = None,
-    least: int = 1,
-    **options: bool,
+    estimator: object, X: Any, y: Any, clean: Clean | None = None, least: int = 1, **options: bool
 ) -> tuple[Any, Any]:
     """Return a table that was checked partition by partition, as its own target too (see `map_rows`)."""
     from dpconvex.engine.dask.table import DaskTable
@@ -279,9 +267,7 @@ def read_features(estimator: object, X: object, reset: bool = False) -> np.ndarr
     check_table(X, owner)
     try:
         with _validating():
-            return validate_data(
-                estimator, _canonical(X), reset=reset, dtype=_floats_of(X), accept_sparse="csr"
-            )
+            return validate_data(estimator, _canonical(X), reset=reset, dtype=_floats_of(X), accept_sparse="csr")
     except (ValueError, OverflowError, TypeError):
         problem = table_problem(estimator, X, 1, reset)
     raise problem or unreadable(owner)

@@ -32,6 +32,4 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise InputError(
-            "TOML that is nested too deeply is not read. Write tables as [name]."
-        ) from None
+        raise InputError("TOML that is nested too deeply is not read. Write tables as [name].") from None

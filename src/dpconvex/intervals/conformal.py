@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_regressor
@@ -32,12 +31,12 @@ from dpconvex.privacy.certificates.rules import CertificateError, Promise
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.ledger.ledger import Ledger
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.reports.summary import Summary, summary_text
 from dpconvex.scores import silent
-from dpconvex.words.summary import Summary, summary_text
+from dpconvex.types import Array
 
 __all__ = ["COUNTS", "ConformalCertificate", "DPConformal", "thresholds"]
 
-Array = NDArray[np.float64]
 
 COUNTS = 10  # noisy counts of a bisection: 2^10 thresholds
 _OCTAVES = 16  # that thresholds span, on either side of 0
@@ -192,10 +191,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 "DPConformal holds out a public number of rows, so its estimator must have neighbors='replace_one'. "
                 f"Got {model.neighbors!r} instead."
             )
-        if (
-            getattr(model, "rows_per_person", 1) != 1
-            or getattr(model, "person_weight", "equal") != "equal"
-        ):
+        if getattr(model, "rows_per_person", 1) != 1 or getattr(model, "person_weight", "equal") != "equal":
             raise ValueError(
                 "DPConformal gives people one vote each, if it is given 'groups'. Leave 'rows_per_person' and "
                 "'person_weight' of its estimator at their defaults."
@@ -215,9 +211,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         model.set_params(ledger=None, random_state=seed)
         return model
 
-    def certify(
-        self, n_samples: int, n_features: int, *, groups: bool = False
-    ) -> ConformalCertificate:
+    def certify(self, n_samples: int, n_features: int, *, groups: bool = False) -> ConformalCertificate:
         """Return the certificate of a fit, before any data.
 
         Parameters
@@ -261,9 +255,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         extra, held = _mean_largest(calibration), calibration.n_samples
         # Half of it again: all rows together must reach it in spite of their own noise.
         if coverage * (held + 1) + 1.5 * extra > held:
-            needed = math.ceil(
-                (coverage + 1.5 * extra) / (1 - coverage) / float(self.calibration_share)
-            )
+            needed = math.ceil((coverage + 1.5 * extra) / (1 - coverage) / float(self.calibration_share))
             raise ValueError(
                 f"DPConformal cannot show a coverage of {coverage:g} with {held} held-out rows and this budget: noise "
                 f"would hide too many of them. Give about {needed} rows in all, a larger 'calibration_share', a larger "
@@ -365,9 +357,7 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         low, high = _ends(model.predict(np.where(usable[:, None], rows, 0.0)))
         return np.where(usable, np.maximum(low - target, target - high), np.nan)
 
-    def _threshold(
-        self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource
-    ) -> float:
+    def _threshold(self, scores: Array, calibration: EvaluationCertificate, noise: NoiseSource) -> float:
         """Return the smallest threshold that the bisection accepts; infinite if it accepts none."""
         answers = Answers({"scores": calibration.term}, noise)
         wanted, grid = self._wanted(calibration), thresholds(self._bound())
@@ -409,19 +399,12 @@ class DPConformal(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         low, high = _ends(self.predict(X))
         middle = low / 2 + high / 2
-        return np.column_stack(
-            [
-                np.minimum(low - self.threshold_, middle),
-                np.maximum(high + self.threshold_, middle),
-            ]
-        )
+        return np.column_stack([np.minimum(low - self.threshold_, middle), np.maximum(high + self.threshold_, middle)])
 
 
 def _summary(model: DPConformal) -> str:
     certificate, reach = model.certificate_, model.threshold_
-    ends = (
-        f"{reach:.6g} beyond predictions on either side" if math.isfinite(reach) else "everything"
-    )
+    ends = f"{reach:.6g} beyond predictions on either side" if math.isfinite(reach) else "everything"
     thing = "people" if certificate.unit != RECORD else "rows"
     lines = [
         ("intervals", ends),
@@ -431,9 +414,7 @@ def _summary(model: DPConformal) -> str:
         ("by", f"{certificate.calibration.releases} noisy counts of their scores"),
     ]
     text = [f"{label:<16} {value}" for label, value in lines]
-    return "\n".join(
-        ["DPConformal".center(78).rstrip(), "=" * 78, *text, summary_text(model.estimator_)]
-    )
+    return "\n".join(["DPConformal".center(78).rstrip(), "=" * 78, *text, summary_text(model.estimator_)])
 
 
 def _ends(predicted: Array) -> tuple[Array, Array]:

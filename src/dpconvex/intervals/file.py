@@ -42,9 +42,7 @@ def rebuild_intervals(data: Content, model: Any) -> DPConformal:
     """Return the intervals that a file stands for, after all checks; ``model`` is what its estimator's part holds."""
     if set(data) != _FIELDS:
         wrong = sorted(set(data) ^ _FIELDS)[:10]
-        raise ModelFileError(
-            f"A file of intervals must have the fields {sorted(_FIELDS)}. Check {wrong}."
-        )
+        raise ModelFileError(f"A file of intervals must have the fields {sorted(_FIELDS)}. Check {wrong}.")
     if data["version"] != data["model"]["version"]:
         raise ModelFileError("The 'version' of a file of intervals must be that of its model.")
     parameters, plain = data["parameters"], data["calibration"]
@@ -69,9 +67,7 @@ def rebuild_intervals(data: Content, model: Any) -> DPConformal:
 
 
 def _calibration(plain: Content) -> EvaluationCertificate:
-    if not isinstance(plain, dict) or set(plain) != {
-        item.name for item in fields(EvaluationCertificate)
-    }:
+    if not isinstance(plain, dict) or set(plain) != {item.name for item in fields(EvaluationCertificate)}:
         raise ModelFileError("The file's 'calibration' must be the certificate of a calibration.")
     return EvaluationCertificate(**{**plain, "guarantee": guarantee_from_dict(plain["guarantee"])})
 
@@ -87,20 +83,15 @@ def _check(intervals: DPConformal, certificate: ConformalCertificate) -> None:
         or intervals._parts(training + held) != (training, held)
         or calibration.sampler.startswith("seeded") != certificate.fit.sampler.startswith("seeded")
         or model.neighbors != certificate.neighbors
-        or resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal")
-        != certificate.guarantee
+        or resolve_guarantee(model.epsilon, model.delta, model.mu, "DPConformal") != certificate.guarantee
     ):
         raise ModelFileError("The certificates of the intervals do not follow from the parameters.")
     intervals._wanted(calibration)  # raises where so few rows could not show the coverage
 
 
-def _set_fitted(
-    intervals: DPConformal, certificate: ConformalCertificate, model: Any, reach: object
-) -> None:
+def _set_fitted(intervals: DPConformal, certificate: ConformalCertificate, model: Any, reach: object) -> None:
     if reach is not None and type(reach) not in (int, float):
-        raise ModelFileError(
-            "The file's 'threshold' must be a number, or null for an infinite one."
-        )
+        raise ModelFileError("The file's 'threshold' must be a number, or null for an infinite one.")
     threshold = math.inf if reach is None else float(reach)  # type: ignore[arg-type]
     grid = thresholds(intervals._bound())
     if math.isfinite(threshold) and not np.isclose(grid, threshold, rtol=1e-9, atol=0).any():

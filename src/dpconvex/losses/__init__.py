@@ -2,12 +2,7 @@
 
 from dpconvex.losses.interface import Loss, PointwiseLoss
 from dpconvex.losses.kinks import Kinks
-from dpconvex.losses.pairwise import (
-    PairHinge,
-    PairLogistic,
-    PairSquared,
-    PairSquaredHinge,
-)
+from dpconvex.losses.pairwise import PairHinge, PairLogistic, PairSquared, PairSquaredHinge
 from dpconvex.losses.pointwise import (
     Absolute,
     Hinge,
@@ -20,13 +15,7 @@ from dpconvex.losses.pointwise import (
     SoftThreshold,
     Squared,
 )
-from dpconvex.losses.structured import (
-    Bowl,
-    L1Norm,
-    L1WithLink,
-    PiecewiseLinear,
-    VectorLoss,
-)
+from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss
 
 __all__ = [
     "Absolute",

@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from dpconvex.types import Array
 
 __all__ = ["Facets", "find_facets"]
 
-Array = NDArray[np.float64]
 
 # Relative to the size of slopes and offsets: pieces that lead by less are left out, which leaves a maximum of fewer
 # pieces. What is parallel, or meets, to the first of these numbers does so; what does so only to the second is refused,
@@ -98,12 +98,7 @@ def _needed(slopes: Array, offsets: Array) -> tuple[Array, Array]:
         # The largest t <= 1 with value_k >= value_j + t for all j; x is unbounded, so scale decides nothing else.
         rows = np.column_stack([gaps, np.ones(len(gaps))])
         size = slopes.shape[1]
-        best = linprog(
-            np.append(np.zeros(size), -1.0),
-            rows,
-            heights,
-            bounds=[(None, None)] * size + [(None, 1)],
-        )
+        best = linprog(np.append(np.zeros(size), -1.0), rows, heights, bounds=[(None, None)] * size + [(None, 1)])
         if best.x is None:
             raise ValueError(
                 "The 'slopes' and 'offsets' parameters of PiecewiseLinear must be of sizes that can be compared. "
@@ -128,9 +123,7 @@ def _polygon(
     if (ends[flat] < -_EXACT * scale).any():
         return None
     kept: list[tuple[Array, float]] = []
-    for limit, end in zip(
-        limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True
-    ):
+    for limit, end in zip(limits[~flat] / lengths[~flat, None], ends[~flat] / lengths[~flat], strict=True):
         for i, (other, known) in enumerate(kept):
             apart = float(np.linalg.norm(limit - other))
             _refuse(_EXACT < apart <= _TIE)
@@ -162,9 +155,7 @@ def _polygon(
     return arc, edges
 
 
-def _interval(
-    along: Array, origin: Array, limits: list[tuple[Array, float]], skipped: int
-) -> tuple[float, float]:
+def _interval(along: Array, origin: Array, limits: list[tuple[Array, float]], skipped: int) -> tuple[float, float]:
     """Return where the line ``origin + s along`` satisfies all limits but the one that is skipped."""
     low, high = -math.inf, math.inf
     for i, (limit, end) in enumerate(limits):

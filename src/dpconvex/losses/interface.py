@@ -8,7 +8,8 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpconvex.losses.kinks import Array, Kinks
+from dpconvex.losses.kinks import Kinks
+from dpconvex.types import ScalarOrArray
 
 Kind = Literal["residual", "margin"]
 
@@ -29,13 +30,13 @@ class Loss(Protocol):
     def smoothness(self) -> float:
         """``sup |d2/dz2|``, ``inf`` if the loss has a kink."""
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def value(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """Loss of target ``y`` at margin ``z``, elementwise in float64."""
 
-    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """First derivative in ``z``."""
 
-    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """Second derivative in ``z``."""
 
 
@@ -77,31 +78,31 @@ class PointwiseLoss(ABC):
         return -self.lipschitz, self.lipschitz
 
     @abstractmethod
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c(u)`` for float64 ``u``."""
 
     @abstractmethod
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c'(u)`` for float64 ``u``."""
 
     @abstractmethod
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c''(u)`` for float64 ``u``."""
 
-    def _argument(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def _argument(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         combine = np.subtract if self.kind == "residual" else np.multiply
         return combine(y, z, dtype=np.float64)
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def value(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """Loss of target ``y`` at margin ``z``, elementwise with broadcasting, in float64."""
         return self.value_at(self._argument(y, z))
 
-    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """First derivative in ``z``; at a kink the midpoint of the subdifferential."""
         slope = self.slope_at(self._argument(y, z))
         return -slope if self.kind == "residual" else slope * np.asarray(y)
 
-    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """Second derivative in ``z``; 0 for a piecewise-linear loss, at its kinks too."""
         curvature = self.curvature_at(self._argument(y, z))
         return curvature if self.kind == "residual" else curvature * np.square(y, dtype=np.float64)

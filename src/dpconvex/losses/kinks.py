@@ -6,12 +6,10 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-# Scalars in give numpy scalars out, arrays give arrays: the return type follows the input's.
-Array = Any
+from dpconvex.types import ScalarOrArray
 
 
 @dataclass(frozen=True)
@@ -95,19 +93,17 @@ class Kinks:
         slopes = tuple(factor * slope for slope in self.slopes)
         return Kinks(self.knots, slopes, factor * self.height)
 
-    def value(self, u: Array) -> Array:
+    def value(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c(u)``, as the maximum of its tangents: exact zeros stay exact far from the knots."""
         distance = u - self.knots[0]
         value = np.maximum(self.slopes[0] * distance, self.slopes[1] * distance)
         if self.height:
             value = value + self.height
-        for knot, height, slope in zip(
-            self.knots[1:], self.heights[1:], self.slopes[2:], strict=True
-        ):
+        for knot, height, slope in zip(self.knots[1:], self.heights[1:], self.slopes[2:], strict=True):
             value = np.maximum(value, height + slope * (u - knot))
         return value
 
-    def derivative(self, u: Array) -> Array:
+    def derivative(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c'(u)``, at a knot the mean of the slopes on its two sides."""
         derivative = np.full(np.shape(u), self.slope)
         for knot, weight in zip(self.knots, self.weights, strict=True):

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from dpconvex.checks import check_positive
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 __all__ = ["PairHinge", "PairLogistic", "PairLoss", "PairSquared", "PairSquaredHinge", "Pieces"]
 
@@ -93,9 +92,7 @@ class PairLogistic:
 
     def __post_init__(self) -> None:
         if self.base not in ("2", "e"):
-            raise ValueError(
-                f"The 'base' parameter of PairLogistic must be '2' or 'e'. Got {self.base!r} instead."
-            )
+            raise ValueError(f"The 'base' parameter of PairLogistic must be '2' or 'e'. Got {self.base!r} instead.")
 
     @property
     def scale(self) -> float:
@@ -243,8 +240,7 @@ class PairHinge(_PieceLoss):
             return Pieces((1.0,), ((1.0, -1.0, 0.0), (0.0, 0.0, 0.0)))
         half = 0.5 / self.width
         return Pieces(
-            (1.0 - self.width, 1.0),
-            ((1.0 - self.width / 2, -1.0, 0.0), (half, -2 * half, half), (0.0, 0.0, 0.0)),
+            (1.0 - self.width, 1.0), ((1.0 - self.width / 2, -1.0, 0.0), (half, -2 * half, half), (0.0, 0.0, 0.0))
         )
 
     @property

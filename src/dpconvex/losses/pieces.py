@@ -8,13 +8,11 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.losses.kinks import Kinks
+from dpconvex.types import Array
 
 __all__ = ["Group", "Pieces", "arrange_pieces", "upper_envelope"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,7 @@ class Pieces:
     @cached_property
     def directions(self) -> Array:
         """Unit vectors as rows, shape (K, m)."""
-        return np.array([group.direction for group in self.groups]).reshape(
-            len(self.groups), len(self.centre)
-        )
+        return np.array([group.direction for group in self.groups]).reshape(len(self.groups), len(self.centre))
 
     @cached_property
     def stretch(self) -> float:
@@ -82,9 +78,7 @@ def arrange_pieces(slopes: Array, offsets: Array, centre: Array) -> Pieces:
             known = group.high if rising else group.low
             best = max(offset, known) if taken else offset
             fields = dict(vars(group))
-            fields.update(
-                {"rise": length, "high": best} if rising else {"fall": length, "low": best}
-            )
+            fields.update({"rise": length, "high": best} if rising else {"fall": length, "low": best})
             groups[index] = Group(**fields)
             break
         else:

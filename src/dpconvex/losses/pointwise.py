@@ -20,7 +20,8 @@ from scipy.special import expit
 
 from dpconvex.checks import check_positive
 from dpconvex.losses.interface import Kind, Loss, PointwiseLoss
-from dpconvex.losses.kinks import Array, Kinks
+from dpconvex.losses.kinks import Kinks
+from dpconvex.types import ScalarOrArray
 
 __all__ = [
     "Absolute",
@@ -56,15 +57,15 @@ class _KinkedPart(PointwiseLoss):
     def kinks(self) -> Kinks:
         """The piecewise-linear function this loss is."""
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c(u)`` for float64 ``u``."""
         return self.kinks.value(u)
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c'(u)``, at a kink the midpoint of the subdifferential."""
         return self.kinks.derivative(u)
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """Zero: the curvature of the linear pieces."""
         return np.zeros_like(u)
 
@@ -286,15 +287,15 @@ class Logistic(PointwiseLoss):
         """Slopes lie between -1 and 0."""
         return -1.0, 0.0
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``log(1 + exp(-u)) = (-u)^+ + log1p(exp(-|u|))``."""
         return np.log1p(np.exp(-np.abs(u))) - np.minimum(u, 0.0)
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``-1 / (1 + exp(u))``."""
         return -expit(-u)
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``exp(-|u|) / (1 + exp(-|u|))**2``."""
         tail = np.exp(-np.abs(u))
         return tail / np.square(1.0 + tail)
@@ -329,16 +330,16 @@ class Huber(PointwiseLoss):
         """Slope of the outer lines, ``width``."""
         return self.width
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``v * (u - v / 2)`` with ``v = clip(u, -width, width)``: no overflow in ``u**2``."""
         clipped = np.clip(u, -self.width, self.width)
         return clipped * (u - 0.5 * clipped)
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``clip(u, -width, width)``."""
         return np.clip(u, -self.width, self.width)
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """1 on the closed interval ``|u| <= width``, 0 outside."""
         return np.where(np.abs(u) <= self.width, 1.0, 0.0)
 
@@ -356,15 +357,15 @@ class Squared(PointwiseLoss):
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 1.0
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``u**2 / 2``."""
         return 0.5 * np.square(u)
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``u``."""
         return +u
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """1 everywhere."""
         return np.ones_like(u)
 
@@ -425,14 +426,14 @@ class Scaled(PointwiseLoss):
         low, high = self.loss.slope_range
         return self.factor * low, self.factor * high
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``factor * c(u)``."""
         return self.factor * self.loss.value_at(u)
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``factor * c'(u)``."""
         return self.factor * self.loss.slope_at(u)
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``factor * c''(u)``."""
         return self.factor * self.loss.curvature_at(u)

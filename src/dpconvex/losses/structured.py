@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_count
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.kinks import Kinks
 from dpconvex.losses.pieces import Pieces, arrange_pieces, upper_envelope
+from dpconvex.types import Array
 
 __all__ = ["Bowl", "L1Norm", "L1WithLink", "PiecewiseLinear", "VectorLoss"]
 
-Array = NDArray[np.float64]
 
 _MOST_CENTRES = 32  # pieces up to which each of them is tried as a centre
 
@@ -249,9 +249,7 @@ class PiecewiseLinear(VectorLoss):
     @cached_property
     def diameter(self) -> float:
         """``max ||a_p - a_q||``: how far the slope can turn along any direction."""
-        return max(
-            float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes
-        )
+        return max(float(np.linalg.norm(self._slopes - slope, axis=1).max()) for slope in self._slopes)
 
     @cached_property
     def pieces(self) -> Pieces:
@@ -317,9 +315,7 @@ def _finite(name: str, values: ArrayLike, axes: int) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{problem} Got another shape or type instead.") from error
     if array.ndim != axes or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(
-            f"{problem} Got shape {array.shape} or a value that is not finite instead."
-        )
+        raise ValueError(f"{problem} Got shape {array.shape} or a value that is not finite instead.")
     return array
 
 

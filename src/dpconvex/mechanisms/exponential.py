@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.checks import check_count, check_number
 from dpconvex.core.choices import Choices
@@ -28,22 +27,15 @@ from dpconvex.mechanisms.output import calibrate_output
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    CertificateError,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import pure_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
+from dpconvex.types import Array
 
 __all__ = ["ExponentialMechanism"]
 
-Array = NDArray[np.float64]
 
 _OWNER = "ExponentialMechanism"
 _MOST_DIMENSIONS = 3
@@ -64,17 +56,13 @@ def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, boo
             "Use Huber(width) in its place."
         )
     if bounds.n_samples > _LIMIT:
-        raise ValueError(
-            f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead."
-        )
+        raise ValueError(f"{_OWNER} needs at most {_LIMIT} records. Got {bounds.n_samples} instead.")
     allowed = "a finite number above 0"
     radius = check_number("radius", _OWNER, stated["radius"], allowed, 0, 1e50, low_open=True)
     points = check_count("points", _OWNER, stated["points"], 2, _MOST_POINTS)
     reach = check_number("shrinkage", _OWNER, stated["shrinkage"], allowed, 0, 1e6, low_open=True)
     if not isinstance(stated["localise"], bool):
-        raise TypeError(
-            f"The 'localise' parameter of {_OWNER} must be True or False. Got something else instead."
-        )
+        raise TypeError(f"The 'localise' parameter of {_OWNER} must be True or False. Got something else instead.")
     if stated["localise"] and not bounds.alpha > 0:
         raise ValueError(
             f"The 'localise' parameter of {_OWNER} must be False without a penalty: a minimiser is released first, "
@@ -84,9 +72,7 @@ def _settings(bounds: LinearBounds, stated: Parameters) -> tuple[float, int, boo
 
 
 @calibrates("exponential")
-def calibrate_exponential(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_exponential(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the budgets of the draw and, where it is localised, the noise of the point it is localised around."""
     if not isinstance(guarantee, PureDP):
         raise ValueError(
@@ -106,15 +92,7 @@ def prove_exponential(certificate: Certificate) -> Proof:
     bounds, stated = certificate.bounds, certificate.parameters
     certificate.check_bounds(LinearBounds)
     _, _, localise, _ = _settings(bounds, stated["grid"])
-    draw = check_number(
-        "draw_epsilon",
-        _OWNER,
-        stated["draw_epsilon"],
-        "a number above 0",
-        0,
-        math.inf,
-        low_open=True,
-    )
+    draw = check_number("draw_epsilon", _OWNER, stated["draw_epsilon"], "a number above 0", 0, math.inf, low_open=True)
     relation, spent = bounds.neighbors.replace("_", "-"), draw
     if localise:
         certificate.check_terms("release")
@@ -127,9 +105,7 @@ def prove_exponential(certificate: Certificate) -> Proof:
             tolerance=certificate.solver_tolerance,
         )
         if term.distribution != "l2-laplace":
-            raise CertificateError(
-                "The certificate's centre is not released with l2-Laplace noise."
-            )
+            raise CertificateError("The certificate's centre is not released with l2-Laplace noise.")
         spent += pure_total([term]).epsilon_bound
     else:
         certificate.check_terms()
@@ -175,23 +151,12 @@ class ExponentialMechanism(PrivateMechanism):
     name: ClassVar[str] = "exponential"
 
     def _chosen(self, bounds: LinearBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
-        grid = {
-            "radius": self.radius,
-            "points": self.points,
-            "localise": self.localise,
-            "shrinkage": self.shrinkage,
-        }
+        grid = {"radius": self.radius, "points": self.points, "localise": self.localise, "shrinkage": self.shrinkage}
         _settings(bounds, grid)
         parameters.setdefault("grid", grid)
         return parameters
 
-    def _run(
-        self,
-        objective: EmpiricalObjective,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
-    ) -> Array:
+    def _run(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the point that was drawn."""
         bounds = certificate.bounds
         radius, points, localise, shrinkage = _settings(bounds, certificate.parameters["grid"])

@@ -14,21 +14,15 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.checks import check_number
 from dpconvex.core.queries import prove_sums
 from dpconvex.core.release import PrivateRows
-from dpconvex.engine.rows import FARTHEST, RAW_FARTHEST, RowMap
+from dpconvex.engine.rows import CLIP_LIMIT, RAW_FARTHEST, RowMap
 from dpconvex.fit.config import FitConfig, plan_fit, total_mu
 from dpconvex.fit.levels import SeveralQuantiles
-from dpconvex.fit.plain_descent import (
-    PLAIN,
-    check_plain,
-    descend_plainly,
-    plain_calibration,
-    plain_settings,
-)
+from dpconvex.fit.plain_descent import PLAIN, check_plain, descend_plainly, plain_calibration, plain_settings
 from dpconvex.fit.private_fit import PrivateFit
 from dpconvex.losses import Pinball, Squared
 from dpconvex.mechanisms.mechanism import PrivateMechanism
@@ -38,28 +32,18 @@ from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.concerns import finds_units
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    CertificateError,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts, describe, rebuild
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.smoothing import Kernel, LogisticKernel
+from dpconvex.types import Array
 
 __all__ = ["NoisyGradientDescent", "stated_farthest"]
 
-Array = NDArray[np.float64]
-
 
 @calibrates("gradient")
-def calibrate_gradient(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_gradient(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every phase; together, and over all problems, they spend exactly ``mu``."""
     if not math.isfinite(bounds.lipschitz) and type(bounds.loss) is not Squared:
         raise ValueError(
@@ -87,9 +71,7 @@ def prove_gradient(certificate: Certificate) -> Proof:
         raise CertificateError("Several levels are those of the pinball loss.")
     parts = [rows for rows in (config.geometry_rows, config.early_rows) if rows is not None]
     if parts and (bounds.neighbors != "replace_one" or max(parts) > bounds.n_samples):
-        raise CertificateError(
-            "Which rows are a part of them is public only where their number is."
-        )
+        raise CertificateError("Which rows are a part of them is public only where their number is.")
     return prove_sums(certificate)
 
 
@@ -192,12 +174,12 @@ class NoisyGradientDescent(PrivateMechanism):
 
     def mapped(self, row_map: RowMap) -> RowMap:
         """Return how rows are bounded: weighted, also without feature bounds."""
-        return row_map.weighted(self.farthest)
+        return row_map.weighted(self.clip_limit)
 
     @property
-    def farthest(self) -> float:
+    def clip_limit(self) -> float:
         """Where columns without bounds are clipped."""
-        return FARTHEST if self.plain else RAW_FARTHEST
+        return CLIP_LIMIT if self.plain else RAW_FARTHEST
 
     @property
     def plain(self) -> bool:
@@ -206,33 +188,18 @@ class NoisyGradientDescent(PrivateMechanism):
         return self.average is not True or any(choice is not None for choice in given)
 
     def certify(
-        self,
-        bounds: Bounds,
-        guarantee: Guarantee,
-        parameters: Parameters | None = None,
-        seeded: bool = False,
+        self, bounds: Bounds, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
         """Derive the certificate from public facts."""
         if not self.plain:
             return super().certify(bounds, guarantee, parameters, seeded)
         chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
         chosen["plain"] = plain_settings(
-            cast(LinearBounds, bounds),
-            self.step_size,
-            self.start,
-            self.covariance,
-            self.average,
-            self.truncation,
+            cast(LinearBounds, bounds), self.step_size, self.start, self.covariance, self.average, self.truncation
         )
         return Certificate.issue(PLAIN, bounds, guarantee, chosen, seeded)
 
-    def _run(
-        self,
-        objective: OverRows,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
-    ) -> Array:
+    def _run(self, objective: OverRows, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return private coefficients; what was released on the way goes into ``record``."""
         several = self._raw_facts(certificate)
         targets = cast(SeveralTargets, objective).targets if several else [objective.rows]
@@ -253,13 +220,11 @@ class NoisyGradientDescent(PrivateMechanism):
 
 def stated_farthest(certificate: Certificate) -> float:
     """Return where a certified fit clipped columns without bounds: not far up if it did not look there."""
-    return RAW_FARTHEST if finds_units(certificate) else FARTHEST
+    return RAW_FARTHEST if finds_units(certificate) else CLIP_LIMIT
 
 
 @calibrates(PLAIN)
-def calibrate_plain(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_plain(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every step of the plain algorithm."""
     return plain_calibration(bounds, guarantee, parameters)
 

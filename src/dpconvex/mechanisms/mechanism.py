@@ -25,20 +25,12 @@ class Mechanism(Protocol):
         """The name under which the mechanism's calibration is registered."""
 
     def certify(
-        self,
-        bounds: Any,
-        guarantee: Guarantee,
-        parameters: Parameters | None = None,
-        seeded: bool = False,
+        self, bounds: Any, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
         """Derive the certificate; sees no data."""
 
     def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Seed | NoiseSource = None,
-        record: Facts | None = None,
+        self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> NDArray[np.float64]:
         """Return private coefficients of ``objective`` with the certificate's noise.
 
@@ -56,22 +48,14 @@ class PrivateMechanism:
     name: ClassVar[str]
 
     def certify(
-        self,
-        bounds: Any,
-        guarantee: Guarantee,
-        parameters: Parameters | None = None,
-        seeded: bool = False,
+        self, bounds: Any, guarantee: Guarantee, parameters: Parameters | None = None, seeded: bool = False
     ) -> Certificate:
         """Derive the certificate from public facts."""
         chosen = self._chosen(bounds, guarantee, dict(parameters or {}))
         return Certificate.issue(self.name, bounds, guarantee, chosen, seeded)
 
     def release(
-        self,
-        objective: Any,
-        certificate: Certificate,
-        rng: Seed | NoiseSource = None,
-        record: Facts | None = None,
+        self, objective: Any, certificate: Certificate, rng: Seed | NoiseSource = None, record: Facts | None = None
     ) -> NDArray[np.float64]:
         """Return private coefficients; see :meth:`Mechanism.release`."""
         check_objective(objective, certificate, **self._raw_facts(certificate))
@@ -86,9 +70,7 @@ class PrivateMechanism:
         """Return facts of the objective that differ from the bounds', because rows are mapped further."""
         return {}
 
-    def _run(
-        self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> NDArray[np.float64]:
+    def _run(self, objective: Any, certificate: Certificate, noise: NoiseSource, record: Facts) -> NDArray[np.float64]:
         """Return coefficients to which the certificate's noise was added; ``record`` takes what else was released."""
         raise AttributeError(f"{type(self).__name__} does not say how it runs.")
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.core.class_rows import PrivateClasses
 from dpconvex.core.queries import Query, prove_sums
@@ -24,18 +23,11 @@ from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.pairwise import PairwiseObjective
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
 from dpconvex.privacy.noise import NoiseSource
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 SEARCH_STEPS = 6
 _LEAST_MASS = 0.01  # of the number of records: they count for at least so much, noise or not
@@ -47,7 +39,7 @@ _AMPLE = 2e-3  # with d / (n mu) below it, bias of shortened rows outweighs nois
 def _phases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
     """Return the share of ``mu^2`` of each release, what it is, and how often."""
     vector, n_features = Query("vector", 1.0, bounds.n_features), bounds.n_features
-    counted = {"mass": (0.0, Query("count"), 1)} if bounds.void_rows else {}
+    counted = {"mass": (0.0, Query("count"), 1)} if bounds.ignored_rows else {}
     return {
         **counted,
         "lengths": (0.05, Query("count"), 3 * SEARCH_STEPS),
@@ -59,16 +51,12 @@ def _phases(bounds: PairwiseBounds) -> dict[str, tuple[float, Query, int]]:
 
 
 @calibrates("moments")
-def calibrate_moments(
-    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_moments(bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of each release; together they spend ``mu``."""
     if not isinstance(bounds, PairwiseBounds):
-        raise ValueError(
-            "Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism."
-        )
+        raise ValueError("Moments needs a pairwise objective. Use DPAUCClassifier, or another mechanism.")
     mu, terms = total_mu(guarantee, "Moments"), {}
-    mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.void_rows else 0.0
+    mass = mass_share(max(bounds.n_samples * mu, 1e-6)) if bounds.ignored_rows else 0.0
     for name, (share, query, releases) in _phases(bounds).items():
         share = mass if name == "mass" else share * (1 - mass)
         terms[name] = query.term(bounds, mu * math.sqrt(share), releases)
@@ -150,7 +138,7 @@ def private_frame(rows: PrivateClasses, certificate: Certificate) -> Frame:
         return reach * private_median(above_half, low, high)
 
     mass, middle, half = float(n), 0.0, n / 2
-    if bounds.void_rows:  # what is valid is counted, and the handle centres counts
+    if bounds.ignored_rows:  # what is valid is counted, and the handle centres counts
         mass = min(max(rows.count_all("mass"), _LEAST_MASS * mass), mass)
         middle, half = 0.5, 0.0
     longest, origin, same = bounds.row_norm, np.zeros(d), np.eye(d)
@@ -200,16 +188,10 @@ class Moments(PrivateMechanism):
 
     name: ClassVar[str] = "moments"
 
-    def _run(
-        self,
-        objective: PairwiseObjective,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
-    ) -> Array:
+    def _run(self, objective: PairwiseObjective, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return private coefficients; the midpoint of the classes and the prevalence go into ``record``."""
         frame = private_frame(PrivateClasses(objective, certificate, noise), certificate)
         record["midpoint"], record["prevalence"] = frame.midpoint(), frame.prevalence
-        if certificate.bounds.void_rows:
+        if certificate.bounds.ignored_rows:
             record["mass"] = frame.mass
         return frame.matrix @ frame.solution(certificate.bounds.alpha)

@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpconvex.core.perturbed_minimiser import PerturbedMinimiser
 from dpconvex.mechanisms.mechanism import PrivateMechanism
 from dpconvex.objectives.objective import Tiltable
@@ -21,24 +18,14 @@ from dpconvex.privacy.bounds.base import Bounds
 from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.robust import RobustBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
-from dpconvex.privacy.calibration import (
-    gaussian_mu,
-    released_scale,
-)
+from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP, per_problem, together
 from dpconvex.privacy.noise import NoiseSource
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.solvers.black_box import Method
@@ -74,9 +61,7 @@ def check_smooth(bounds: Bounds) -> None:
 
 
 @calibrates("objective")
-def calibrate_objective(
-    bounds: Bounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_objective(bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     r"""Derive the two noise terms of objective perturbation.
 
     Several problems on the same data (one class against the rest) share the budget by basic composition.
@@ -130,9 +115,7 @@ def prove_objective(certificate: Certificate) -> Proof:
     return prove_tilted(certificate)
 
 
-def prove_tilted(
-    certificate: Certificate, searched: float = 0.0, counts: Sequence[NoiseTerm] = ()
-) -> Proof:
+def prove_tilted(certificate: Certificate, searched: float = 0.0, counts: Sequence[NoiseTerm] = ()) -> Proof:
     """Return what tilt, release and the counts of a search before them give.
 
     With Gaussian noise each gets the share of the claim's epsilon that it was made for; every share gives a valid
@@ -196,15 +179,11 @@ class ObjectivePerturbation(PrivateMechanism):
         check_solver(self.solver, type(self).__name__)
         return parameters
 
-    def _run(
-        self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts
-    ) -> Array:
+    def _run(self, objective: Tiltable, certificate: Certificate, noise: NoiseSource, record: Facts) -> Array:
         """Return the minimiser of the perturbed objective, with the noise that pays for its inexactness."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)
         self._measure(minimiser, certificate, record)
         return minimiser.release(self.solver)
 
-    def _measure(
-        self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts
-    ) -> None:
+    def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
         """Bring rows to the certificate's units, where they are not in them."""

@@ -47,7 +47,7 @@ def check_strongly_convex(bounds: Bounds) -> None:
         raise ValueError(
             "OutputPerturbation needs alpha above 0: without strong convexity one record can move the minimiser "
             f"anywhere. Got alpha={bounds.alpha!r} instead. Give alpha, or take it from "
-            "dpconvex.defaults.linear_preset for an objective that is only convex."
+            "dpconvex.planning.linear_preset for an objective that is only convex."
         )
 
 
@@ -70,8 +70,7 @@ def _with_envelope(bounds: Bounds) -> LinearBounds:
     if isinstance(bounds, LinearBounds):
         return bounds
     raise ValueError(
-        f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. "
-        "Smooth it by convolution first."
+        f"OutputPerturbation needs a smooth loss with {type(bounds).__name__}. Smooth it by convolution first."
     )
 
 
@@ -128,9 +127,7 @@ def calibrate_output(bounds: Bounds, guarantee: Guarantee, parameters: Parameter
     check_strongly_convex(bounds)
     tolerance, sensitivity = _stopping(bounds, parameters.get(GAP))
     dimension, problems = bounds.dimension, parameters.get("problems", 1)
-    if isinstance(guarantee, PureDP) or not (
-        isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0
-    ):
+    if isinstance(guarantee, PureDP) or not (isinstance(guarantee, GaussianDP) or guarantee.delta_bound > 0):
         law, budget = "l2-laplace", guarantee.epsilon_bound / problems
     else:
         law, budget = "gaussian", guarantee.as_gaussian().mu / math.sqrt(problems)
@@ -229,11 +226,7 @@ class OutputPerturbation(PrivateMechanism):
         return parameters
 
     def _run(
-        self,
-        objective: Objective,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
+        self, objective: Objective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
         """Return the certified minimiser plus the certificate's noise."""
         minimiser = PerturbedMinimiser(objective, certificate, noise)

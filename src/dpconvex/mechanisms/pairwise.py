@@ -24,13 +24,7 @@ from dpconvex.mechanisms.objective import (
 from dpconvex.privacy.bounds.pairwise import PairwiseBounds
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import Guarantee
@@ -63,9 +57,7 @@ def _check_units(bounds: PairwiseBounds, parameters: Parameters) -> None:
 
 
 @calibrates("auc-objective")
-def calibrate_pairwise_objective(
-    bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_pairwise_objective(bounds: PairwiseBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     r"""Derive the two noise terms: 99 % of the budget for ``b``, 1 % for the distance to the exact minimiser.
 
     Gaussian ``b`` by the Rényi curve in trace form, l2-Laplace ``b`` for pure epsilon; ``Gamma`` and ``kappa`` are
@@ -127,9 +119,7 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
 
     name: ClassVar[str] = "auc-objective"
 
-    def _measure(
-        self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts
-    ) -> None:
+    def _measure(self, minimiser: PerturbedMinimiser, certificate: Certificate, record: Facts) -> None:
         """Find the unit of rows of which no two are further apart than 2.
 
         The unit is a released length near the median of the rows', to which they are shortened, if that at least
@@ -139,9 +129,5 @@ class PairwiseObjectivePerturbation(ObjectivePerturbation):
         if LONGEST not in certificate.parameters:
             return
         longest, widest = (certificate.parameters[name] for name in (LONGEST, WIDEST))
-        typical = private_median(
-            lambda length: minimiser.count_shorter("lengths", length),
-            longest / 256,
-            longest,
-        )
+        typical = private_median(lambda length: minimiser.count_shorter("lengths", length), longest / 256, longest)
         record["row_length"] = minimiser.measure_rows(typical if 4 * typical <= widest else None)

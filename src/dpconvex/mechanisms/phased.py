@@ -28,14 +28,7 @@ from dpconvex.privacy.bounds.phases import (
 )
 from dpconvex.privacy.calibration import released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    CertificateError,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm, gaussian_total, pure_total
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, per_problem
@@ -54,9 +47,7 @@ def effective_mu(guarantee: Guarantee, dimension: int, owner: str) -> float:
 
 def is_pure(guarantee: Guarantee) -> bool:
     """Return whether a guarantee has no delta and is not Gaussian: phases then get l2-Laplace noise."""
-    return isinstance(guarantee, PureDP) or (
-        isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0
-    )
+    return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta_bound == 0)
 
 
 @dataclass(frozen=True)
@@ -110,11 +101,7 @@ class Phased(PrivateMechanism):
         return parameters
 
     def _run(
-        self,
-        objective: EmpiricalObjective,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
+        self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
         """Return the released point of the last phase."""
         return release_phases(objective, certificate, noise)
@@ -157,9 +144,7 @@ def phase_noise(
         std = released_scale(budget, sensitivity, bounds.dimension)
         if settings["noise"] == "published":
             std = _published(bounds, guarantee, phase, std, owner)
-        noise[name] = NoiseTerm(
-            law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance
-        )
+        noise[name] = NoiseTerm(law, std, sensitivity, bounds.dimension, "coefficients", tolerance=tolerance)
     return Calibration(noise, max(tolerance for _, _, tolerance in parts))
 
 
@@ -167,11 +152,7 @@ def disjoint_phases(
     certificate: Certificate, kind: type[Phased], sensitivity: Callable[[Phase, float], float]
 ) -> GaussianDP | PureDP:
     """Return what disjoint phases give: the largest ``mu``, or epsilon, of any of them, over all problems."""
-    bounds, settings, owner = (
-        certificate.bounds,
-        certificate.parameters[kind.name],
-        kind.__name__,
-    )
+    bounds, settings, owner = (certificate.bounds, certificate.parameters[kind.name], kind.__name__)
     certificate.check_bounds(LinearBounds, several=True)
     check_bounds(bounds, kind)
     checked_radius(settings["radius"], owner)
@@ -196,9 +177,7 @@ def disjoint_phases(
     return GaussianDP(largest * math.sqrt(certificate.problems))
 
 
-def _published(
-    bounds: LinearBounds, guarantee: Guarantee, phase: Phase, needed: float, owner: str
-) -> float:
+def _published(bounds: LinearBounds, guarantee: Guarantee, phase: Phase, needed: float, owner: str) -> float:
     """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon``, as printed, if it suffices."""
     if not isinstance(guarantee, ApproxDP):
         raise ValueError(
@@ -215,9 +194,7 @@ def _published(
 
 
 @calibrates("phased-erm")
-def calibrate_phased_erm(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_phased_erm(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every phase from the sensitivity of its certified minimiser."""
     radius = parameters[PhasedERM.name]["radius"]
 
@@ -292,9 +269,7 @@ class PhasedERM(Phased):
 
 
 @calibrates("phased-sgd")
-def calibrate_phased_sgd(
-    bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_phased_sgd(bounds: LinearBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every phase from the stability of one pass of gradient steps."""
 
     def moved(phase: Phase) -> tuple[float, float]:

@@ -30,21 +30,13 @@ from dpconvex.privacy.bounds.linear import LinearBounds
 from dpconvex.privacy.bounds.structured import StructuredBounds
 from dpconvex.privacy.calibration import gaussian_mu
 from dpconvex.privacy.certificates.certificate import Certificate
-from dpconvex.privacy.certificates.rules import (
-    Calibration,
-    CertificateError,
-    Parameters,
-    Proof,
-    calibrates,
-    proves,
-)
+from dpconvex.privacy.certificates.rules import Calibration, CertificateError, Parameters, Proof, calibrates, proves
 from dpconvex.privacy.certificates.terms import NoiseTerm
 from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, per_problem, together
 from dpconvex.privacy.noise import FLOATING_POINT, NoiseSource
 from dpconvex.privacy.sampling import check_sampling, sampled_epsilon, sampled_multiplier
-
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 _OWNER = "NoisySGD"
 _NOISE = ("accounted", "published")
@@ -66,9 +58,7 @@ def _check_guarantee(guarantee: Guarantee) -> ApproxDP:
     )
 
 
-def _noise_std(
-    bounds: LinearBounds | StructuredBounds, guarantee: ApproxDP, settings: Parameters
-) -> float:
+def _noise_std(bounds: LinearBounds | StructuredBounds, guarantee: ApproxDP, settings: Parameters) -> float:
     """Return the noise on the sum over a batch that the settings need or, if published, have."""
     epsilon, delta = guarantee.epsilon_bound, guarantee.delta_bound
     rate = settings["batch_size"] / bounds.n_samples
@@ -87,9 +77,7 @@ def _noise_std(
     return std
 
 
-def _check_finite(
-    bounds: LinearBounds | StructuredBounds, settings: Parameters, std: float
-) -> None:
+def _check_finite(bounds: LinearBounds | StructuredBounds, settings: Parameters, std: float) -> None:
     """Raise if steps could overflow: a slope at an infinite margin is no number, and its size no longer bounded."""
     rate, steps = settings["step_size"], settings["steps"]
     # Noise beyond this has a probability below 1e-17 in any of 1e18 steps, and overflows no sooner than 1e300.
@@ -103,9 +91,7 @@ def _check_finite(
 
 
 @calibrates("sgd")
-def calibrate_sgd(
-    bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate_sgd(bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of every step from the number of steps, the batches and the scheme that draws them."""
     check_one_each(bounds, "NoisySGD")
     if not math.isfinite(bounds.lipschitz):
@@ -243,14 +229,10 @@ class NoisySGD(PrivateMechanism):
             chosen["step_size"] = 0.5 / math.sqrt(steps * square)
         else:
             allowed = "None or a finite number above 0"
-            chosen["step_size"] = check_number(
-                "step_size", _OWNER, self.step_size, allowed, 0, math.inf, low_open=True
-            )
+            chosen["step_size"] = check_number("step_size", _OWNER, self.step_size, allowed, 0, math.inf, low_open=True)
         return chosen
 
-    def _chosen(
-        self, bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Facts
-    ) -> Facts:
+    def _chosen(self, bounds: LinearBounds | StructuredBounds, guarantee: Guarantee, parameters: Facts) -> Facts:
         parameters.setdefault("sgd", self.settings(bounds, guarantee))
         return parameters
 
@@ -266,9 +248,7 @@ class NoisySGD(PrivateMechanism):
         settings = parameters["sgd"]
         if settings["noise"] == "published":
             budget = _check_guarantee(guarantee)
-            _noise_std(
-                bounds, budget, settings
-            )  # refuses a claim that the accounting does not support
+            _noise_std(bounds, budget, settings)  # refuses a claim that the accounting does not support
             std = published_std(bounds.lipschitz, settings["published_epsilon"], budget.delta_bound)
             accounted = sampled_epsilon(
                 settings["sampling"],
@@ -299,9 +279,7 @@ class NoisySGD(PrivateMechanism):
 class _Run:
     """One run on data: everything it does is fixed by the certificate, but for the noise and the batches."""
 
-    def __init__(
-        self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource
-    ) -> None:
+    def __init__(self, objective: EmpiricalObjective, certificate: Certificate, noise: NoiseSource) -> None:
         from dpconvex.smoothing.compiled_slopes import compile_slope
 
         self.settings = certificate.parameters["sgd"]
@@ -337,9 +315,7 @@ class _Run:
         chunk = max(1, (block_rows(self.theta.size) if copied else _CHUNK) // self.size)
         while steps > 0:
             count = min(chunk, steps)
-            if (
-                self.rows.people_vote
-            ):  # of people, a random row each, drawn anew every so many steps
+            if self.rows.people_vote:  # of people, a random row each, drawn anew every so many steps
                 everyone = np.arange(self.n_rows)
                 self.mapped = self.rows.one_row_each(everyone, self.generator).mapped()
             self._single(count, total) if single else self._batches(count, total)
@@ -355,9 +331,7 @@ class _Run:
                 self.theta, total, self.settings["step_size"], self.alpha, self.std,
             )  # fmt: skip
 
-    def _visited(
-        self, chosen: Places, few: int
-    ) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
+    def _visited(self, chosen: Places, few: int) -> Iterator[tuple[Places, tuple[Array, Array, Array]]]:
         """Yield positions of records, and rows, targets and weights to find them in; of rows that are copied few."""
         if self.mapped is not None:
             yield chosen, self.mapped
@@ -369,9 +343,7 @@ class _Run:
     def _batches(self, steps: int, total: Array) -> None:
         from dpconvex.mechanisms.stochastic_loop import batch_members, draw_batches, run_sgd_batches
 
-        sizes, swaps = draw_batches(
-            self.generator, self.sampling, self.n_rows, self.size, self.rate, steps
-        )
+        sizes, swaps = draw_batches(self.generator, self.sampling, self.n_rows, self.size, self.rate, steps)
         chosen, few = batch_members(self.permutation, sizes, swaps), block_rows(self.theta.size)
         if self.compiled is not None and not self.sparse and chosen.size:
             ((visited, records),) = self._visited(chosen, chosen.size)
@@ -387,9 +359,7 @@ class _Run:
                 block = rows[visited]
                 slopes = self.loss.gradient(targets[visited], row_margins(block, self.theta))
                 gradient += (weights[visited] * slopes) @ block
-            self.theta -= self.settings["step_size"] * (
-                gradient / self.size + self.alpha * self.theta
-            )
+            self.theta -= self.settings["step_size"] * (gradient / self.size + self.alpha * self.theta)
             total += self.theta
 
 

@@ -7,30 +7,19 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
 from dpconvex.smoothing.compiled_slopes import CompiledSlope, compiled_slope
+from dpconvex.types import Array
 
-__all__ = [
-    "batch_members",
-    "draw_batches",
-    "run_sgd_batches",
-    "run_single_sgd_steps",
-]
+__all__ = ["batch_members", "draw_batches", "run_sgd_batches", "run_single_sgd_steps"]
 
-Array = NDArray[np.float64]
 
 _FAST = {"reassoc", "contract"}
 
 
 def draw_batches(
-    generator: np.random.Generator,
-    sampling: str,
-    n_rows: int,
-    batch_size: int,
-    rate: float,
-    steps: int,
+    generator: np.random.Generator, sampling: str, n_rows: int, batch_size: int, rate: float, steps: int
 ) -> tuple[Places, Places]:
     """Draw the sizes of the next batches, and the random swaps that choose their members.
 
@@ -48,9 +37,7 @@ def draw_batches(
     elif sampling == "poisson":
         sizes = generator.binomial(n_rows, rate, size=steps).astype(np.int64)
     else:
-        raise ValueError(
-            f"A sampling scheme must be 'fixed' or 'poisson'. Got {sampling!r} instead."
-        )
+        raise ValueError(f"A sampling scheme must be 'fixed' or 'poisson'. Got {sampling!r} instead.")
     ends = np.cumsum(sizes)
     position = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes)
     return sizes, generator.integers(position, n_rows)

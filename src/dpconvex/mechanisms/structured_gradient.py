@@ -31,7 +31,6 @@ from dpconvex.privacy.noise import NoiseSource
 
 __all__ = ["StructuredGradientDescent"]
 
-Array = NDArray[np.float64]
 
 STEPS = 100
 AVERAGED = 0.5
@@ -103,10 +102,7 @@ class StructuredGradientDescent(PrivateMechanism):
     def settings(self, bounds: StructuredBounds) -> Facts:
         """Return the public parameters of a run, all chosen."""
         default = 0.2 / (bounds.longest * bounds.whole_lipschitz)
-        chosen = {
-            "steps": self.steps,
-            "step_size": default if self.step_size is None else self.step_size,
-        }
+        chosen = {"steps": self.steps, "step_size": default if self.step_size is None else self.step_size}
         steps, step_size = _checked(chosen)
         return {"steps": steps, "step_size": step_size}
 
@@ -115,11 +111,7 @@ class StructuredGradientDescent(PrivateMechanism):
         return parameters
 
     def _run(
-        self,
-        objective: StructuredObjective,
-        certificate: Certificate,
-        noise: NoiseSource,
-        record: Facts,
+        self, objective: StructuredObjective, certificate: Certificate, noise: NoiseSource, record: Facts
     ) -> NDArray[np.float64]:
         """Return the mean of the later iterates."""
         steps, rate = _checked(certificate.parameters["descent"])

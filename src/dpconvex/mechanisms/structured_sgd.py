@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.engine.blocks import row_margins
 from dpconvex.objectives.shared_matrix import SharedNorm
 from dpconvex.objectives.structured import StructuredObjective
 from dpconvex.privacy.certificates.certificate import Certificate
+from dpconvex.types import Array
 
 __all__ = ["descend_on_batches"]
-
-Array = NDArray[np.float64]
 
 
 def descend_on_batches(

@@ -55,9 +55,7 @@ _MOST_SIGNS = {b",": 2**22, b'"': 2**21, b"[": 2**17, b"{": 2**17}
 _HALVES, _HALVES_LEFT = re.compile(rb"\\u[dD][89a-fA-F]"), re.compile("[\ud800-\udfff]")
 
 
-def save_model(
-    estimator: Any, path: str | os.PathLike[str], *, schema: PublicTable | Schema | None = None
-) -> None:
+def save_model(estimator: Any, path: str | os.PathLike[str], *, schema: PublicTable | Schema | None = None) -> None:
     """Write a fitted estimator to a JSON file.
 
     Parameters
@@ -102,12 +100,8 @@ def model_text(estimator: Any, *, schema: PublicTable | Schema | None = None) ->
     """Return what :func:`save_model` writes, before it is checked that it can be loaded."""
     estimator, schema = _taken_apart(estimator, schema)
     name = type(estimator).__name__
-    if not hasattr(estimator, "certificate_") and (
-        name == "DPConformal" or _may_be_saved(estimator)
-    ):
-        raise ModelFileError(
-            f"This {name} is not fitted: there is nothing to save. Call fit first."
-        )
+    if not hasattr(estimator, "certificate_") and (name == "DPConformal" or _may_be_saved(estimator)):
+        raise ModelFileError(f"This {name} is not fitted: there is nothing to save. Call fit first.")
     try:
         content = _content_with_intervals(estimator, schema)
         return json.dumps(content, indent=1, allow_nan=False)
@@ -240,10 +234,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     _check_size(raw)
     try:
         data = json.loads(
-            raw.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_refuse_constant,
-            parse_float=_finite_float,
+            raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite_float
         )
     except ModelFileError:
         raise

@@ -68,15 +68,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "certificate": dict,
 }
 # What wrong values raise while an estimator or certificate is rebuilt from them.
-REBUILDING = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+REBUILDING = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 class ModelFileError(ValueError):
@@ -186,9 +178,7 @@ def _check_fields(data: Content) -> None:
 
 
 def _check_names(name: str, values: object) -> None:
-    texts = (
-        [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-    )
+    texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
     if texts != values or len(set(texts)) < len(texts):
         raise ModelFileError(f"The model file's '{name}' must be a list of different strings.")
 
@@ -208,8 +198,7 @@ def _rebuild_estimator(data: Content) -> Fitted:
     later = LATER & allowed - set(omitted)
     if set(parameters) | set(omitted) | later != allowed or set(parameters) & set(omitted):
         raise ModelFileError(
-            f"The model file's 'parameters' and 'omitted' must name the parameters of "
-            f"{data['estimator']}, each once."
+            f"The model file's 'parameters' and 'omitted' must name the parameters of {data['estimator']}, each once."
         )
     try:
         values = {name: _rebuilt(name, value) for name, value in parameters.items()}
@@ -259,14 +248,10 @@ def _check_certificate(model: Fitted, certificate: Certificate, data: Content) -
     except REBUILDING as error:
         raise ModelFileError("The model file's 'parameters' do not allow a private fit.") from error
     if wrong:
-        raise ModelFileError(
-            f"The model's certificate does not follow from its parameters: check {wrong}."
-        )
+        raise ModelFileError(f"The model's certificate does not follow from its parameters: check {wrong}.")
 
 
-def _stated_facts(
-    model: Fitted, certificate: Certificate, data: Content
-) -> dict[str, tuple[object, object]]:
+def _stated_facts(model: Fitted, certificate: Certificate, data: Content) -> dict[str, tuple[object, object]]:
     """Return, by name, what the certificate says and what the parameters say."""
     bounds, width = certificate.bounds, data["n_features"]
     facts = model._public_facts(Records.stated_by(bounds), width)
@@ -276,10 +261,7 @@ def _stated_facts(
         "n_samples": (bounds.n_samples, facts.n_samples),
         "neighbors": (bounds.neighbors, model.neighbors),
         "sampler": (model.sampler in SAMPLERS, True),
-        **{
-            name: (certificate.parameters.get(name), value)
-            for name, value in facts.parameters.items()
-        },
+        **{name: (certificate.parameters.get(name), value) for name, value in facts.parameters.items()},
     }
     given = {
         name: value
@@ -297,10 +279,7 @@ def _stated_facts(
             named = named.removeprefix(family)
         pairs["mechanism"] = (named, mechanism)
     if hasattr(facts, "row_map"):
-        pairs["fit_intercept"] = (
-            getattr(bounds, "fit_intercept", False),
-            facts.row_map.fit_intercept,
-        )
+        pairs["fit_intercept"] = (getattr(bounds, "fit_intercept", False), facts.row_map.fit_intercept)
     if "max_norm" in {item.name for item in fields(bounds)}:
         pairs["row_norm"] = (bounds.row_norm, facts.row_map.row_norm)
         longest = facts.max_norm
@@ -350,9 +329,7 @@ def _check_people(model: Fitted, certificate: Certificate) -> None:
     each = getattr(model, "rows_per_person", 1)
     stated = getattr(bounds, "rows_per_person", 1)
     if type(each) is not int or each != stated or rule not in ("equal", "rows"):
-        raise ModelFileError(
-            "The model file's 'person_weight' or 'rows_per_person' is not that of its certificate."
-        )
+        raise ModelFileError("The model file's 'person_weight' or 'rows_per_person' is not that of its certificate.")
     by_rows = getattr(bounds, "weighted_rows", False) and not getattr(bounds, "people", False)
     if rule == "rows" and not by_rows:
         raise ModelFileError("The model file's 'person_weight' is not that of its certificate.")
@@ -381,9 +358,7 @@ def _set_fitted(model: Fitted, certificate: Certificate, data: Content) -> None:
     model.certificate_ = certificate
 
 
-def _check_released(
-    released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]
-) -> None:
+def _check_released(released: dict[str, Any], certificate: Certificate, shape: tuple[int, ...]) -> None:
     """Raise unless what else was released can be used as such: intervals only where a certificate pays for them."""
     records = released.get("problems", [released])
     listed = isinstance(records, list) and all(isinstance(record, dict) for record in records)
@@ -421,9 +396,7 @@ def _check_classes(model: Classifier, certificate: Certificate, classes: list[La
     try:
         found = declared_classes(classes, owner)
     except (TypeError, ValueError) as error:
-        raise ModelFileError(
-            "The model file's 'classes' must be different plain labels."
-        ) from error
+        raise ModelFileError("The model file's 'classes' must be different plain labels.") from error
     if found is None or found.dtype.kind not in "biufU":  # numbers beyond 64 bits
         raise ModelFileError("The model file's 'classes' must be labels that an array holds.")
     if classes != sorted(classes):
@@ -437,9 +410,7 @@ def _check_classes(model: Classifier, certificate: Certificate, classes: list[La
     try:
         check_class_weight(getattr(model, "class_weight", None), classes, owner)
     except (TypeError, ValueError) as error:
-        raise ModelFileError(
-            "The model file's parameter 'class_weight' is none that a fit takes."
-        ) from error
+        raise ModelFileError("The model file's parameter 'class_weight' is none that a fit takes.") from error
     if declared is not None and declared.tolist() != classes:
         raise ModelFileError("The model file's 'classes' differ from its parameter 'classes'.")
 

@@ -15,10 +15,9 @@ from dpconvex.objectives.adversary_sets import Shape, Support, exact_support
 from dpconvex.objectives.empirical import slopes_with_error
 from dpconvex.objectives.moved_rows import OverMovedRows
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT
+from dpconvex.types import Array
 
 __all__ = ["AdversarialObjective"]
-
-Array = npt.NDArray[np.float64]
 
 
 class AdversarialObjective(OverMovedRows):
@@ -118,9 +117,7 @@ class AdversarialObjective(OverMovedRows):
         margins = (self.dim + 10) * square * size + 4 * (row_map.weighted_norm + reach)
         slopes = self._share * loss.smoothness * margins + LOSS_ULPS * self.gradient_bound
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
-        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size)) + self._turning_error(
-            size
-        )
+        return float(1.01 * UNIT * (slopes + sums + 3 * self.alpha * size)) + self._turning_error(size)
 
     def _turning_error(self, size: float) -> float:
         """Bound what rounding in products ``v . c`` of a hull adds to the gradient: M' turns by ``g^2 / width``.
@@ -129,9 +126,7 @@ class AdversarialObjective(OverMovedRows):
         """
         if self.norm not in ("l1", "hull", "own"):
             return 0.0
-        if (
-            self.norm == "own"
-        ):  # whose gradients are taken to err by as many roundings of their bound
+        if self.norm == "own":  # whose gradients are taken to err by as many roundings of their bound
             bend = float(self.shape[1])  # type: ignore[index, arg-type]
             pull = self._share * float(self.loss.lipschitz) * self.radius
             return 1.01 * UNIT * (self.dim + 20) * pull * (bend * size + self.adversary_reach)
@@ -139,9 +134,7 @@ class AdversarialObjective(OverMovedRows):
         pull = self._share * float(self.loss.lipschitz) * self.radius
         return 1.01 * UNIT * (self.dim + 20) * pull * reach**2 / self.width * size
 
-    def refined_gradient(
-        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
-    ) -> tuple[Array, float]:
+    def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
         """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
 
         What the adversary takes is computed with 60 decimal digits; the rest is as in

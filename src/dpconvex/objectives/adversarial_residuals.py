@@ -12,10 +12,10 @@ from dpconvex.losses import PointwiseLoss
 from dpconvex.objectives.adversary_sets import Shape, Support
 from dpconvex.objectives.moved_rows import OverMovedRows
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT
+from dpconvex.types import Array
 
 __all__ = ["AdversarialResidualObjective"]
 
-Array = npt.NDArray[np.float64]
 
 _FAR = 1e3  # where a loss that falls or rises forever is taken to be least
 
@@ -110,9 +110,7 @@ class AdversarialResidualObjective(OverMovedRows):
 
         @takes_sparse
         def part(block: Array, y: Array, w: Array) -> Sums:
-            _, _, a, b, p, (rise, fall, curved_up, curved_down) = self._sides(
-                y, block @ theta, wide
-            )
+            _, _, a, b, p, (rise, fall, curved_up, curved_down) = self._sides(y, block @ theta, wide)
             ones = np.ones(y.size)
             second = moved_gram(block, w * p * curved_up, -ones, slope)
             second = second + moved_gram(block, w * (1 - p) * curved_down, ones, slope)
@@ -146,9 +144,7 @@ class AdversarialResidualObjective(OverMovedRows):
         sums = (self.rows.additions + self.dim + 20) * self.gradient_bound
         unit = self._unit_reach
         bend = float(self.shape[1]) if self.norm == "own" else unit**2 / self.width  # type: ignore[index, arg-type]
-        turning = (
-            (self.dim + 20) * self._share * loss.lipschitz * self.radius * (bend * size + unit)
-        )
+        turning = (self.dim + 20) * self._share * loss.lipschitz * self.radius * (bend * size + unit)
         return float(1.01 * UNIT * (slopes + sums + turning + 3 * self.alpha * size))
 
     def _sides(

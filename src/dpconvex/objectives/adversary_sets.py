@@ -20,19 +20,11 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = [
-    "Shape",
-    "Support",
-    "check_support",
-    "exact_support",
-    "hull_of",
-    "set_reach",
-    "smoothed_support",
-]
+from dpconvex.types import Array
 
-Array = NDArray[np.float64]
+__all__ = ["Shape", "Support", "check_support", "exact_support", "hull_of", "set_reach", "smoothed_support"]
+
 Shape = tuple[float, ...] | tuple[tuple[float, ...], ...]
 #: Coefficients to the value, the gradient and the Hessian of a smooth support function.
 Support = Callable[[Array], tuple[float, Array, Array]]
@@ -57,11 +49,7 @@ def set_reach(norm: str, size: int, shape: Shape | None = None) -> float:
 
 
 def smoothed_support(
-    coefficients: Array,
-    norm: str,
-    width: float,
-    shape: Shape | None = None,
-    support: Support | None = None,
+    coefficients: Array, norm: str, width: float, shape: Shape | None = None, support: Support | None = None
 ) -> tuple[float, Array, Array]:
     """Return the smoothed support function of a set at the coefficients, its gradient and its Hessian.
 
@@ -86,9 +74,7 @@ def smoothed_support(
     """
     if norm == "own":
         if support is None:
-            raise ValueError(
-                "The 'support' parameter must be a callable for norm='own'. Got None instead."
-            )
+            raise ValueError("The 'support' parameter must be a callable for norm='own'. Got None instead.")
         value, slope, hessian = support(coefficients)
         return float(value), np.asarray(slope, float), np.asarray(hessian, float)
     if norm in ("linf", "box"):
@@ -116,26 +102,19 @@ def smoothed_support(
     return value, slope, hessian / width
 
 
-def exact_support(
-    coefficients: list[Decimal], norm: str, width: Decimal, shape: Shape | None = None
-) -> Decimal:
+def exact_support(coefficients: list[Decimal], norm: str, width: Decimal, shape: Shape | None = None) -> Decimal:
     """Return the same value in the current decimal context."""
     squares = [c**2 for c in coefficients]
     if norm in ("linf", "box"):
         sizes = [Decimal(1)] * len(squares) if shape is None else [Decimal(r) for r in shape]  # type: ignore[arg-type]
         parts = zip(sizes, squares, strict=True)
-        return sum(
-            (size * ((square + width**2).sqrt() - width) for size, square in parts), Decimal(0)
-        )
+        return sum((size * ((square + width**2).sqrt() - width) for size, square in parts), Decimal(0))
     if norm == "l2":
         return (sum(squares, Decimal(0)) + width**2).sqrt() - width
     vectors = _vertices(norm, shape, len(coefficients)).tolist()
     total = Decimal(0)
     for vector in vectors:
-        end = (
-            sum((Decimal(v) * c for v, c in zip(vector, coefficients, strict=True)), Decimal(0))
-            / width
-        )
+        end = sum((Decimal(v) * c for v, c in zip(vector, coefficients, strict=True)), Decimal(0)) / width
         total += (end.exp() + (-end).exp()) / 2
     return width * (total / len(vectors)).ln()
 
@@ -195,31 +174,19 @@ def check_support(support: Support, size: int, reach: float, bend: float) -> Non
         value, slope, hessian = ask(c)
         scale = reach * float(np.linalg.norm(c)) + 1e-12
         require(value >= -1e-9 * scale, "never be negative. Got a negative value")
-        require(
-            abs(ask(-c)[0] - value) <= 1e-9 * scale,
-            "be even: the set is symmetric. Got another value at -c",
-        )
+        require(abs(ask(-c)[0] - value) <= 1e-9 * scale, "be even: the set is symmetric. Got another value at -c")
         require(ask(2 * c)[0] >= 2 * value - 1e-9 * scale, "be convex. Got less than twice at 2 c")
         far = 1e6 * c / float(np.linalg.norm(c))
         homogeneous = abs(ask(2 * far)[0] / 2 - ask(far)[0]) <= 1e-3 * reach * 1e6
         require(homogeneous, "grow in proportion far away. Got another growth")
         middle = ask(0.5 * (c + before))[0]
-        require(
-            middle <= 0.5 * (value + ask(before)[0]) + 1e-9 * scale,
-            "be convex. Got more in a middle",
-        )
+        require(middle <= 0.5 * (value + ask(before)[0]) + 1e-9 * scale, "be convex. Got more in a middle")
         length = float(np.linalg.norm(slope))
-        require(
-            length <= reach * (1 + 1e-9),
-            f"have gradients no longer than the declared {reach}. Got a longer one",
-        )
+        require(length <= reach * (1 + 1e-9), f"have gradients no longer than the declared {reach}. Got a longer one")
         step = 1e-5 * float(np.linalg.norm(c))
         ends = [ask(c + step * e)[0] - ask(c - step * e)[0] for e in np.eye(size)]
         error = float(np.linalg.norm(np.array(ends) / (2 * step) - slope))
-        require(
-            error <= 1e-4 * reach + bend * step,
-            "have the gradient it returns. Got another one by differences",
-        )
+        require(error <= 1e-4 * reach + bend * step, "have the gradient it returns. Got another one by differences")
         eigenvalues = np.linalg.eigvalsh(0.5 * (hessian + hessian.T))
         curved = -1e-6 * bend <= eigenvalues[0] and eigenvalues[-1] <= bend * (1 + 1e-9)
         require(curved, f"have Hessians between 0 and the declared {bend}. Got another one")

@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.objectives.objective import Refinable
+from dpconvex.types import Array
 
 __all__ = ["CentredObjective"]
-
-Array = npt.NDArray[np.float64]
 
 
 class CentredObjective:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpconvex.losses.interface import Kind, Loss
-from dpconvex.losses.kinks import Array, Kinks
+from dpconvex.losses.kinks import Kinks
+from dpconvex.types import ScalarOrArray
 
 if TYPE_CHECKING:
     from dpconvex.objectives.empirical import EmpiricalObjective
@@ -64,19 +65,19 @@ class ClampedTarget:
         """That of the loss."""
         return self.loss.smoothness
 
-    def clamp(self, y: ArrayLike) -> Array:
+    def clamp(self, y: ArrayLike) -> ScalarOrArray:
         """``clip(y, -limit, limit)``."""
         return np.clip(y, -self.limit, self.limit)
 
-    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def value(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """Loss of the clamped target."""
         return self.loss.value(self.clamp(y), z)
 
-    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """First derivative in ``z``."""
         return self.loss.gradient(self.clamp(y), z)
 
-    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> ScalarOrArray:
         """Second derivative in ``z``."""
         return self.loss.curvature(self.clamp(y), z)
 

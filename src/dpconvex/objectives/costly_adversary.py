@@ -13,10 +13,10 @@ from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
 from dpconvex.objectives.saddle import SaddleProblem
+from dpconvex.types import Array
 
 __all__ = ["CostlyAdversaryObjective"]
 
-Array = npt.NDArray[np.float64]
 
 _NEWTON_STEPS = 60
 
@@ -55,9 +55,7 @@ class CostlyAdversaryObjective(OverRows):
     0.366951
     """
 
-    def __init__(
-        self, rows: Rows, loss: Loss, alpha: float, cost: float, divisor: float | None = None
-    ) -> None:
+    def __init__(self, rows: Rows, loss: Loss, alpha: float, cost: float, divisor: float | None = None) -> None:
         super().__init__(rows, loss, alpha, divisor)
         self.cost = float(cost)
         self._lead = int(rows.row_map.fit_intercept)

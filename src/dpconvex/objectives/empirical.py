@@ -16,10 +16,9 @@ from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows, WithLinear
 from dpconvex.objectives.slopes import WeightedSlope
 from dpconvex.objectives.widened_losses import WidenedLoss
+from dpconvex.types import Array
 
 __all__ = ["EmpiricalObjective", "SeveralTargets", "slopes_with_error"]
-
-Array = npt.NDArray[np.float64]
 
 
 # Functions that are summed over rows refer to what they need and not to the objective: engines may
@@ -64,12 +63,7 @@ class EmpiricalObjective(WithLinear, OverRows):
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        divisor: float | None = None,
-        linear: npt.ArrayLike | None = None,
+        self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None, linear: npt.ArrayLike | None = None
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
         self._set_linear(linear)
@@ -99,9 +93,7 @@ class EmpiricalObjective(WithLinear, OverRows):
 
     def with_loss(self, loss: Loss) -> EmpiricalObjective:
         """Return the objective with another loss."""
-        return EmpiricalObjective(
-            self.rows, loss, self.alpha, divisor=self.divisor, linear=self.linear
-        )
+        return EmpiricalObjective(self.rows, loss, self.alpha, divisor=self.divisor, linear=self.linear)
 
     def subsample(self, rows: int) -> EmpiricalObjective:
         """Return the same objective on about `rows` rows, rescaled to approximate F."""
@@ -145,13 +137,8 @@ class EmpiricalObjective(WithLinear, OverRows):
         """F and its gradient, in one pass."""
         theta = np.asarray(theta, dtype=np.float64)
         loss = self.loss
-        gradient, value = self.rows.combine(
-            theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z))
-        )
-        return (
-            self._value(value / self.divisor, theta),
-            self._gradient(gradient / self.divisor, theta),
-        )
+        gradient, value = self.rows.combine(theta, lambda y, z, w: (w * loss.gradient(y, z), w @ loss.value(y, z)))
+        return (self._value(value / self.divisor, theta), self._gradient(gradient / self.divisor, theta))
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian ``(1/N) sum_i w_i loss''(y_i, z_i) x~_i x~_i^T + alpha I``."""
@@ -221,9 +208,7 @@ class EmpiricalObjective(WithLinear, OverRows):
             terms, slope_errors = float(sums[0]) / self.divisor, float(sums[1]) / self.divisor
         return self._allowance(terms, slope_errors, size, self.rows.additions)
 
-    def refined_gradient(
-        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
-    ) -> tuple[Array, float]:
+    def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
         """Gradient with margins and sums computed to twice the digits, and a bound on its error.
 
         The residual ``y - z`` is then right to a few roundings of itself, not of y and z, which
@@ -298,9 +283,7 @@ class SeveralTargets(EmpiricalObjective):
         As for :class:`EmpiricalObjective`.
     """
 
-    def __init__(
-        self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None
-    ) -> None:
+    def __init__(self, targets: Sequence[Rows], loss: Loss, alpha: float, divisor: float | None = None) -> None:
         super().__init__(targets[0], loss, alpha, divisor)
         self.targets = targets
 

@@ -5,22 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.interface import Loss
-from dpconvex.objectives.adversary_sets import (
-    Shape,
-    Support,
-    check_support,
-    set_reach,
-    smoothed_support,
-)
+from dpconvex.objectives.adversary_sets import Shape, Support, check_support, set_reach, smoothed_support
 from dpconvex.objectives.objective import OverRows
+from dpconvex.types import Array
 
 __all__ = ["OverMovedRows"]
-
-Array = npt.NDArray[np.float64]
 
 
 class OverMovedRows(OverRows):
@@ -90,9 +82,7 @@ class OverMovedRows(OverRows):
 
     def _adversary(self, theta: Array) -> tuple[float, Array, Array]:
         """Return by how much the adversary moves a score at most, with gradient and Hessian in theta."""
-        taken, slope, bend = smoothed_support(
-            theta[self._lead :], self.norm, self.width, self.shape, self.support
-        )
+        taken, slope, bend = smoothed_support(theta[self._lead :], self.norm, self.width, self.shape, self.support)
         gradient, hessian = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         gradient[self._lead :] = slope
         hessian[self._lead :, self._lead :] = bend

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.interface import Loss
+from dpconvex.types import Array
 
 __all__ = [
     "LOSS_ULPS",
@@ -29,7 +30,6 @@ __all__ = [
     "can_widen",
 ]
 
-Array = npt.NDArray[np.float64]
 
 UNIT = 2.0**-53  # relative error of one rounding
 LOSS_ULPS = 16  # a loss's slope is taken to be computed within this many roundings of its bound
@@ -212,13 +212,7 @@ class OverRows(Ridged):
     Labels of margin losses are clipped to [-1, 1]: by construction, because an error would depend on the data.
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        divisor: float | None = None,
-    ) -> None:
+    def __init__(self, rows: Rows, loss: Loss, alpha: float, divisor: float | None = None) -> None:
         super().__init__(rows.dim, alpha)
         if divisor is not None and not divisor > 0:
             raise ValueError(

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.objectives.objective import UNIT, Ridged
+from dpconvex.types import Array
 
 __all__ = ["OwnObjective"]
 
-Array = npt.NDArray[np.float64]
 _FINE = 1e-13  # of the slope: the error of a gradient where none is declared
 
 
@@ -78,9 +78,7 @@ class OwnObjective(Ridged):
         super().__init__(dim, alpha)
         self._evaluate, self._curve = evaluate, hessian
         self.slope, self.curvature = float(slope), float(curvature)
-        self.gradient_error = (
-            _FINE * self.slope if gradient_error is None else float(gradient_error)
-        )
+        self.gradient_error = _FINE * self.slope if gradient_error is None else float(gradient_error)
         self.name, self.n_rows = name, int(n_rows)
 
     @property
@@ -108,9 +106,7 @@ class OwnObjective(Ridged):
         """F and its gradient."""
         theta = np.asarray(theta, dtype=np.float64)
         value, gradient = self._evaluate(theta)
-        return self._value(value, theta), self._gradient(
-            np.asarray(gradient, dtype=np.float64), theta
-        )
+        return self._value(value, theta), self._gradient(np.asarray(gradient, dtype=np.float64), theta)
 
     def hessian(self, theta: npt.ArrayLike) -> Array:
         """Hessian of F."""

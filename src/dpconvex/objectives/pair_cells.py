@@ -11,13 +11,7 @@ import math
 import numba
 import numpy as np
 
-__all__ = [
-    "add_moments",
-    "direct_pair_sums",
-    "evaluate_cells",
-    "near_pair_values",
-    "pair_exponential_sums",
-]
+__all__ = ["add_moments", "direct_pair_sums", "evaluate_cells", "near_pair_values", "pair_exponential_sums"]
 
 _compile = numba.njit(cache=True, nogil=True)
 

@@ -24,13 +24,13 @@ from dpconvex.engine.summation_order import accumulate
 from dpconvex.losses.pairwise import PairLoss
 from dpconvex.objectives.pair_sums import CellMoments
 from dpconvex.objectives.pairwise import PairwiseObjective, RowChange, combine_pairs
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows import DaskRows
 
 __all__ = ["PartitionedPairwiseObjective"]
 
-Array = npt.NDArray[np.float64]
 
 _SAMPLE = 1 << 15  # records whose Hessian stands for that of all
 
@@ -69,9 +69,7 @@ class PartitionedPairwiseObjective(PairwiseObjective):
         row_norm: float,
     ) -> None:
         nothing = np.empty((0, rows.dim))
-        super().__init__(
-            nothing, nothing[:, 0] > 0, loss, alpha, min_positive, min_negative, linear, row_norm
-        )
+        super().__init__(nothing, nothing[:, 0] > 0, loss, alpha, min_positive, min_negative, linear, row_norm)
         del self.positives, self.negatives
         self.rows = rows
         self.row_map = rows.row_map
@@ -163,19 +161,14 @@ class PartitionedPairwiseObjective(PairwiseObjective):
                 largest = [self._scale * count for count in self.counts]
                 below = -self._scale * behind.sums_at(near[0], mirrored=True)
                 above = self._scale * ahead.sums_at(near[1])
-                tables = (
-                    _Slopes(near[0], below, -largest[1], 0.0),
-                    _Slopes(near[1], above, 0.0, largest[0]),
-                )
+                tables = (_Slopes(near[0], below, -largest[1], 0.0), _Slopes(near[1], above, 0.0, largest[0]))
                 (total,) = self.rows.sum(_Combine(_Changed(self._changes), w, *tables))
                 return np.asarray(total)
         s, t = self._gather(w)
         if s.size == 0 or t.size == 0:
             return np.zeros(self.dim)
         cuts = np.cumsum(self._class_counts, axis=0)[:-1]
-        slopes = [
-            np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))
-        ]
+        slopes = [np.split(multiples, cuts[:, side]) for side, multiples in enumerate(self._slopes(s, t))]
         changed = _Changed(self._changes)
         calls = [_Weigh(changed, *both) for both in zip(*slopes, strict=True)]
         (total,) = accumulate(self.rows.each(calls))

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpconvex.losses.pairwise import Pieces
+from dpconvex.types import Array
 
 __all__ = [
     "RELATIVE_ERROR",
@@ -32,7 +33,6 @@ __all__ = [
     "piece_sums",
 ]
 
-Array = NDArray[np.float64]
 Long = NDArray[np.longdouble]
 
 NODES = 14
@@ -89,9 +89,7 @@ class _Cells:
             self.index, self.counts = place[index], counts[occupied]
             self.floors = occupied + low
         else:
-            self.floors, self.index, self.counts = np.unique(
-                self.each, return_inverse=True, return_counts=True
-            )
+            self.floors, self.index, self.counts = np.unique(self.each, return_inverse=True, return_counts=True)
 
     def moments(self) -> Array:
         """Return the Chebyshev moments of every occupied cell."""
@@ -294,9 +292,7 @@ def logistic_cross(
     cross = np.zeros((positive_rows.shape[1], negative_rows.shape[1]))
     for column in range(negative_rows.shape[1]):
         weights = behind[:, :, column] @ transform
-        values = near_pair_values(
-            np.ascontiguousarray(weights), second.floors, first.floors, blocks
-        )
+        values = near_pair_values(np.ascontiguousarray(weights), second.floors, first.floors, blocks)
         cross[:, column] = np.einsum("ckd,ck->d", ahead, values @ transform.T)
     return at_targets(first, second), at_targets(second, first), cross
 
@@ -315,9 +311,7 @@ def _row_moments(cells: _Cells, rows: Array) -> Array:
     return out
 
 
-def piece_sums(
-    targets: Array, sources: Array, pieces: Pieces, kind: str = "slope", mirrored: bool = False
-) -> Array:
+def piece_sums(targets: Array, sources: Array, pieces: Pieces, kind: str = "slope", mirrored: bool = False) -> Array:
     r"""Return ``sum_j f(targets_i - sources_j)`` for a piecewise quadratic, by sorting, in extended precision.
 
     Parameters

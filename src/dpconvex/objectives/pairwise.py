@@ -14,17 +14,11 @@ from dpconvex.engine.rows import RowFunction, RowMap, Sums
 from dpconvex.engine.summation_order import accumulate, block_rows
 from dpconvex.losses.pairwise import PairLogistic, PairLoss
 from dpconvex.objectives.objective import UNIT, WithLinear
-from dpconvex.objectives.pair_sums import (
-    RELATIVE_ERROR,
-    logistic_cross,
-    logistic_sums,
-    pair_sum_additions,
-    piece_sums,
-)
+from dpconvex.objectives.pair_sums import RELATIVE_ERROR, logistic_cross, logistic_sums, pair_sum_additions, piece_sums
+from dpconvex.types import Array
 
 __all__ = ["PairwiseObjective", "combine_pairs"]
 
-Array = npt.NDArray[np.float64]
 RowChange = Callable[[Array], Array]
 
 _BLOCK = 4096  # rows whose products are added before they join the total
@@ -142,9 +136,7 @@ class PairwiseObjective(WithLinear):
         """Bound of the norm of the data term's gradient."""
         return float(self.loss.lipschitz) * 2 * self.row_norm
 
-    def with_rows(
-        self, function: RowChange, row_norm: float, alpha: float | None = None
-    ) -> PairwiseObjective:
+    def with_rows(self, function: RowChange, row_norm: float, alpha: float | None = None) -> PairwiseObjective:
         """Return the same objective of other rows, ``function(rows)``, no longer than ``row_norm``.
 
         Parameters
@@ -361,7 +353,6 @@ def weighted_squares(rows: Array, weights: Array) -> Array:
 def combine_pairs(rows: Array, multiples: Array) -> Array:
     """Return ``multiples @ rows``, added in blocks so that rounding errors stay small."""
     parts = [
-        multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK]
-        for start in range(0, multiples.size, _BLOCK)
+        multiples[start : start + _BLOCK] @ rows[start : start + _BLOCK] for start in range(0, multiples.size, _BLOCK)
     ]
     return np.asarray(np.sum(parts, axis=0))

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
+
+from dpconvex.types import Array
 
 __all__ = ["SaddleProblem"]
-
-Array = npt.NDArray[np.float64]
 
 
 def _unconstrained(v: Array) -> Array:

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from dpconvex.engine.compensated import CompensatedSum
 from dpconvex.losses.pointwise import PointwiseLoss
 from dpconvex.losses.structured import VectorLoss, link_parts
+from dpconvex.types import Array
 
 __all__ = ["LinkAlone", "SharedNorm"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

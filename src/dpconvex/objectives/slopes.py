@@ -8,16 +8,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dpconvex.losses import Logistic, Loss
 from dpconvex.objectives.clamped_targets import ClampedTarget
 from dpconvex.smoothing import LogisticKernel
 from dpconvex.smoothing.convolution import ConvolvedLoss
+from dpconvex.types import Array
 
 __all__ = ["ClippedSlope", "Sigmoid", "WeightedSlope"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Sigmoid(NamedTuple):
@@ -56,9 +54,7 @@ class WeightedSlope:
         """Return the weighted slopes of a block."""
         slopes = self.loss.gradient(y, z)
         if self.offset:
-            slopes = (
-                slopes + self.offset if self.loss.kind == "residual" else slopes - self.offset * y
-            )
+            slopes = slopes + self.offset if self.loss.kind == "residual" else slopes - self.offset * y
         return (w * slopes,)
 
     @cached_property

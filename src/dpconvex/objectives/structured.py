@@ -17,10 +17,10 @@ from dpconvex.losses.structured import VectorLoss
 from dpconvex.objectives.objective import UNIT, WithLinear
 from dpconvex.objectives.shared_matrix import LinkAlone, SharedNorm
 from dpconvex.smoothing.multivariate import SmoothedMax
+from dpconvex.types import Array
 
 __all__ = ["StructuredObjective", "StructuredRecords", "spectral_norms"]
 
-Array = npt.NDArray[np.float64]
 
 LOSS_ULPS = 64  # a gradient is taken to be computed within this many roundings of its bound
 _REMEMBERED = 1 << 20  # second derivatives that a gradient leaves for the Hessian at the same point
@@ -208,9 +208,7 @@ def _residuals(rows: Array, targets: Array, theta: Array) -> Array:
 
 
 def _shrink(norms: Array, limit: float) -> Array:
-    with np.errstate(
-        divide="ignore", over="ignore"
-    ):  # of a record of zeros, or of numbers near them
+    with np.errstate(divide="ignore", over="ignore"):  # of a record of zeros, or of numbers near them
         return np.minimum(1.0, limit / norms)
 
 
@@ -370,9 +368,7 @@ class StructuredObjective(WithLinear):
         theta = np.asarray(theta, dtype=np.float64)
         seen = self._seen[1] if self._seen and self._seen[0] == theta.tobytes() else None
         norm, loss = self._norm, self.own_loss
-        hessian = (
-            np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
-        )
+        hessian = np.zeros((self.dim, self.dim)) if norm is None else norm.hessian(theta) * self.n_rows
         for number, (_, rows, targets, level) in enumerate(self.records.blocks()):
             if seen is None:
                 u = _residuals(rows, targets, theta)
@@ -398,15 +394,11 @@ class StructuredObjective(WithLinear):
         margin += 4 * records.mean_target_size
         errors = (self.smoothness - self.alpha) / longest * UNIT * margin
         errors += share * records.operator_norm * self.loss.gradient_error
-        roundings = (
-            records.additions + 8 + LOSS_ULPS
-        ) * self.gradient_bound + 3 * self.alpha * size
+        roundings = (records.additions + 8 + LOSS_ULPS) * self.gradient_bound + 3 * self.alpha * size
         roundings += 2 * float(np.linalg.norm(self.linear))
         return float(1.01 * (errors + UNIT * roundings))
 
-    def refined_gradient(
-        self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None
-    ) -> tuple[Array, float]:
+    def refined_gradient(self, theta: npt.ArrayLike, offset: npt.ArrayLike | None = None) -> tuple[Array, float]:
         """Gradient at ``theta + offset`` with margins and sums computed to twice the digits, and a bound on its error.
 
         As `rounding_allowance`, but a residual is off by two roundings of itself and a term passes through a few
@@ -443,14 +435,9 @@ class StructuredObjective(WithLinear):
             found, length = norm.refined_gradient(theta, shift)
             total = total + self.n_rows * found
             residual_sizes += self.n_rows * length
-        bend = (
-            self.smoothness - self.alpha
-        ) / longest  # per unit of a residual's error, all records
+        bend = (self.smoothness - self.alpha) / longest  # per unit of a residual's error, all records
         off = 2 * UNIT * residual_sizes / self.n_rows + np.sqrt(self.loss.outputs) * longest * tail
-        errors = (
-            bend * off
-            + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
-        )
+        errors = bend * off + self.n_rows / self.divisor * records.operator_norm * self.loss.gradient_error
         roundings = (12 + LOSS_ULPS) * self.gradient_bound + 4 * self.alpha * (size + moved)
         roundings += 2 * float(np.linalg.norm(self.linear))
         gradient = self._gradient(total / self.divisor, theta) + self.alpha * shift

@@ -12,10 +12,9 @@ from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
+from dpconvex.types import Array
 
 __all__ = ["TiltedObjective"]
-
-Array = npt.NDArray[np.float64]
 
 
 class _LogSum:
@@ -48,8 +47,7 @@ class _LogSum:
             + other.count * math.expm1(theirs)
         )
         self.parts = [
-            math.exp(own) * mine + math.exp(theirs) * more
-            for mine, more in zip(self.parts, other.parts, strict=True)
+            math.exp(own) * mine + math.exp(theirs) * more for mine, more in zip(self.parts, other.parts, strict=True)
         ]
         self.count += other.count
         self.top = top
@@ -104,13 +102,7 @@ class TiltedObjective(OverRows):
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        tilt: float,
-        coef_bound: float | None = None,
-        wall: float = 0.0,
+        self, rows: Rows, loss: Loss, alpha: float, tilt: float, coef_bound: float | None = None, wall: float = 0.0
     ) -> None:
         super().__init__(rows, loss, alpha)
         for name, value in (("tilt", tilt), ("wall", wall)):
@@ -174,9 +166,7 @@ class TiltedObjective(OverRows):
         row_map, loss = self.rows.row_map, self.loss
         size, bound = float(np.linalg.norm(theta)), self.gradient_bound
         start = float(np.max(loss.value(np.array([1.0, -1.0]), np.zeros(2))))
-        slopes = loss.smoothness * (
-            (self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm
-        )
+        slopes = loss.smoothness * ((self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm)
         exponents = loss.lipschitz * ((self.dim + 10) * row_map.weighted_norm * size + 4)
         exponents = self.tilt * (exponents + LOSS_ULPS * (start + bound * size))
         roundings = slopes + (LOSS_ULPS + 2 * (self.rows.additions + 8) + 2 * exponents) * bound

@@ -15,13 +15,12 @@ from dpconvex.engine.memory import MemoryRows
 from dpconvex.engine.rows import RowMap, Sums
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, Ridged
+from dpconvex.types import Array
 
 if TYPE_CHECKING:
     from dpconvex.engine.dask.rows import DaskRows
 
 __all__ = ["TopRankObjective"]
-
-Array = npt.NDArray[np.float64]
 
 
 class TopRankObjective(Ridged):
@@ -78,9 +77,7 @@ class TopRankObjective(Ridged):
         # A little shorter than the bound, so that rounding does not exceed it.
         shortened = RowMap(raw.shape[1], (1 - 1e-14) * float(row_norm), fit_intercept=False)
         labels = np.where(np.asarray(y) > 0, 1.0, -1.0)
-        self._set(
-            MemoryRows(raw, labels, shortened), loss, row_norm, top, min_positive, alpha, width
-        )
+        self._set(MemoryRows(raw, labels, shortened), loss, row_norm, top, min_positive, alpha, width)
 
     def _set(
         self,
@@ -214,9 +211,7 @@ class TopRankObjective(Ridged):
         """
         total, extra = float(self.top), 2.0 * self.top
         low = 0.0
-        high = max(0.0, float(scores.max(initial=0.0))) + self.width * math.log(
-            2 + scores.size / total
-        )
+        high = max(0.0, float(scores.max(initial=0.0))) + self.width * math.log(2 + scores.size / total)
         t, last = low, math.inf
         for _ in range(200):
             weights, at_zero = expit((scores - t) / self.width), float(expit(-t / self.width))

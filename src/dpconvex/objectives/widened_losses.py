@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpconvex.losses.interface import Kind, Loss
+from dpconvex.types import Array
 
 __all__ = ["WidenedLoss"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.engine.rows import Rows, Sums
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives.objective import LOSS_ULPS, UNIT, OverRows
+from dpconvex.types import Array
 
 __all__ = ["WorstShareObjective"]
 
-Array = npt.NDArray[np.float64]
 
 Part = Callable[[Array, Array, Array, Array], Sums]
 
@@ -65,13 +65,7 @@ class WorstShareObjective(OverRows):
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        loss: Loss,
-        alpha: float,
-        share: float,
-        width: float = 0.01,
-        divisor: float | None = None,
+        self, rows: Rows, loss: Loss, alpha: float, share: float, width: float = 0.01, divisor: float | None = None
     ) -> None:
         super().__init__(rows, loss, alpha, divisor)
         if not 0 < share <= 1:
@@ -124,17 +118,10 @@ class WorstShareObjective(OverRows):
         def part(block: Array, y: Array, w: Array, v: Array | None = None) -> Sums:
             y, w, v = self._record(y, w, v)
             z = block @ theta
-            slopes, weights = (
-                w * loss.gradient(y, z),
-                expit((w * loss.value(y, z) - threshold) / width),
-            )
+            slopes, weights = (w * loss.gradient(y, z), expit((w * loss.value(y, z) - threshold) / width))
             bends = v * weights * (1 - weights) / width
             curvature = v * weights * np.maximum(w * loss.curvature(y, z), 0.0)
-            return (
-                weighted_gram(block, curvature + bends * slopes**2),
-                (bends * slopes) @ block,
-                float(bends.sum()),
-            )
+            return (weighted_gram(block, curvature + bends * slopes**2), (bends * slopes) @ block, float(bends.sum()))
 
         second, pull, bend = self.rows.sum_votes(part) if self.rows.voted else self.rows.sum(part)
         if threshold > 0 and bend > 0:
@@ -187,15 +174,11 @@ class WorstShareObjective(OverRows):
         theta = np.asarray(theta, dtype=np.float64)
         row_map, loss = self.rows.row_map, self.loss
         size, bound = float(np.linalg.norm(theta)), self.gradient_bound
-        slopes = loss.smoothness * (
-            (self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm
-        )
+        slopes = loss.smoothness * ((self.dim + 10) * row_map.weighted_square * size + 4 * row_map.weighted_norm)
         losses = loss.lipschitz * ((self.dim + 10) * row_map.weighted_norm * size + 4)
         losses += LOSS_ULPS * (self._start + bound * size)
         weights = 2 * losses / self.width + 2 * (self.rows.additions + 8) + 8
-        weights += 8 * (self._start + bound * size) / self.width + 8 * math.log(
-            max(1.0, self._share / self.share)
-        )
+        weights += 8 * (self._start + bound * size) / self.width + 8 * math.log(max(1.0, self._share / self.share))
         roundings = slopes + (LOSS_ULPS + weights) * bound + 3 * self.alpha * size
         return float(1.01 * UNIT * roundings)
 

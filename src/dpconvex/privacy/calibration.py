@@ -100,9 +100,7 @@ def gaussian_scale(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     3.730632
     """
     _check_budget(epsilon, delta, "gaussian_scale")
-    check_number(
-        "sensitivity", "gaussian_scale", sensitivity, "a finite number of at least 0", 0, math.inf
-    )
+    check_number("sensitivity", "gaussian_scale", sensitivity, "a finite number of at least 0", 0, math.inf)
     target = delta * _RESERVE
     return sensitivity * smallest_safe(lambda std: gaussian_delta(epsilon, 1 / std) <= target)
 
@@ -118,10 +116,7 @@ def grid_of(scale: float) -> float:
     True
     """
     if not _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
-        raise ValueError(
-            "Noise must have a positive, finite scale, between 1e-289 and 1e289. "
-            f"Got {scale!r} instead."
-        )
+        raise ValueError(f"Noise must have a positive, finite scale, between 1e-289 and 1e289. Got {scale!r} instead.")
     return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
 
 
@@ -187,9 +182,7 @@ def objective_perturbation_delta(
     return glm_replace_delta(epsilon, ratio, curvature_ratio)
 
 
-def objective_perturbation_epsilon(
-    scale: float, lipschitz: float, curvature_ratio: float, neighbors: str
-) -> float:
+def objective_perturbation_epsilon(scale: float, lipschitz: float, curvature_ratio: float, neighbors: str) -> float:
     """Return epsilon of GLM objective perturbation with l2-Laplace ``b``: ``records L / scale + log(1 + kappa)``."""
     records = 2 if neighbors == "replace_one" else 1
     return records * lipschitz / scale + math.log1p(curvature_ratio)

@@ -34,9 +34,7 @@ _MOST_GROUPS = 24
 _MOST_GRID_POINTS = 500_000
 
 
-def compose_epsilon(
-    guarantees: Iterable[Guarantee], delta: float, *, method: str = "best"
-) -> float:
+def compose_epsilon(guarantees: Iterable[Guarantee], delta: float, *, method: str = "best") -> float:
     """Return an upper bound on the total epsilon, at ``delta``, of releases on the same data.
 
     Parameters
@@ -61,10 +59,7 @@ def compose_epsilon(
     True
     """
     if method not in ("best", "sums"):
-        raise ValueError(
-            "The 'method' parameter of compose_epsilon must be 'best' or 'sums'. "
-            f"Got {method!r} instead."
-        )
+        raise ValueError(f"The 'method' parameter of compose_epsilon must be 'best' or 'sums'. Got {method!r} instead.")
     epsilons, deltas, mus = _parts(guarantees)
     rest = _difference(delta, math.fsum(deltas))
     if rest < 0:
@@ -88,8 +83,7 @@ def _parts(guarantees: Iterable[Guarantee]) -> tuple[list[float], list[float], l
             continue
         if not isinstance(guarantee, (PureDP, ApproxDP)):
             raise TypeError(
-                "A guarantee must be PureDP, ApproxDP or GaussianDP. "
-                f"Got {type(guarantee).__name__} instead."
+                f"A guarantee must be PureDP, ApproxDP or GaussianDP. Got {type(guarantee).__name__} instead."
             )
         epsilons.append(guarantee.epsilon_bound)
         if isinstance(guarantee, ApproxDP):
@@ -131,8 +125,7 @@ def _distribution_epsilon(groups: tuple[tuple[float, int], ...], mu: float, delt
     total: Any = None
     for epsilon, count in groups:
         single = privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(epsilon, 0.0),
-            value_discretization_interval=interval,
+            common.DifferentialPrivacyParameters(epsilon, 0.0), value_discretization_interval=interval
         )
         repeated = single.self_compose(count) if count > 1 else single
         total = repeated if total is None else total.compose(repeated)

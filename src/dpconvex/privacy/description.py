@@ -94,11 +94,7 @@ def describe(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         name = type(value).__name__
         if _class_named(name) is type(value):
-            inner = {
-                field.name: describe(getattr(value, field.name))
-                for field in fields(value)
-                if field.init
-            }
+            inner = {field.name: describe(getattr(value, field.name)) for field in fields(value) if field.init}
             return {"class": name, **inner}
     if hasattr(value, "lipschitz") and hasattr(value, "smoothness"):
         constants = float(value.lipschitz), float(value.smoothness)

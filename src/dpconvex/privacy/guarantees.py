@@ -56,9 +56,7 @@ class _Guarantee:
             return self
         if isinstance(self, ApproxDP) and self.delta_bound > 0 and self.epsilon_bound > 0:
             return GaussianDP(gaussian_mu(self.epsilon_bound, self.delta_bound))
-        raise ValueError(
-            f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead."
-        )
+        raise ValueError(f"Gaussian noise offers GaussianDP and ApproxDP with delta above 0. Got {self!r} instead.")
 
     def __repr__(self) -> str:
         arguments = {name: value for name, value in self.to_dict().items() if name != "kind"}
@@ -90,9 +88,7 @@ class ApproxDP(_Guarantee):
     kind: ClassVar[str] = "approx"
 
     def __init__(self, epsilon: float, delta: float) -> None:
-        epsilon = check_number(
-            "epsilon", type(self).__name__, epsilon, "a finite number of at least 0", 0, math.inf
-        )
+        epsilon = check_number("epsilon", type(self).__name__, epsilon, "a finite number of at least 0", 0, math.inf)
         delta = check_number("delta", type(self).__name__, delta, "a number in [0, 1)", 0, 1)
         object.__setattr__(self, "epsilon_bound", epsilon)
         object.__setattr__(self, "delta_bound", delta)
@@ -149,9 +145,7 @@ class PureDP(_Guarantee):
     kind: ClassVar[str] = "pure"
 
     def __init__(self, epsilon: float) -> None:
-        epsilon = check_number(
-            "epsilon", "PureDP", epsilon, "a finite number of at least 0", 0, math.inf
-        )
+        epsilon = check_number("epsilon", "PureDP", epsilon, "a finite number of at least 0", 0, math.inf)
         object.__setattr__(self, "epsilon_bound", epsilon)
 
     def delta(self, epsilon: float) -> float:
@@ -292,9 +286,7 @@ def for_group(claim: Guarantee, proven: Guarantee, size: int) -> Guarantee:
     if isinstance(proven, GaussianDP):
         delta = min(delta, GaussianDP(size * proven.mu).delta(size * epsilon))
     if delta >= 1:
-        raise ValueError(
-            f"Nothing is promised to {size} records together: delta would be 1. Ask for fewer records."
-        )
+        raise ValueError(f"Nothing is promised to {size} records together: delta would be 1. Ask for fewer records.")
     return ApproxDP(size * epsilon, delta)
 
 
@@ -306,7 +298,5 @@ def guarantee_from_dict(data: Facts) -> Guarantee:
     arguments = dict(data)
     kind = arguments.pop("kind", None)
     if kind not in _KINDS:
-        raise ValueError(
-            f"A guarantee's kind must be one of {sorted(_KINDS)}. Got {kind!r} instead."
-        )
+        raise ValueError(f"A guarantee's kind must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
     return _KINDS[kind](**arguments)

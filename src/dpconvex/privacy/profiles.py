@@ -16,10 +16,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, gammaincc, gammaln, log_ndtr, ndtr
 
-Array = NDArray[np.float64]
+from dpconvex.types import Array
 
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 
@@ -59,9 +58,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     0.1269367
     """
     if mu < 0 or math.isnan(mu) or math.isnan(epsilon):
-        raise ValueError(
-            f"The 'mu' parameter of gaussian_delta must be at least 0. Got {mu!r} instead."
-        )
+        raise ValueError(f"The 'mu' parameter of gaussian_delta must be at least 0. Got {mu!r} instead.")
     if mu == 0:
         return -math.expm1(epsilon) if epsilon < 0 else 0.0
     if math.isinf(mu):
@@ -199,9 +196,7 @@ def renyi_curve(order: Array, ratio: float, kappa: float, rank: int, direction: 
 def renyi_delta(epsilon: float, ratio: float, kappa: float, rank: int, direction: str) -> float:
     """Return the best delta from :func:`renyi_curve`."""
     orders = 1 + np.geomspace(1e-2, 1e5, 300)
-    return least_delta(
-        epsilon, lambda order: renyi_curve(order, ratio, kappa, rank, direction), orders
-    )
+    return least_delta(epsilon, lambda order: renyi_curve(order, ratio, kappa, rank, direction), orders)
 
 
 def least_delta(epsilon: float, curve: Callable[[Array], Array], orders: Array) -> float:
@@ -251,9 +246,7 @@ def trace_delta(epsilon: float, ratio: float, kappa: float, neighbors: str) -> f
     )
 
 
-def structured_delta(
-    epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str
-) -> float:
+def structured_delta(epsilon: float, ratio: float, kappa: float, rank: int, neighbors: str) -> float:
     r"""Return delta of objective perturbation for records with gradients in a ``rank``-dimensional
     subspace.
 
@@ -264,10 +257,6 @@ def structured_delta(
     if neighbors == "replace_one":
         chi = min(1.0, 2 * chi_delta(reduced, 2 * ratio, rank))
         return min(renyi_delta(epsilon, ratio, kappa, rank, "replace"), chi)
-    with_record = min(
-        renyi_delta(epsilon, ratio, kappa, rank, "with"), chi_delta(reduced, ratio, rank)
-    )
-    without_record = min(
-        renyi_delta(epsilon, ratio, kappa, rank, "without"), chi_delta(epsilon, ratio, rank)
-    )
+    with_record = min(renyi_delta(epsilon, ratio, kappa, rank, "with"), chi_delta(reduced, ratio, rank))
+    without_record = min(renyi_delta(epsilon, ratio, kappa, rank, "without"), chi_delta(epsilon, ratio, rank))
     return max(with_record, without_record)

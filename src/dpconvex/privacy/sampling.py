@@ -50,11 +50,11 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dpconvex.checks import check_number
 from dpconvex.privacy.calibration import check_neighbors
+from dpconvex.types import Array
 
 __all__ = [
     "SAMPLING",
@@ -66,7 +66,6 @@ __all__ = [
     "sampled_multiplier",
 ]
 
-Array = NDArray[np.float64]
 
 SAMPLING = ("fixed", "poisson")
 
@@ -120,9 +119,7 @@ def _log_moment(rate: float, mu: float, order: float) -> float:
     # log of phi (r^a - 1)(1 - r^{1-a}), without overflow; at the left end r = 1 and both factors vanish.
     with np.errstate(divide="ignore"):
         grown = order * log_ratio
-        raised = np.where(
-            grown < 30, np.log(np.expm1(np.minimum(grown, 30))), grown + np.log1p(-np.exp(-grown))
-        )
+        raised = np.where(grown < 30, np.log(np.expm1(np.minimum(grown, 30))), grown + np.log1p(-np.exp(-grown)))
         lowered = np.log(-np.expm1((1 - order) * log_ratio))
     logs = raised + lowered - x * x / 2 + np.log(half * _WEIGHTS / math.sqrt(2 * math.pi))
     peak = float(logs.max())
@@ -213,9 +210,7 @@ def rdp_epsilon(orders: Array, rdp: Array, delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def sampled_epsilon(
-    sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float
-) -> float:
+def sampled_epsilon(sampling: str, neighbors: str, rate: float, steps: int, multiplier: float, delta: float) -> float:
     r"""Return an upper bound on epsilon, at ``delta``, of all steps together.
 
     Parameters
@@ -258,9 +253,7 @@ def _distribution_epsilon(rate: float, steps: int, multiplier: float, delta: flo
 
 
 @lru_cache(maxsize=256)
-def sampled_multiplier(
-    sampling: str, neighbors: str, rate: float, steps: int, epsilon: float, delta: float
-) -> float:
+def sampled_multiplier(sampling: str, neighbors: str, rate: float, steps: int, epsilon: float, delta: float) -> float:
     """Return the smallest certified ``std / sensitivity``, rounded up to four digits.
 
     The parameters are those of :func:`sampled_epsilon`; the value returned has been evaluated.

@@ -34,11 +34,7 @@ MANY_ROWS = 2**40
 
 
 def summation_error(
-    n_rows: int,
-    dimension: int,
-    largest_term: float,
-    additions: int | None = None,
-    votes: bool = False,
+    n_rows: int, dimension: int, largest_term: float, additions: int | None = None, votes: bool = False
 ) -> float:
     r"""Bound the norm of the rounding error of a sum over rows.
 

@@ -31,9 +31,7 @@ _SHARED = {
 def checked_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[Candidate]:
     """Return the candidates of a grid, or raise if a selection could not keep its promise for them."""
     owner = type(estimator).__name__
-    if not hasattr(estimator, "certify") or not (
-        is_classifier(estimator) or is_regressor(estimator)
-    ):
+    if not hasattr(estimator, "certify") or not (is_classifier(estimator) or is_regressor(estimator)):
         raise TypeError(
             "The 'estimator' parameter of DPSelect must be a classifier or regressor of dpconvex, which states "
             f"what a fit promises before data. Got {owner} instead. Put preprocessing in front of DPSelect."
@@ -63,20 +61,13 @@ def checked_candidates(estimator: Model, grid: Grid | Sequence[Grid]) -> list[Ca
 
 
 def budgeted(
-    estimator: Model,
-    parameters: Candidate,
-    per_fit: Guarantee,
-    training: int,
-    seed: int | None = None,
+    estimator: Model, parameters: Candidate, per_fit: Guarantee, training: int, seed: int | None = None
 ) -> Classifier:
     """Return an unfitted candidate with its share of the budget."""
     if isinstance(per_fit, GaussianDP):
         settings: Candidate = {"mu": per_fit.mu}
     else:
-        settings = {
-            "epsilon": per_fit.epsilon_bound,
-            "delta": getattr(per_fit, "delta_bound", 0.0),
-        }
+        settings = {"epsilon": per_fit.epsilon_bound, "delta": getattr(per_fit, "delta_bound", 0.0)}
     model = clone(estimator).set_params(**parameters, **settings, random_state=seed)
     if getattr(model, "neighbors", None) == "add_or_remove_one":
         model.set_params(nominal_samples=training)
@@ -86,9 +77,7 @@ def budgeted(
 
 
 def compared_by(
-    estimator: Model,
-    scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None,
-    score_bound: float | None,
+    estimator: Model, scoring: Callable[[Any, Any], float] | RowScore | AUCScore | None, score_bound: float | None
 ) -> Score:
     """Return what candidates are compared by."""
     bound = optional_positive("score_bound", score_bound, "DPSelect")
@@ -97,8 +86,7 @@ def compared_by(
         needed = "decision_function" if isinstance(score, AUCScore) else score.response
         if not hasattr(estimator, needed):
             raise TypeError(
-                f"The 'scoring' parameter of DPSelect needs '{needed}', which "
-                f"{type(estimator).__name__} does not have."
+                f"The 'scoring' parameter of DPSelect needs '{needed}', which {type(estimator).__name__} does not have."
             )
         return score
     if callable(scoring):

@@ -15,15 +15,12 @@ from dpconvex.privacy.certificates.selection import SelectionCertificate
 from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import Targets
 from dpconvex.selection.candidates import Candidate, Score, budgeted
+from dpconvex.types import Array
 
 __all__ = ["Search", "held_out"]
 
-Array = NDArray[np.float64]
 
-
-def held_out(
-    certificate: SelectionCertificate, share: float, count: int, noise: NoiseSource
-) -> NDArray[np.bool_]:
+def held_out(certificate: SelectionCertificate, share: float, count: int, noise: NoiseSource) -> NDArray[np.bool_]:
     """Return which rows are held out for validation, drawn independently of what they hold."""
     if certificate.neighbors == "add_or_remove_one":
         # A coin for each row: one row more or less leaves the law of all others' parts as it is.

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
@@ -30,12 +29,7 @@ from dpconvex.estimators.release import unchanged_on_failure
 from dpconvex.inputs.estimator_protocols import Classifier, Model
 from dpconvex.inputs.labels import declared_classes, label_set
 from dpconvex.inputs.people import read_ballot, with_people
-from dpconvex.inputs.settings import (
-    least_rows,
-    optional_positive,
-    resolve_guarantee,
-    resolve_samples,
-)
+from dpconvex.inputs.settings import least_rows, optional_positive, resolve_guarantee, resolve_samples
 from dpconvex.inputs.tables import is_partitioned, read_training
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.selection import SelectionCertificate, share_budget
@@ -45,10 +39,10 @@ from dpconvex.privacy.noise import NoiseSource
 from dpconvex.scores import AUCScore, RowScore, Targets, silent
 from dpconvex.selection.candidates import Candidate, Grid, budgeted, checked_candidates, compared_by
 from dpconvex.selection.search import Search, held_out
+from dpconvex.types import Array
 
 __all__ = ["DPSelect"]
 
-Array = NDArray[np.float64]
 
 _STRATEGIES = ("auto", "exponential", "repeat")
 
@@ -148,12 +142,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
 
     def certify(
-        self,
-        n_samples: int,
-        n_features: int,
-        n_classes: int | None = None,
-        *,
-        groups: bool = False,
+        self, n_samples: int, n_features: int, n_classes: int | None = None, *, groups: bool = False
     ) -> SelectionCertificate:
         """Return the total guarantee before any data, after checking that every candidate can be fitted.
 
@@ -171,9 +160,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         guarantee = resolve_guarantee(self.epsilon, self.delta, self.mu, "DPSelect")
         training, held = self._parts(n_samples)
         score = compared_by(self.estimator, self.scoring, self.score_bound)
-        strategy, per_fit, repeats = share_budget(
-            guarantee, self._strategy(), len(candidates), self._repeats()
-        )
+        strategy, per_fit, repeats = share_budget(guarantee, self._strategy(), len(candidates), self._repeats())
         found = None
         more: dict[str, int] = {"groups": True} if groups else {}
         if groups and isinstance(score, AUCScore):
@@ -187,9 +174,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             more |= {} if n_classes is None else {"n_classes": n_classes}
 
         def certified(each: Guarantee) -> list[Certificate]:
-            models = [
-                budgeted(self.estimator, candidate, each, training) for candidate in candidates
-            ]
+            models = [budgeted(self.estimator, candidate, each, training) for candidate in candidates]
             return [model.certify(training, n_features, **more) for model in models]
 
         try:
@@ -198,9 +183,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             # Objective perturbation offers no Gaussian DP: its fits share epsilon and delta instead.
             if not isinstance(guarantee, ApproxDP) or self.strategy == "repeat":
                 raise
-            strategy, per_fit, repeats = share_budget(
-                guarantee, "exponential", len(candidates), None, basic=True
-            )
+            strategy, per_fit, repeats = share_budget(guarantee, "exponential", len(candidates), None, basic=True)
             fits = certified(per_fit)
         if any(isinstance(fit.parameters.get("quantile"), list) for fit in fits):
             raise ValueError(
@@ -233,9 +216,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
     def _repeats(self) -> float | None:
         repeats = optional_positive("mean_repeats", self.mean_repeats, "DPSelect")
         if repeats is not None and repeats < 1:
-            raise ValueError(
-                f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead."
-            )
+            raise ValueError(f"The 'mean_repeats' parameter of DPSelect must be at least 1. Got {repeats!r} instead.")
         return repeats
 
     def _parts(self, n_samples: int) -> tuple[int, int]:
@@ -249,9 +230,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
         nominal = getattr(self.estimator, "nominal_samples", None)
         total = resolve_samples(neighbors, nominal, n_samples, type(self.estimator).__name__)
         allowed = "a number between 0 and 1"
-        share = check_number(
-            "validation_share", "DPSelect", self.validation_share, allowed, 0, 1, low_open=True
-        )
+        share = check_number("validation_share", "DPSelect", self.validation_share, allowed, 0, 1, low_open=True)
         held = round(share * total)
         if not 1 <= held < total:
             raise ValueError(
@@ -295,10 +274,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             ballot = read_ballot(cast(Any, probe), rows, None, groups)
             people, n_samples = ballot.tags, ballot.records.count
         certificate = self.certify(
-            n_samples,
-            n_features,
-            None if labels is None else len(labels),
-            groups=groups is not None,
+            n_samples, n_features, None if labels is None else len(labels), groups=groups is not None
         )
         if isinstance(score, RowScore):
             bounds = getattr(probe, "target_bounds", None)
@@ -320,17 +296,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             held = held_out(certificate, self.validation_share, found.size, noise)[places]
         training, validation = ((rows[part], target[part]) for part in (~held, held))
         tags = (None, None) if people is None else (people[~held], people[held])
-        search = Search(
-            self.estimator,
-            candidates,
-            certificate,
-            score,
-            training,
-            validation,
-            labels,
-            noise,
-            *tags,
-        )
+        search = Search(self.estimator, candidates, certificate, score, training, validation, labels, noise, *tags)
         with silent():
             self._chosen, self.best_params_ = search.run()
         self.certificate_ = certificate
@@ -356,11 +322,7 @@ class DPSelect(MetaEstimatorMixin, BaseEstimator):
             rows, target = read_training(probe, X, y, least=least, y_numeric=True)
             return rows, np.asarray(target, dtype=np.float64), None
         rows, target = read_training(probe, X, y, least=least)
-        return (
-            rows,
-            target,
-            label_set(target, declared_classes(cast(Classifier, probe).classes, owner), owner),
-        )
+        return (rows, target, label_set(target, declared_classes(cast(Classifier, probe).classes, owner), owner))
 
     def predict(self, X: object) -> Targets:
         """Return the winner's predictions."""

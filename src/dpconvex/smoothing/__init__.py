@@ -21,12 +21,7 @@ if TYPE_CHECKING:
         UniformKernel,
     )
     from dpconvex.smoothing.mixture import MixtureKernel
-    from dpconvex.smoothing.multivariate import (
-        SmoothedL1,
-        SmoothedMax,
-        SmoothedProfile,
-        convolve_vector,
-    )
+    from dpconvex.smoothing.multivariate import SmoothedL1, SmoothedMax, SmoothedProfile, convolve_vector
     from dpconvex.smoothing.pieces_moreau import PiecesMoreau
     from dpconvex.smoothing.polyhedral import SmoothedFacets
     from dpconvex.smoothing.vector_moreau import VectorMoreau, moreau_vector

@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.losses.structured import Bowl
 from dpconvex.smoothing.energy_envelope import EnergyEnvelope
+from dpconvex.types import Array
 
 __all__ = ["BowlMoreau"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,7 @@ class BowlMoreau(EnergyEnvelope):
         """Return s of every row, and its level of at least 0."""
         levels = np.zeros(len(u)) if level is None else np.maximum(level, 0.0)
         sizes = -np.sort(-self.modulus * np.abs(u), axis=1)
-        poured = (np.cumsum(sizes, axis=1) - self.modulus * levels[:, None]) / np.arange(
-            1, u.shape[1] + 1
-        )
+        poured = (np.cumsum(sizes, axis=1) - self.modulus * levels[:, None]) / np.arange(1, u.shape[1] + 1)
         # The best number of clipped residuals has the highest level: one more below it would lower the mean.
         return np.clip(poured.max(axis=1), 0.0, 1.0), levels
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from dpconvex.checks import check_positive
 from dpconvex.losses.interface import Kind, PointwiseLoss
-from dpconvex.losses.kinks import Array, Kinks
+from dpconvex.losses.kinks import Kinks
 from dpconvex.smoothing.kernels import Kernel
+from dpconvex.types import ScalarOrArray
 
 # Cells between neighbouring knots in the bound on the curvature: it holds for any number of them, and more cells make
 # it tighter. With k knots k^2 densities are computed per cell; beyond the largest number, the crudest bound must do.
@@ -105,7 +106,7 @@ class ConvolvedLoss(PointwiseLoss):
         """The range of the loss that is smoothed: averages of slopes stay inside it."""
         return self.loss.slope_range
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h(u)`` for float64 ``u``."""
         shape, h, gap = self._shape, self.bandwidth, self.kernel.gap
         value = shape.value(u)
@@ -113,7 +114,7 @@ class ConvolvedLoss(PointwiseLoss):
             value = value + (h * weight) * gap((u - knot) / h)
         return value
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h'(u)`` for float64 ``u``."""
         shape, h, cdf = self._shape, self.bandwidth, self.kernel.cdf
         slope = shape.slopes[0]
@@ -121,7 +122,7 @@ class ConvolvedLoss(PointwiseLoss):
             slope = slope + (2.0 * weight) * cdf((u - knot) / h)
         return slope
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``c_h''(u)`` for float64 ``u``."""
         shape, h, pdf = self._shape, self.bandwidth, self.kernel.pdf
         curvature = 0.0

@@ -25,9 +25,7 @@ class EnergyEnvelope(VectorLoss):
             raise TypeError(
                 f"The 'loss' parameter of {owner} must be {wanted}. Got {type(self.loss).__name__} instead."
             )
-        number = check_positive(
-            "modulus", owner, self.modulus, "A larger one is closer to the loss."
-        )
+        number = check_positive("modulus", owner, self.modulus, "A larger one is closer to the loss.")
         object.__setattr__(self, "modulus", number)
 
     @property

@@ -19,11 +19,11 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
+
+from dpconvex.types import Array
 
 __all__ = ["facet_sums"]
 
-Array = NDArray[np.float64]
 
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1.0 / math.sqrt(2.0 * math.pi)
@@ -197,18 +197,13 @@ def facet_sums(
                     position = 0.0
                     for a in range(3):
                         b, c = (a + 1) % 3, (a + 2) % 3
-                        along = (
-                            normals[f, b] * edges[start, 1 + c]
-                            - normals[f, c] * edges[start, 1 + b]
-                        )
+                        along = normals[f, b] * edges[start, 1 + c] - normals[f, c] * edges[start, 1 + b]
                         e -= edges[start, 1 + a] * x[i, a]
                         position += along * x[i, a]
                     low, high = edges[start, 5], edges[start, 6]
                     low = (low * scale[i] if not math.isinf(low) else low) - position
                     high = (high * scale[i] if not math.isinf(high) else high) - position
-                    disc, shell = _edge(
-                        d, e, low, high, reach, panel, nodes, weights, moments, True
-                    )
+                    disc, shell = _edge(d, e, low, high, reach, panel, nodes, weights, moments, True)
                     flux += shell
                     measure += disc
                     start += 1

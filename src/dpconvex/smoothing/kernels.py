@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, gammaln, ndtr
 
 from dpconvex.checks import check_count
-from dpconvex.losses.kinks import Array
+from dpconvex.types import ScalarOrArray
 
 # exp(-t**2 / 2) is zero in float64 beyond this, and squaring a capped t cannot overflow.
 _GAUSSIAN_REACH = 40.0
@@ -39,15 +39,15 @@ class Kernel(ABC):
     dim: int = 1
 
     @abstractmethod
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         """Density at ``t``."""
 
     @abstractmethod
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         """Probability of ``v <= t``."""
 
     @abstractmethod
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         """``E|t + v| - t`` for ``t >= 0``."""
 
     def _scalar(self, what: str) -> None:
@@ -58,22 +58,22 @@ class Kernel(ABC):
                 f"{type(self).__name__}(dim=1)."
             )
 
-    def pdf(self, t: ArrayLike) -> Array:
+    def pdf(self, t: ArrayLike) -> ScalarOrArray:
         """Density, elementwise (one dimension)."""
         self._scalar("pdf")
         return self._pdf(np.asarray(t, dtype=np.float64)[()])
 
-    def cdf(self, t: ArrayLike) -> Array:
+    def cdf(self, t: ArrayLike) -> ScalarOrArray:
         """Probability of ``v <= t``, elementwise (one dimension)."""
         self._scalar("cdf")
         return self._cdf(np.asarray(t, dtype=np.float64)[()])
 
-    def gap(self, t: ArrayLike) -> Array:
+    def gap(self, t: ArrayLike) -> ScalarOrArray:
         """``E|t + v| - |t|``, with full relative accuracy down to the smallest float64."""
         self._scalar("gap")
         return self._gap(np.abs(np.asarray(t, dtype=np.float64)[()]))
 
-    def expected_abs(self, t: ArrayLike) -> Array:
+    def expected_abs(self, t: ArrayLike) -> ScalarOrArray:
         """``E|t + v|``, elementwise (one dimension)."""
         self._scalar("expected_abs")
         distance = np.abs(np.asarray(t, dtype=np.float64)[()])
@@ -107,10 +107,10 @@ class _ProductOrRadialKernel(Kernel):
         object.__setattr__(self, "dim", check_count("dim", type(self).__name__, self.dim))
 
     @abstractmethod
-    def _log_density(self, v: Array) -> Array:
+    def _log_density(self, v: ScalarOrArray) -> ScalarOrArray:
         """Logarithm of the density at ``v`` of shape ``(..., dim)``."""
 
-    def pdf(self, t: ArrayLike) -> Array:
+    def pdf(self, t: ArrayLike) -> ScalarOrArray:
         """Density: elementwise if ``dim`` is 1, else over the last axis, of length ``dim``."""
         if self.dim == 1:
             return super().pdf(t)
@@ -148,21 +148,21 @@ class GaussianKernel(_ProductOrRadialKernel):
     _second_moment: ClassVar[float] = 1.0
     _peak: ClassVar[float] = 1.0 / math.sqrt(2.0 * math.pi)
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         t = np.minimum(np.abs(t), _GAUSSIAN_REACH)
         return np.exp(-0.5 * (t * t)) * self._peak
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return ndtr(t)
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         # 2 (pdf(t) - t P(v > t)), with the common factor pdf(t) taken out: the bracket, about
         # 1/t**2, loses at most eps * t**2 < 4e-13 of its digits before pdf(t) underflows.
         t = np.minimum(t, _GAUSSIAN_REACH)
         bracket = 1.0 - math.sqrt(math.pi / 2) * t * erfcx(t * math.sqrt(0.5))
         return 2.0 * self._peak * np.exp(-0.5 * (t * t)) * bracket
 
-    def _log_density(self, v: Array) -> Array:
+    def _log_density(self, v: ScalarOrArray) -> ScalarOrArray:
         return -0.5 * (np.square(v).sum(axis=-1) + self.dim * math.log(2.0 * math.pi))
 
 
@@ -179,14 +179,14 @@ class LogisticKernel(Kernel):
     _second_moment: ClassVar[float] = math.pi**2 / 3.0
     _peak: ClassVar[float] = 0.25
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         tail = np.exp(-np.abs(t))
         return tail / np.square(1.0 + tail)
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return expit(t)
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         return 2.0 * np.log1p(np.exp(-t))
 
 
@@ -203,13 +203,13 @@ class UniformKernel(Kernel):
     _second_moment: ClassVar[float] = 1.0 / 3.0
     _peak: ClassVar[float] = 0.5
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return np.where(np.abs(t) <= 1.0, 0.5, 0.0)
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return 0.5 * (np.clip(t, -1.0, 1.0) + 1.0)
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         return 0.5 * np.square(1.0 - np.minimum(t, 1.0))
 
 
@@ -226,15 +226,15 @@ class EpanechnikovKernel(Kernel):
     _second_moment: ClassVar[float] = 0.2
     _peak: ClassVar[float] = 0.75
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         t = np.minimum(np.abs(t), 1.0)
         return 0.75 * ((1.0 - t) * (1.0 + t))
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         t = np.clip(t, -1.0, 1.0)
         return 0.25 * np.square(1.0 + t) * (2.0 - t)
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         inside = 1.0 - np.minimum(t, 1.0)
         return 0.125 * (inside * inside * inside) * (4.0 - inside)
 
@@ -245,14 +245,14 @@ class _DoubleExponential(_ProductOrRadialKernel):
     _second_moment: ClassVar[float] = 2.0
     _peak: ClassVar[float] = 0.5
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return 0.5 * np.exp(-np.abs(t))
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         tail = 0.5 * np.exp(-np.abs(t))
         return np.where(t < 0, tail, 1.0 - tail)
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         return np.exp(-t)
 
 
@@ -271,7 +271,7 @@ class LaplacianKernel(_DoubleExponential):
     1.0
     """
 
-    def _log_density(self, v: Array) -> Array:
+    def _log_density(self, v: ScalarOrArray) -> ScalarOrArray:
         return -np.abs(v).sum(axis=-1) - self.dim * math.log(2.0)
 
 
@@ -290,7 +290,7 @@ class ExponentialKernel(_DoubleExponential):
     (3, 1.0)
     """
 
-    def _log_density(self, v: Array) -> Array:
+    def _log_density(self, v: ScalarOrArray) -> ScalarOrArray:
         half = self.dim / 2.0
         constant = gammaln(half) - gammaln(self.dim) - half * math.log(math.pi) - math.log(2.0)
         return constant - np.sqrt(np.square(v).sum(axis=-1))

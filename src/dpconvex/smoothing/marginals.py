@@ -13,13 +13,8 @@ import numpy as np
 from scipy.special import gamma, kv
 
 from dpconvex.engine.blocks import row_margins
-from dpconvex.losses.kinks import Array
-from dpconvex.smoothing.kernels import (
-    ExponentialKernel,
-    GaussianKernel,
-    Kernel,
-    LaplacianKernel,
-)
+from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel, Kernel, LaplacianKernel
+from dpconvex.types import ScalarOrArray
 
 __all__ = ["ExponentialMarginal", "marginal"]
 
@@ -46,7 +41,7 @@ class ExponentialMarginal(Kernel):
 
     size: int
 
-    def _orders(self) -> Array:
+    def _orders(self) -> ScalarOrArray:
         return np.arange(self.size / 2, 0.0, -1.0)
 
     @property
@@ -59,10 +54,10 @@ class ExponentialMarginal(Kernel):
         """``m + 1``."""
         return self.size + 1.0
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return _density(self.size / 2, np.abs(t))
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         distance = np.abs(t)
         tail = np.zeros(np.shape(t))
         for order in self._orders():
@@ -71,7 +66,7 @@ class ExponentialMarginal(Kernel):
             tail = tail + _bickley(1, distance) / math.pi
         return np.where(t < 0, tail, 1.0 - tail)
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         gap = np.zeros(np.shape(t))
         for order in self._orders():
             gap = gap + 2.0 * _density(order, t)
@@ -84,21 +79,21 @@ def _constant(order: float) -> float:
     return float(1 / (math.sqrt(math.pi) * gamma(order + 0.5) * 2**order))
 
 
-def _density(order: float, t: Array) -> Array:
+def _density(order: float, t: ScalarOrArray) -> ScalarOrArray:
     """``p_order(t)`` for ``t >= 0``."""
     safe = np.clip(t, 1e-30, 700.0)
     value = np.where(t > 700.0, 0.0, safe**order * kv(order, safe))
     return _constant(order) * np.where(t < 1e-30, 2 ** (order - 1) * gamma(order), value)
 
 
-def _slope(order: float, t: Array) -> Array:
+def _slope(order: float, t: ScalarOrArray) -> ScalarOrArray:
     """``-p_order'(t)`` for ``t >= 0``: ``t^a K_{a-1}(t)``, which at 0 is 0 unless a is 1/2."""
     safe = np.clip(t, 1e-30, 700.0)
     value = np.where(t > 700.0, 0.0, safe**order * kv(abs(order - 1), safe))
     return _constant(order) * value
 
 
-def _bickley(power: int, t: Array) -> Array:
+def _bickley(power: int, t: ScalarOrArray) -> ScalarOrArray:
     """``int_0^inf exp(-t cosh s) / cosh(s)^power ds``."""
     heights = np.exp(-np.multiply.outer(np.ravel(t), _COSH))
     return row_margins(heights, _WEIGHTS / _COSH**power).reshape(np.shape(t))

@@ -17,12 +17,12 @@ import math
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
+
+from dpconvex.types import Array
 
 __all__ = ["expected_max"]
 
-Array = NDArray[np.float64]
 
 _ROOT_HALF = math.sqrt(0.5)
 _PEAK = 1.0 / math.sqrt(2.0 * math.pi)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex.checks import check_positive
-from dpconvex.losses.kinks import Array
 from dpconvex.smoothing.kernels import Kernel
+from dpconvex.types import ScalarOrArray
 
 __all__ = ["MixtureKernel"]
 
@@ -51,9 +51,7 @@ class MixtureKernel(Kernel):
         kernels = tuple(self.kernels)
         widths = (1.0,) * len(kernels) if self.widths is None else tuple(self.widths)
         weights = tuple(self.weights)
-        if not kernels or not all(
-            isinstance(kernel, Kernel) and kernel.dim == 1 for kernel in kernels
-        ):
+        if not kernels or not all(isinstance(kernel, Kernel) and kernel.dim == 1 for kernel in kernels):
             raise TypeError(
                 "The 'kernels' parameter of MixtureKernel must be kernels of one dimension, at least one. "
                 "Got something else instead. See dpconvex.smoothing.KERNELS."
@@ -64,9 +62,7 @@ class MixtureKernel(Kernel):
                 f"kernel. Got {len(weights)} and {len(widths)} instead."
             )
         remedy = "Leave out parts that have no weight."
-        weights = tuple(
-            check_positive("weights", "MixtureKernel", weight, remedy) for weight in weights
-        )
+        weights = tuple(check_positive("weights", "MixtureKernel", weight, remedy) for weight in weights)
         widths = tuple(check_positive("widths", "MixtureKernel", width, remedy) for width in widths)
         total = math.fsum(weights)
         if abs(total - 1) > 1e-12:
@@ -75,18 +71,18 @@ class MixtureKernel(Kernel):
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "widths", widths)
 
-    def _mean(self, part: Callable[[Kernel, float], Array | float]) -> Array:
+    def _mean(self, part: Callable[[Kernel, float], ScalarOrArray | float]) -> ScalarOrArray:
         widths = self.widths or ()
         parts = zip(self.kernels, self.weights, widths, strict=True)
         return np.asarray(sum(weight * part(kernel, width) for kernel, weight, width in parts))[()]
 
-    def _pdf(self, t: Array) -> Array:
+    def _pdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return self._mean(lambda kernel, width: kernel._pdf(t / width) / width)
 
-    def _cdf(self, t: Array) -> Array:
+    def _cdf(self, t: ScalarOrArray) -> ScalarOrArray:
         return self._mean(lambda kernel, width: kernel._cdf(t / width))
 
-    def _gap(self, t: Array) -> Array:
+    def _gap(self, t: ScalarOrArray) -> ScalarOrArray:
         return self._mean(lambda kernel, width: width * kernel._gap(t / width))
 
     @property

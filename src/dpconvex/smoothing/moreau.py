@@ -9,8 +9,9 @@ import numpy as np
 
 from dpconvex.checks import check_positive
 from dpconvex.losses.interface import Kind, PointwiseLoss
-from dpconvex.losses.kinks import Array, Kinks
+from dpconvex.losses.kinks import Kinks
 from dpconvex.losses.pointwise import Huber, Scaled, Squared
+from dpconvex.types import ScalarOrArray
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,7 @@ class MoreauLoss(PointwiseLoss):
     def __post_init__(self) -> None:
         # Checked here and not in moreau: a loss read back from a file passes through here too.
         remedy = "A larger value is closer to the loss and less smooth."
-        object.__setattr__(
-            self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy)
-        )
+        object.__setattr__(self, "modulus", check_positive("smoothness", "moreau", self.modulus, remedy))
         if not isinstance(self.loss, PointwiseLoss):
             raise TypeError(
                 "The 'loss' parameter of moreau must be piecewise linear, Squared or Huber. "
@@ -78,7 +77,7 @@ class MoreauLoss(PointwiseLoss):
         """The range of the loss that is smoothed: averages of slopes stay inside it."""
         return self.loss.slope_range
 
-    def value_at(self, u: Array) -> Array:
+    def value_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``e(u)`` for float64 ``u``."""
         shape, b = self._shape, self.modulus
         value = np.float64(-np.inf)
@@ -88,7 +87,7 @@ class MoreauLoss(PointwiseLoss):
             value = np.maximum(value, slope * (distance - slope * (0.5 / b)) + height)
         return value
 
-    def slope_at(self, u: Array) -> Array:
+    def slope_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``e'(u)`` for float64 ``u``."""
         shape, b = self._shape, self.modulus
         total = np.clip(b * (u - shape.knots[0]), shape.slopes[0], shape.slopes[1])
@@ -97,7 +96,7 @@ class MoreauLoss(PointwiseLoss):
             total = total + (np.clip(b * (u - shape.knots[i]), low, high) - low)
         return total
 
-    def curvature_at(self, u: Array) -> Array:
+    def curvature_at(self, u: ScalarOrArray) -> ScalarOrArray:
         """``e''(u)`` for float64 ``u``; on the closed bends ``b``."""
         shape, b = self._shape, self.modulus
         bent = np.False_
@@ -138,9 +137,7 @@ def moreau(loss: PointwiseLoss, smoothness: float) -> MoreauLoss | Scaled:
     (0.0625, 2.75)
     """
     if isinstance(loss, Squared | Huber):
-        modulus = check_positive(
-            "smoothness", "moreau", smoothness, "A larger value is closer to the loss."
-        )
+        modulus = check_positive("smoothness", "moreau", smoothness, "A larger value is closer to the loss.")
         factor = modulus / (1.0 + modulus)
         outer = Squared() if isinstance(loss, Squared) else Huber(loss.width / factor)
         return Scaled(outer, factor)

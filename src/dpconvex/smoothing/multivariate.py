@@ -16,29 +16,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dpconvex.engine.blocks import placed_rows, row_margins
 from dpconvex.losses.interface import PointwiseLoss
 from dpconvex.losses.pointwise import KinkedLoss
-from dpconvex.losses.structured import (
-    Bowl,
-    L1Norm,
-    L1WithLink,
-    PiecewiseLinear,
-    VectorLoss,
-    link_parts,
-)
+from dpconvex.losses.structured import Bowl, L1Norm, L1WithLink, PiecewiseLinear, VectorLoss, link_parts
 from dpconvex.smoothing.convolution import ConvolvedLoss
 from dpconvex.smoothing.kernels import GaussianKernel, Kernel
 from dpconvex.smoothing.marginals import marginal
 from dpconvex.smoothing.polyhedral import SmoothedFacets
 from dpconvex.smoothing.smoothed import Smoothed
+from dpconvex.types import Array
 
 __all__ = ["SmoothedL1", "SmoothedMax", "SmoothedProfile", "convolve_vector"]
 
-Array = NDArray[np.float64]
 
 _REACH = 7.5  # the normal law leaves 3e-14 beyond
 _PANEL = 3.0  # length of a panel in standard deviations

@@ -17,15 +17,14 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.engine.blocks import placed_rows
 from dpconvex.losses.structured import PiecewiseLinear
 from dpconvex.smoothing.energy_envelope import EnergyEnvelope
+from dpconvex.types import Array
 
 __all__ = ["PiecesMoreau"]
 
-Array = NDArray[np.float64]
 
 _MOST_SUBSETS = 20_000
 _SLACK = 1e-9  # of weights, and of pieces above, in units of the loss
@@ -91,9 +90,7 @@ class PiecesMoreau(EnergyEnvelope):
             above = (heights - reached).max(axis=1) / scale
             wrong = np.maximum(-weights.min(axis=1), above)
             better = wrong < np.maximum(worst - _SLACK, 0.0) if index else np.ones(n, dtype=bool)
-            found = (weights * heights[:, subset]).sum(axis=1) - np.square(mean).sum(axis=1) / (
-                2 * self.modulus
-            )
+            found = (weights * heights[:, subset]).sum(axis=1) - np.square(mean).sum(axis=1) / (2 * self.modulus)
             value = np.where(better, found, value)
             gradient = np.where(better[:, None], mean, gradient)
             chosen, worst = np.where(better, index, chosen), np.where(better, wrong, worst)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from dpconvex.engine.blocks import placed_rows, row_margins
@@ -29,10 +28,10 @@ from dpconvex.losses.facets import Facets, find_facets
 from dpconvex.losses.structured import Bowl, PiecewiseLinear
 from dpconvex.smoothing.kernels import ExponentialKernel, GaussianKernel
 from dpconvex.smoothing.smoothed import Smoothed
+from dpconvex.types import Array
 
 __all__ = ["SmoothedFacets"]
 
-Array = NDArray[np.float64]
 
 _REACH = 8.5  # exp(-reach^2 / 2) is 2e-16
 _PANEL = 3.0  # length of a panel in standard deviations
@@ -152,9 +151,7 @@ class SmoothedFacets(Smoothed):
         if isinstance(self.loss, Bowl):
             bits = (np.arange(2**self.loss.size)[:, None] >> np.arange(self.loss.size)) & 1
             signs = 1.0 - 2.0 * bits
-            return np.vstack([np.zeros(self.loss.size), signs]), np.append(
-                0.0, -np.ones(len(signs))
-            )
+            return np.vstack([np.zeros(self.loss.size), signs]), np.append(0.0, -np.ones(len(signs)))
         return np.array(self.loss.slopes), np.array(self.loss.offsets)
 
     def _parts(self, u: Array, level: Array | None) -> tuple[Array, Array, Array]:
@@ -170,9 +167,7 @@ class SmoothedFacets(Smoothed):
             h = self.bandwidth * factor
             slopes, constants, heights, bends = _sums(x / h, stretch / h, facets)
             slopes += outer
-            value += weight * (
-                (slopes * x).sum(axis=1) + stretch * (height + constants) + h * heights
-            )
+            value += weight * ((slopes * x).sum(axis=1) + stretch * (height + constants) + h * heights)
             gradient += weight * slopes
             hessian += (weight / h) * bends
         if bowl and level is not None:

@@ -11,16 +11,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.checks import check_positive
 from dpconvex.losses.structured import Bowl, L1Norm, PiecewiseLinear, VectorLoss
 from dpconvex.smoothing.bowl_moreau import BowlMoreau
 from dpconvex.smoothing.pieces_moreau import PiecesMoreau
+from dpconvex.types import Array
 
 __all__ = ["POTENTIALS", "VectorMoreau", "moreau_vector"]
 
-Array = NDArray[np.float64]
 
 POTENTIALS = ("energy", "huber", "hellinger")
 
@@ -43,9 +42,7 @@ class VectorMoreau(VectorLoss):
     def __post_init__(self) -> None:
         owner = "moreau_vector"
         if not isinstance(self.loss, L1Norm):
-            raise TypeError(
-                f"The 'loss' parameter of {owner} must be L1Norm. Got {type(self.loss).__name__} instead."
-            )
+            raise TypeError(f"The 'loss' parameter of {owner} must be L1Norm. Got {type(self.loss).__name__} instead.")
         if self.potential not in POTENTIALS:
             raise ValueError(
                 f"The 'potential' parameter of {owner} must be one of {list(POTENTIALS)}. "
@@ -119,10 +116,7 @@ class VectorMoreau(VectorLoss):
 
 
 def moreau_vector(
-    loss: L1Norm | PiecewiseLinear | Bowl,
-    potential: str = "energy",
-    curvature: float = 1.0,
-    width: float = 1.0,
+    loss: L1Norm | PiecewiseLinear | Bowl, potential: str = "energy", curvature: float = 1.0, width: float = 1.0
 ) -> VectorMoreau | PiecesMoreau | BowlMoreau:
     """Smooth a kinked loss by a generalised Moreau envelope: ``inf_u g(u) + width phi((x - u) / width)``.
 

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpconvex.engine.blocks import takes_sparse, weighted_gram
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.descent import Certified, Certifying, Descent
 from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.types import Array
 
 __all__ = ["AcceleratedGradient", "curvature_bound"]
 
-Array = npt.NDArray[np.float64]
 
 EXACT_DIM = 2000  # up to here the largest eigenvalue of a second-moment matrix is computed
 

@@ -17,10 +17,10 @@ from dpconvex.solvers.gap import Envelope, certified_gap
 from dpconvex.solvers.lbfgs import LBFGS, default_solver
 from dpconvex.solvers.newton import Newton
 from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
+from dpconvex.types import Array
 
 __all__ = ["BlackBox", "certify_point", "check_solver"]
 
-Array = npt.NDArray[np.float64]
 
 #: What a user may give: a certified or uncertified solver, a function, or the name of a method of scipy.
 Method = Solver[Any] | Callable[[Any, Array, float], npt.ArrayLike] | str

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from dpconvex.engine.threads import single_threaded_blas
 from dpconvex.objectives.objective import Objective, can_refine
 from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.types import Array
 
 __all__ = ["Certified", "Certifying", "Descent", "State", "check_start_point", "require"]
 
-Array = npt.NDArray[np.float64]
 Asked = TypeVar("Asked", bound=Objective, contravariant=True)
 
 
@@ -189,8 +189,7 @@ def require(objective: Objective, solver: str, names: tuple[str, ...]) -> None:
     missing = [name for name in names if not hasattr(objective, name)]
     if missing:
         raise TypeError(
-            f"{solver} needs an objective with {', '.join(missing)}, but "
-            f"{type(objective).__name__} does not offer it."
+            f"{solver} needs an objective with {', '.join(missing)}, but {type(objective).__name__} does not offer it."
         )
     if not math.isfinite(getattr(objective, "smoothness", 0.0)):
         raise ValueError(
@@ -199,14 +198,11 @@ def require(objective: Objective, solver: str, names: tuple[str, ...]) -> None:
         )
     if not objective.strong_convexity > 0:
         raise ValueError(
-            f"{solver} needs a strongly convex objective. Use alpha > 0: without it the minimiser "
-            "may not exist."
+            f"{solver} needs a strongly convex objective. Use alpha > 0: without it the minimiser may not exist."
         )
 
 
-def check_start_point(
-    objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str
-) -> Array:
+def check_start_point(objective: Objective, start: npt.ArrayLike, tolerance: float, solver: str) -> Array:
     """Return the start as a new float64 array of the right shape."""
     point = np.array(start, dtype=np.float64)
     if point.shape != (objective.dim,):
@@ -215,10 +211,7 @@ def check_start_point(
             f"Got shape {point.shape} instead."
         )
     if not tolerance > 0:
-        raise ValueError(
-            f"The 'tolerance' parameter of {solver}.solve must be positive. "
-            f"Got {tolerance!r} instead."
-        )
+        raise ValueError(f"The 'tolerance' parameter of {solver}.solve must be positive. Got {tolerance!r} instead.")
     return point
 
 

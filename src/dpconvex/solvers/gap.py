@@ -29,10 +29,9 @@ from dpconvex.smoothing import moreau
 from dpconvex.solvers.descent import check_start_point
 from dpconvex.solvers.lbfgs import default_solver
 from dpconvex.solvers.solution import Solution, Solver
+from dpconvex.types import Array
 
 __all__ = ["Envelope", "certified_gap", "envelope_of", "kinks_of_objective", "young_excess"]
-
-Array = npt.NDArray[np.float64]
 
 
 def kinks_of_objective(objective: EmpiricalObjective, owner: str) -> Kinks:
@@ -131,9 +130,7 @@ def certified_gap(objective: EmpiricalObjective, point: npt.ArrayLike, smoothnes
         slopes = envelope.slope_at(u)
         error = 8 * UNIT * (np.abs(u) + reach) + tail * size * lengths
         # Convex in u, so the largest value within the error interval is at one of its ends.
-        excess = np.maximum(
-            young_excess(kinks, u - error, slopes), young_excess(kinks, u + error, slopes)
-        )
+        excess = np.maximum(young_excess(kinks, u - error, slopes), young_excess(kinks, u + error, slopes))
         turned = -slopes if residual else slopes * y
         return w @ excess, CompensatedSum(w * turned, block), (w * lengths) @ np.abs(slopes)
 
@@ -161,9 +158,7 @@ class Envelope:
 
     solver: Solver[Objective] | None = None
 
-    def solve(
-        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
-    ) -> Solution:
+    def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
 
         Parameters

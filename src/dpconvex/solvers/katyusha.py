@@ -6,16 +6,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.solvers.descent import Certifying, Descent
 from dpconvex.solvers.materialised import Records, materialise
 from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.types import Array
 
 __all__ = ["Katyusha"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from dpconvex.objectives.objective import Objective
 from dpconvex.solvers.centred import solve_around_best
@@ -15,10 +14,10 @@ from dpconvex.solvers.descent import Certifying, Descent, State
 from dpconvex.solvers.newton import Newton, newton_steps
 from dpconvex.solvers.pairs import Pairs
 from dpconvex.solvers.solution import ConvergenceError, Solution, Solver
+from dpconvex.types import Array
 
 __all__ = ["LBFGS", "default_solver"]
 
-Array = npt.NDArray[np.float64]
 
 NEWTON_DIM = 500  # above, a Hessian costs more than the gradients it saves
 DENSE_DIM = 4000  # a dense Hessian of this size still fits (128 MB) and factorises in seconds

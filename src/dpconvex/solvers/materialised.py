@@ -11,10 +11,9 @@ from dpconvex.engine.sparse import SparseRows
 from dpconvex.losses.interface import Loss
 from dpconvex.objectives import EmpiricalObjective
 from dpconvex.objectives.clamped_targets import ClampedTarget
+from dpconvex.types import Array
 
 __all__ = ["Records", "materialise"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

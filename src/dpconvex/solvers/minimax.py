@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from dpconvex.objectives.saddle import SaddleProblem
 from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.types import Array
 
 __all__ = ["MinimaxProximalPoint", "SaddleProblem"]
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,7 @@ class MinimaxProximalPoint:
         accuracy = math.inf
         for _ in range(self.max_iterations):
             accuracy = min(accuracy, 0.1 * run.size(ahead, adversary))
-            point, adversary = run.proximal_step(
-                ahead, adversary, weight, max(accuracy, 0.02 * tolerance)
-            )
+            point, adversary = run.proximal_step(ahead, adversary, weight, max(accuracy, 0.02 * tolerance))
             # The maximiser at the point itself is what the certificate needs.
             adversary = run.maximise(point, adversary, 0.02 * tolerance)
             norm = run.certified_norm(point, adversary)
@@ -127,9 +124,7 @@ class _Run:
 
         return self._ascend(slope, v, problem.smoothness, problem.strong_concavity, target)
 
-    def proximal_step(
-        self, center: Array, v: Array, weight: float, accuracy: float
-    ) -> tuple[Array, Array]:
+    def proximal_step(self, center: Array, v: Array, weight: float, accuracy: float) -> tuple[Array, Array]:
         """Return the saddle point of ``H + (weight/2) ||w - center||^2`` up to `accuracy`."""
         problem = self.problem
         w = center
@@ -142,9 +137,7 @@ class _Run:
 
         # min over w adds curvature smoothness^2 / (strong convexity + weight) in v.
         curvature = problem.smoothness + problem.smoothness**2 / (weight + problem.strong_convexity)
-        target = max(
-            accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding
-        )
+        target = max(accuracy * problem.strong_concavity / (2 * problem.smoothness), 4 * problem.rounding)
         v = self._ascend(slope, v, curvature, problem.strong_concavity, target)
         return self._descend(w, v, center, weight, 0.1 * accuracy), v
 
@@ -165,12 +158,7 @@ class _Run:
         return previous
 
     def _ascend(
-        self,
-        slope: Callable[[Array], Array],
-        v: Array,
-        curvature: float,
-        concavity: float,
-        target: float,
+        self, slope: Callable[[Array], Array], v: Array, curvature: float, concavity: float, target: float
     ) -> Array:
         root = math.sqrt(curvature / concavity)
         momentum = (root - 1) / (root + 1)

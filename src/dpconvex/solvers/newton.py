@@ -8,25 +8,17 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
-from dpconvex.objectives.objective import (
-    Curved,
-    Objective,
-    Sampled,
-    Widened,
-    can_sample,
-    can_widen,
-)
+from dpconvex.objectives.objective import Curved, Objective, Sampled, Widened, can_sample, can_widen
 from dpconvex.solvers.centred import solve_around_best
 from dpconvex.solvers.descent import Certified, Certifying, Descent, State
 from dpconvex.solvers.pairs import Pairs
 from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.types import Array
 
 __all__ = ["Newton", "newton_steps"]
 
-Array = npt.NDArray[np.float64]
 Metric = Callable[[Array], Array]
 
 
@@ -67,12 +59,7 @@ class Newton(Certifying[Objective]):
     sample_rows: int = 20_000
     max_iterations: int = 2000
 
-    needs: ClassVar[tuple[str, ...]] = (
-        "gradient",
-        "value_and_gradient",
-        "hessian",
-        "rounding_allowance",
-    )
+    needs: ClassVar[tuple[str, ...]] = ("gradient", "value_and_gradient", "hessian", "rounding_allowance")
 
     def _search(self, objective: Objective, descent: Descent, point: Array) -> Solution:
         metric = None
@@ -98,9 +85,7 @@ class Newton(Certifying[Objective]):
         return point, _factor(small.hessian(point))
 
 
-def newton_steps(
-    descent: Descent, state: State, max_iterations: int, metric: Metric | None = None
-) -> None:
+def newton_steps(descent: Descent, state: State, max_iterations: int, metric: Metric | None = None) -> None:
     """Run plain steps, then steps along shrinking widths, then steps with enforced decrease.
 
     Ends by `Certified`; returns only if `max_iterations` enforced steps were not enough.
@@ -115,11 +100,7 @@ def newton_steps(
 
 
 def _iterate(
-    descent: Descent,
-    state: State,
-    limit: int,
-    metric: Metric | None = None,
-    with_value: bool = False,
+    descent: Descent, state: State, limit: int, metric: Metric | None = None, with_value: bool = False
 ) -> State:
     """Take up to `limit` Newton-like steps; return early when they stop helping.
 
@@ -182,9 +163,7 @@ def _factor(hessian: Array) -> Metric:
     shift = 0.0
     while True:
         try:
-            factor = cho_factor(
-                hessian + shift * np.eye(len(hessian)), lower=True, check_finite=False
-            )
+            factor = cho_factor(hessian + shift * np.eye(len(hessian)), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             shift = max(100 * shift, 1e-15 * trace)
             continue

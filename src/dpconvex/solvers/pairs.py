@@ -6,11 +6,10 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
+
+from dpconvex.types import Array
 
 __all__ = ["Pairs"]
-
-Array = npt.NDArray[np.float64]
 
 
 class Pairs:
@@ -55,8 +54,6 @@ class Pairs:
             vector = vector - coefficient * change
             coefficients.append(coefficient)
         vector = solve(vector)
-        for (step, change, curvature), coefficient in zip(
-            self._pairs, reversed(coefficients), strict=True
-        ):
+        for (step, change, curvature), coefficient in zip(self._pairs, reversed(coefficients), strict=True):
             vector = vector + (coefficient - float(change @ vector) / curvature) * step
         return vector

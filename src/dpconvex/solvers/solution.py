@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ConvergenceError", "Solution", "Solver"]
+from dpconvex.types import Array
 
-Array = npt.NDArray[np.float64]
+__all__ = ["ConvergenceError", "Solution", "Solver"]
 
 
 class ConvergenceError(RuntimeError):

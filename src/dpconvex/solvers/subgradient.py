@@ -24,19 +24,17 @@ from dpconvex.solvers.descent import check_start_point
 from dpconvex.solvers.gap import Envelope, kinks_of_objective, young_excess
 from dpconvex.solvers.materialised import Records, materialise
 from dpconvex.solvers.solution import ConvergenceError, Solution
+from dpconvex.types import Array
 
 __all__ = ["StochasticSubgradient", "Subgradient"]
 
-Array = npt.NDArray[np.float64]
 _Steps = Callable[[int, npt.NDArray[np.int64], Array, Array], None]
 
 
 class _Averaging:
     """What both subgradient methods share: the checks."""
 
-    def solve(
-        self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float
-    ) -> Solution:
+    def solve(self, objective: EmpiricalObjective, start: npt.ArrayLike, tolerance: float) -> Solution:
         """Minimise until the certified gap is at most ``tolerance^2 / (2 alpha)``.
 
         Parameters
@@ -132,12 +130,7 @@ class Subgradient(_Averaging):
 
 
 def _certify(
-    objective: EmpiricalObjective,
-    records: Records,
-    average: Array,
-    slopes: Array,
-    tolerance: float,
-    iterations: int,
+    objective: EmpiricalObjective, records: Records, average: Array, slopes: Array, tolerance: float, iterations: int
 ) -> Solution | None:
     if math.isfinite(objective.loss.smoothness):
         found = certify_point(objective, average, tolerance)
@@ -148,9 +141,7 @@ def _certify(
     return Solution(average, math.sqrt(2 * objective.alpha * gap), iterations, gap)
 
 
-def averaged_gap(
-    objective: EmpiricalObjective, records: Records, point: Array, slopes: Array
-) -> float:
+def averaged_gap(objective: EmpiricalObjective, records: Records, point: Array, slopes: Array) -> float:
     """Bound ``F(point) - min F`` by the dual value of weighted slopes, one per record."""
     kinks = kinks_of_objective(objective, "Subgradient")
     margins = records.rows @ point
@@ -164,9 +155,7 @@ def averaged_gap(
     lengths = np.sqrt(np.einsum("ij,ij->i", records.rows, records.rows))
     size = float(np.linalg.norm(point))
     error = UNIT * ((objective.dim + 8) * size * lengths + 8 * np.abs(records.targets))
-    excess = np.maximum(
-        young_excess(kinks, u - error, plain), young_excess(kinks, u + error, plain)
-    )
+    excess = np.maximum(young_excess(kinks, u - error, plain), young_excess(kinks, u + error, plain))
     dual = (weights * plain * signs) @ records.rows / records.count + records.linear
     rounding = UNIT * (records.count + 16) * objective.gradient_bound
     norm = float(np.linalg.norm(dual + objective.alpha * point)) + rounding

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dpconvex.engine.rows import Places
 from dpconvex.smoothing.compiled_slopes import CompiledSlope, compiled_slope
+from dpconvex.types import Array
 
 __all__ = ["run_subgradient_steps"]
-
-Array = NDArray[np.float64]
 
 
 @numba.njit(cache=True)

@@ -39,13 +39,7 @@ PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 def printed_output_scale(
-    epsilon: float,
-    slope: float,
-    diameter: float,
-    penalty: float,
-    positive: int,
-    negative: int,
-    delta: float = 0.0,
+    epsilon: float, slope: float, diameter: float, penalty: float, positive: int, negative: int, delta: float = 0.0
 ) -> float:
     """Return Algorithm 1's noise: ``2 D B (1/n+ + 1/n-) / (epsilon lambda)``, times ``sqrt(2 log(1.25/delta))``."""
     scale = 2 * diameter * slope * (1 / positive + 1 / negative) / (epsilon * penalty)
@@ -53,13 +47,7 @@ def printed_output_scale(
 
 
 def printed_objective_noise(
-    epsilon: float,
-    delta: float,
-    loss: Any,
-    diameter: float,
-    penalty: float,
-    positive: int,
-    negative: int,
+    epsilon: float, delta: float, loss: Any, diameter: float, penalty: float, positive: int, negative: int
 ) -> tuple[float, float]:
     """Return Algorithm 2's noise (scale or standard deviation) and the penalty after its correction."""
     n, pairs = positive + negative, positive * negative
@@ -122,12 +110,7 @@ def algorithm_2(
 
 
 def sound(
-    algorithm: int,
-    objective: PairwiseObjective,
-    bounds: PairwiseBounds,
-    epsilon: float,
-    delta: float,
-    seed: int | None,
+    algorithm: int, objective: PairwiseObjective, bounds: PairwiseBounds, epsilon: float, delta: float, seed: int | None
 ) -> Array:
     """Run the paper's Algorithm 1 or 2 with sound constants; ``bounds`` holds the penalty that was tuned.
 

@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpconvex_reproduction.auc_erm.judging import (
-    PUBLISHED,
-    judge_least_squares,
-    judge_logistic,
-    judge_table,
-)
+from dpconvex_reproduction.auc_erm.judging import PUBLISHED, judge_least_squares, judge_logistic, judge_table
 from dpconvex_reproduction.auc_erm.statements import privacy_of, with_true_epsilon
-from dpconvex_reproduction.auc_erm.studies import (
-    DATA,
-    DEFAULT,
-    LEAST_SQUARES,
-    OBJECTIVE,
-    OUTPUT,
-    TABLE,
-)
+from dpconvex_reproduction.auc_erm.studies import DATA, DEFAULT, LEAST_SQUARES, OBJECTIVE, OUTPUT, TABLE
 from dpconvex_reproduction.drawing import curves, finish, panels
 from dpconvex_reproduction.exhibit import Exhibit, Row, select, summarise
 
@@ -73,9 +61,7 @@ def _of(budget: str) -> Callable[[list[Row]], list[Row]]:
 def _squares(rows: list[Row]) -> list[Row]:
     """Return the rows of Figure 3, with one line for No-Pert, which has no budget."""
     return [
-        row
-        for row in select(rows, loss="least squares")
-        if row["algorithm"] != "No-Pert" or row["budget"] == "pure"
+        row for row in select(rows, loss="least squares") if row["algorithm"] != "No-Pert" or row["budget"] == "pure"
     ]
 
 

@@ -83,16 +83,9 @@ def _high_on_http(rows: list[Row], algorithms: Sequence[str]) -> Check:
     )
 
 
-def _reaches(
-    rows: list[Row], algorithms: Sequence[str], largest: float, inside: Callable[[float], bool]
-) -> Check:
+def _reaches(rows: list[Row], algorithms: Sequence[str], largest: float, inside: Callable[[float], bool]) -> Check:
     found = [
-        (
-            row["auc"] + (0.0 if math.isnan(row["error"]) else 2 * row["error"]),
-            row["auc"],
-            name,
-            epsilon,
-        )
+        (row["auc"] + (0.0 if math.isnan(row["error"]) else 2 * row["error"]), row["auc"], name, epsilon)
         for name in algorithms
         for (data, epsilon), row in _curve(rows, name, "paper").items()
         if data == "ijcnn1" and inside(epsilon)
@@ -109,10 +102,7 @@ def _reaches(
 def _ours(rows: list[Row], name: str, rivals: Sequence[str]) -> Check:
     ours = _curve(rows, name, "dpconvex")
     sound = [_curve(rows, rival, "sound") for rival in rivals]
-    pairs = [
-        (row, max((line[key] for line in sound), key=lambda r: r["auc"]))
-        for key, row in ours.items()
-    ]
+    pairs = [(row, max((line[key] for line in sound), key=lambda r: r["auc"])) for key, row in ours.items()]
     above, below, _, middle = _compare(pairs)
     against = "the better of the two sound algorithms" if len(rivals) > 1 else "the sound algorithm"
     return Check(
@@ -195,15 +185,7 @@ def judge_table(rows: list[Row]) -> list[Check]:
 
     return [
         Check("Instances and features are those of the public files.", all(sizes), count(sizes)),
-        Check(
-            "The last column is n+/n, as it is headed.",
-            all(fraction),
-            f"{count(fraction)}; 1.26 is no fraction",
-        ),
+        Check("The last column is n+/n, as it is headed.", all(fraction), f"{count(fraction)}; 1.26 is no fraction"),
         Check("It is n+/n- of the instances counted beside it.", all(listed), count(listed)),
-        Check(
-            "It is n+/n- of all public rows, test parts included.",
-            all(whole),
-            count(whole),
-        ),
+        Check("It is n+/n- of all public rows, test parts included.", all(whole), count(whole)),
     ]

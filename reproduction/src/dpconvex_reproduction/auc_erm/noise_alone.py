@@ -72,9 +72,7 @@ def _spread(
 
 
 @lru_cache(maxsize=4096)
-def refutation(
-    algorithm: int, name: str, loss: str, epsilon: float, delta: float, penalty: float
-) -> Refutation | None:
+def refutation(algorithm: int, name: str, loss: str, epsilon: float, delta: float, penalty: float) -> Refutation | None:
     """Return neighbours of a data set's size that break the printed claim, or None if rows of zeros break nothing.
 
     Algorithm 1 is tried with one and two positives. A penalty that Algorithm 2 raises grows with the noise, and then

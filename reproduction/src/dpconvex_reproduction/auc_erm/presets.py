@@ -124,13 +124,7 @@ def theorem_4(problem: AUCProblem) -> AUCPreset:
     delta = 0: ``lambda = D^(8/5) beta^(4/5) (n d)^(2/5) / (n+ n- epsilon ||w*||)^(2/5)``; otherwise
     ``lambda = D^(4/3) beta^(2/3) log(1/xi)^(1/3) n / ((n+ n-)^(2/3) ||w*||^(2/3))``.
     """
-    n, d, w, D, beta = (
-        problem.size,
-        problem.dimension,
-        problem.known_norm,
-        problem.diameter,
-        problem.smoothness,
-    )
+    n, d, w, D, beta = (problem.size, problem.dimension, problem.known_norm, problem.diameter, problem.smoothness)
     balance, logs = problem.pairs / n**2, problem.logs
     if problem.delta == 0:
         alpha = D**1.6 * beta**0.8 * (n * d) ** 0.4 / (problem.pairs * problem.epsilon * w) ** 0.4

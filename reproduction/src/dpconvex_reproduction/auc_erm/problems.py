@@ -52,23 +52,12 @@ class Facts:
         return 1 / self.rows**2
 
     def bounds(
-        self,
-        loss: Any,
-        penalty: float,
-        counts: tuple[int, int] | None = None,
-        label_private: bool = True,
+        self, loss: Any, penalty: float, counts: tuple[int, int] | None = None, label_private: bool = True
     ) -> PairwiseBounds:
         """Return the public facts of a fit, or those with other lower bounds on the class counts."""
         least = (self.min_positive, self.min_negative) if counts is None else counts
         return PairwiseBounds(
-            self.rows,
-            self.features,
-            loss,
-            ROW_NORM,
-            DIAMETER,
-            *least,
-            label_private=label_private,
-            alpha=penalty,
+            self.rows, self.features, loss, ROW_NORM, DIAMETER, *least, label_private=label_private, alpha=penalty
         )
 
 
@@ -145,9 +134,7 @@ def _bounded(X: Array, data: Any) -> Array:
     shift, scale = (low + high) / 2, 2 / (high - low)
     inside = (np.abs(low) <= 1) & (np.abs(high) <= 1)  # within [-1, 1] already: left as they are
     shift[inside], scale[inside] = 0.0, 1.0
-    row_map = RowMap(
-        X.shape[1], ROW_NORM, False, "shorten", tuple(low), tuple(high), tuple(shift), tuple(scale)
-    )
+    row_map = RowMap(X.shape[1], ROW_NORM, False, "shorten", tuple(low), tuple(high), tuple(shift), tuple(scale))
     return np.asarray(MemoryRows(X, np.zeros(len(X)), row_map).mapped()[0])
 
 
@@ -162,9 +149,7 @@ def _prepare(data: Any) -> Problem:
     facts = FACTS[data.name]
     counts = int(positive.sum()), int((~positive).sum())
     if counts != (facts.positive, facts.negative):
-        raise ValueError(
-            f"The training part of {data.name} has other class counts than were noted."
-        )
+        raise ValueError(f"The training part of {data.name} has other class counts than were noted.")
     return Problem(rows, positive, *test, facts)
 
 

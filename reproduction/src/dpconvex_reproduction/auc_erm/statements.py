@@ -68,8 +68,7 @@ def _refuted(algorithm: int, loss: str, pure: bool) -> str:
     listed = ", ".join(deltas)
     if algorithm == 1:
         return (
-            f"refuted: with one and two positives delta at the claimed epsilon is at least {listed} "
-            "over all settings"
+            f"refuted: with one and two positives delta at the claimed epsilon is at least {listed} over all settings"
         )
     return (
         f"refuted in {len(found)} of {len(settings)} settings, those in which some class counts leave the penalty as "
@@ -119,9 +118,7 @@ def _ours(name: str, pure: bool, **settings: Any) -> PrivacyLine:
         theorem = model.certify(facts.rows, facts.features).theorem
         used[theorem.split(": mu")[0]] = None
     budget = "epsilon-DP" if pure else "(epsilon, 1/n^2)-DP"
-    return PrivacyLine(
-        name, "dpconvex", budget, f"{budget}, labels may change", "; ".join(used) + "; no tuning."
-    )
+    return PrivacyLine(name, "dpconvex", budget, f"{budget}, labels may change", "; ".join(used) + "; no tuning.")
 
 
 _TUNING = PrivacyLine(

@@ -78,28 +78,13 @@ def _output(cell: Cell, loss: str) -> list[Row]:
         for epsilon in EPSILONS:
             if cell["start"] == 0:
                 about: Row = {"algorithm": "No-Pert", "variant": "not private", "loss": loss}
-                rows.append(
-                    _row(cell, budget, epsilon, **about, penalty=plain, seed=None, auc=best)
-                )
+                rows.append(_row(cell, budget, epsilon, **about, penalty=plain, seed=None, auc=best))
             for variant in ("paper", "sound"):
                 penalty = output_penalty(name, loss, budget, variant)
-                about = {
-                    "algorithm": label,
-                    "variant": variant,
-                    "loss": loss,
-                    "penalty": penalty,
-                }
+                about = {"algorithm": label, "variant": variant, "loss": loss, "penalty": penalty}
                 for seed in _runs(cell):
                     released = output_release(
-                        points[penalty],
-                        variant,
-                        task.facts,
-                        loss,
-                        penalty,
-                        epsilon,
-                        delta,
-                        seed,
-                        counts,
+                        points[penalty], variant, task.facts, loss, penalty, epsilon, delta, seed, counts
                     )
                     auc = task.score(released)
                     rows.append(_row(cell, budget, epsilon, **about, seed=seed, auc=auc))
@@ -128,9 +113,7 @@ def _default(cell: Cell, budget: str, algorithm: str, **settings: Any) -> list[R
                 **settings,
             )
             model.fit(task.rows, labels)
-            rows.append(
-                {**row, "loss": model.loss, "seed": seed, "auc": task.score(model.coef_.ravel())}
-            )
+            rows.append({**row, "loss": model.loss, "seed": seed, "auc": task.score(model.coef_.ravel())})
     return rows
 
 
@@ -155,9 +138,7 @@ def measure_objective(cell: Cell) -> list[Row]:
     for epsilon in EPSILONS:
         row = _row(cell, budget, epsilon, **about)
         for seed in _runs(cell):
-            released = objective_release(
-                objective, variant, task.facts, penalty, epsilon, row["delta"], seed
-            )
+            released = objective_release(objective, variant, task.facts, penalty, epsilon, row["delta"], seed)
             rows.append({**row, "seed": seed, "auc": task.score(released)})
     return rows
 
@@ -176,13 +157,7 @@ def measure_table(cell: Cell) -> list[Row]:
     data = loaders[cell["data"]]()
     top = data.y.max()
     positive, negative = int((data.y == top).sum()), int((data.y != top).sum())
-    row = {
-        "data": cell["data"],
-        "n": len(data.y),
-        "d": data.X.shape[1],
-        "positive": positive,
-        "negative": negative,
-    }
+    row = {"data": cell["data"], "n": len(data.y), "d": data.X.shape[1], "positive": positive, "negative": negative}
     if data.y_test is not None:
         positive += int((data.y_test == top).sum())
         negative += int((data.y_test != top).sum())

@@ -86,13 +86,7 @@ def epsilon_at(delta: float, profile: Callable[[float], float]) -> float:
 
 
 def printed_noise(
-    algorithm: int,
-    loss: str,
-    epsilon: float,
-    delta: float,
-    penalty: float,
-    counts: tuple[int, int],
-    facts: Facts,
+    algorithm: int, loss: str, epsilon: float, delta: float, penalty: float, counts: tuple[int, int], facts: Facts
 ) -> tuple[float, float]:
     """Return the printed spread of the noise and the penalty used with it."""
     if algorithm == 2:
@@ -134,13 +128,7 @@ def _log_ratio(
 
 @lru_cache(maxsize=4096)
 def printed_epsilon(
-    algorithm: int,
-    name: str,
-    loss: str,
-    epsilon: float,
-    delta: float,
-    penalty: float,
-    labels_change: bool,
+    algorithm: int, name: str, loss: str, epsilon: float, delta: float, penalty: float, labels_change: bool
 ) -> tuple[float, float]:
     """Return an (epsilon, delta) that the printed noise provably gives where (epsilon, delta) is claimed.
 

@@ -16,13 +16,7 @@ from dpconvex.objectives import PairwiseObjective
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from dpconvex.privacy.noise import NoiseSource
-from dpconvex_reproduction.auc_erm.algorithms import (
-    PENALTIES,
-    algorithm_2,
-    draw_noise,
-    printed_output_scale,
-    sound,
-)
+from dpconvex_reproduction.auc_erm.algorithms import PENALTIES, algorithm_2, draw_noise, printed_output_scale, sound
 from dpconvex_reproduction.auc_erm.problems import DIAMETER, FOLDS, LOSSES, Facts, area, problem
 
 __all__ = [
@@ -53,9 +47,7 @@ def guarantee_of(epsilon: float, delta: float) -> Guarantee:
     return ApproxDP(epsilon, delta) if delta > 0 else PureDP(epsilon)
 
 
-def output_certificate(
-    facts: Facts, loss: str, penalty: float, epsilon: float, delta: float
-) -> Certificate:
+def output_certificate(facts: Facts, loss: str, penalty: float, epsilon: float, delta: float) -> Certificate:
     """Return the certificate of soundly calibrated output perturbation."""
     bounds = facts.bounds(LOSSES[loss], penalty)
     return OutputPerturbation().certify(bounds, guarantee_of(epsilon, delta), seeded=True)
@@ -111,13 +103,7 @@ def output_release(
 
 
 def objective_release(
-    objective: PairwiseObjective,
-    variant: str,
-    facts: Facts,
-    penalty: float,
-    epsilon: float,
-    delta: float,
-    seed: int,
+    objective: PairwiseObjective, variant: str, facts: Facts, penalty: float, epsilon: float, delta: float, seed: int
 ) -> Array:
     """Return Algorithm 2's release on an objective, with the paper's or with sound constants."""
     if variant == "sound":
@@ -165,15 +151,7 @@ def output_penalty(name: str, loss: str, budget: str, variant: str) -> float:
         counts = int(labels.sum()), int((~labels).sum())
         for k, penalty in enumerate(PENALTIES):
             released = output_release(
-                points[fold][k],
-                variant,
-                task.facts,
-                loss,
-                penalty,
-                TUNED_AT,
-                delta,
-                _seed(fold),
-                counts,
+                points[fold][k], variant, task.facts, loss, penalty, TUNED_AT, delta, _seed(fold), counts
             )
             scores[fold, k] = area(task.rows[held] @ released, task.positive[held])
     return _best(scores)
@@ -188,8 +166,6 @@ def objective_penalty(name: str, budget: str, variant: str) -> float:
     for fold, held in enumerate(task.folds()):
         objective = task.objective(LOSSES["logistic"], ~held)
         for k, penalty in enumerate(PENALTIES):
-            released = objective_release(
-                objective, variant, task.facts, penalty, TUNED_AT, delta, _seed(fold)
-            )
+            released = objective_release(objective, variant, task.facts, penalty, TUNED_AT, delta, _seed(fold))
             scores[fold, k] = area(task.rows[held] @ released, task.positive[held])
     return _best(scores)

@@ -28,12 +28,7 @@ from dpconvex.losses.structured import L1Norm, PiecewiseLinear
 from dpconvex.mechanisms import ObjectivePerturbation
 from dpconvex.mechanisms.objective import RELEASE_SHARE
 from dpconvex.objectives.structured import StructuredObjective, StructuredRecords
-from dpconvex.privacy import (
-    ApproxDP,
-    Certificate,
-    StructuredBounds,
-    objective_perturbation_scale,
-)
+from dpconvex.privacy import ApproxDP, Certificate, StructuredBounds, objective_perturbation_scale
 from dpconvex.smoothing import GaussianKernel, convolve_vector
 from dpconvex.solvers import default_solver
 
@@ -119,21 +114,13 @@ def printed_constants(
 
 
 def printed_convolution_objective(
-    records: StructuredRecords,
-    loss: Kinked,
-    *,
-    epsilon: float,
-    delta: float,
-    radius: float,
-    rng: np.random.Generator,
+    records: StructuredRecords, loss: Kinked, *, epsilon: float, delta: float, radius: float, rng: np.random.Generator
 ) -> Array:
     """Return the minimiser of Algorithm 1 with its printed constants; parameters as for :func:`noisy_sgd`."""
     n, d = records.n_rows, records.dim
     found = printed_constants(loss, n, d, epsilon, delta, radius, records.operator_norm)
     tilt = found.std * rng.standard_normal(d) / n
-    objective = StructuredObjective(
-        records, _smoothed(loss, found.bandwidth), found.alpha, linear=tilt
-    )
+    objective = StructuredObjective(records, _smoothed(loss, found.bandwidth), found.alpha, linear=tilt)
     return _minimise(objective)
 
 
@@ -151,9 +138,7 @@ def sound_certificate(
     bend = _smoothed(loss, 1.0).smoothness  # inversely proportional to the bandwidth
     ratio = epsilon * bend / (2 * (loss.outputs + 1) * loss.lipschitz)
     gradient, keep = norm * loss.lipschitz, 1 - RELEASE_SHARE
-    std = objective_perturbation_scale(
-        keep * epsilon, keep * delta, gradient, ratio, rank=min(loss.outputs, d)
-    )
+    std = objective_perturbation_scale(keep * epsilon, keep * delta, gradient, ratio, rank=min(loss.outputs, d))
     alpha = _penalty(n, d, gradient, std, radius)
     bandwidth = norm**2 * bend / (ratio * n * alpha)
     bounds = StructuredBounds(n, d, _smoothed(loss, bandwidth), norm, alpha=alpha)
@@ -161,13 +146,7 @@ def sound_certificate(
 
 
 def sound_convolution_objective(
-    records: StructuredRecords,
-    loss: Kinked,
-    *,
-    epsilon: float,
-    delta: float,
-    radius: float,
-    rng: np.random.Generator,
+    records: StructuredRecords, loss: Kinked, *, epsilon: float, delta: float, radius: float, rng: np.random.Generator
 ) -> Array:
     """Return what the sound version releases; parameters as for :func:`noisy_sgd`."""
     shape = (records.n_rows, records.dim)

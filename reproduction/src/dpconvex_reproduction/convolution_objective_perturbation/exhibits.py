@@ -15,11 +15,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.relative_risk impo
     RANDOM,
     study,
 )
-from dpconvex_reproduction.convolution_objective_perturbation.risk_figures import (
-    FIGURE_5,
-    FIGURE_7,
-    FIGURE_8,
-)
+from dpconvex_reproduction.convolution_objective_perturbation.risk_figures import FIGURE_5, FIGURE_7, FIGURE_8
 from dpconvex_reproduction.convolution_objective_perturbation.runtime import TABLE_3, TIMES
 from dpconvex_reproduction.convolution_objective_perturbation.smoothing_errors import (
     ERRORS,
@@ -27,12 +23,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.smoothing_errors i
     FIGURE_2,
     FIGURE_3,
 )
-from dpconvex_reproduction.convolution_objective_perturbation.smoothing_shapes import (
-    FIGURE_4,
-    FIGURE_6,
-    SETS,
-    SHAPES,
-)
+from dpconvex_reproduction.convolution_objective_perturbation.smoothing_shapes import FIGURE_4, FIGURE_6, SETS, SHAPES
 from dpconvex_reproduction.exhibit import Exhibit, PrivacyLine
 
 __all__ = ["EXHIBITS"]
@@ -138,10 +129,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         judge=FIGURE_5[1],
         draw=FIGURE_5[2],
         privacy=_privacy(L1Norm(3), "DPMedian"),
-        notes=_SETTING
-        + _CONSTANTS
-        + _WHY_SGD
-        + "Bands are one standard deviation, as in the paper.",
+        notes=_SETTING + _CONSTANTS + _WHY_SGD + "Bands are one standard deviation, as in the paper.",
     ),
     Exhibit(
         paper=_PAPER,

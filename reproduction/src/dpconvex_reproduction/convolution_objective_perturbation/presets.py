@@ -15,12 +15,7 @@ __all__ = ["LinkedPreset", "kernel_smoothness", "lemma_3_3", "theorem_3_2"]
 
 
 def theorem_3_2(
-    outputs: int,
-    operator_norm: float,
-    link_slope: float,
-    row_norm: float,
-    epsilon: float,
-    delta: float,
+    outputs: int, operator_norm: float, link_slope: float, row_norm: float, epsilon: float, delta: float
 ) -> float:
     """Return ``sigma = C sqrt(8 log(1/delta) + 8 epsilon) / epsilon``, ``C^2 = m A^2 + L_h^2 D^2``, on the sum.
 

@@ -111,24 +111,17 @@ def separable_attack(
 
 
 @lru_cache(maxsize=64)
-def largest_attack(
-    epsilon: float, delta: float, norm: float, neighbors: str = "replace_one"
-) -> float:
+def largest_attack(epsilon: float, delta: float, norm: float, neighbors: str = "replace_one") -> float:
     """Return the largest delta(epsilon) found against the printed constants of the l1 loss of three residuals."""
     # The ratios do not depend on n, d and R.
     printed = printed_constants(L1Norm(3), 1000, 5, epsilon, delta, 1.0, norm)
     step = printed.noise_ratio / math.sqrt(3)
     if neighbors == "add_or_remove_one":
         return max(
-            separable_attack(
-                epsilon, step, printed.curvature_ratio, (kink, 0.0), (_TWO_SIDED, _ABSENT)
-            )
+            separable_attack(epsilon, step, printed.curvature_ratio, (kink, 0.0), (_TWO_SIDED, _ABSENT))
             for kink in _KINKS
         )
-    return max(
-        separable_attack(epsilon, step, printed.curvature_ratio, pair)
-        for pair in combinations(_KINKS, 2)
-    )
+    return max(separable_attack(epsilon, step, printed.curvature_ratio, pair) for pair in combinations(_KINKS, 2))
 
 
 @lru_cache(maxsize=8)
@@ -149,9 +142,7 @@ def hinge_attack(epsilon: float, delta: float) -> float:
     return max(separable_attack(epsilon, step, ratio, pair, turned, outputs=1) for pair in pairs)
 
 
-def proven_epsilon(
-    noise_ratio: float, curvature_ratio: float, rank: int, delta: float, neighbors: str
-) -> float:
+def proven_epsilon(noise_ratio: float, curvature_ratio: float, rank: int, delta: float, neighbors: str) -> float:
     """Return the smallest epsilon that the certificate's profiles prove at ``delta``, rounded up to 1e-4."""
     low, high = 0.0, 1.0
     while structured_delta(high, noise_ratio, curvature_ratio, rank, neighbors) > delta:
@@ -174,9 +165,7 @@ def usual_norm(d: int) -> float:
 @lru_cache(maxsize=32)
 def largest_published_epsilon(algorithm: str, epsilon: float, delta: float) -> float:
     """Return the largest :func:`published_epsilon` over the sizes and dimensions of the figures."""
-    return max(
-        published_epsilon(algorithm, n, d, epsilon, delta) for n in SIZES for d in DIMENSIONS
-    )
+    return max(published_epsilon(algorithm, n, d, epsilon, delta) for n in SIZES for d in DIMENSIONS)
 
 
 def _listed(pairs: list[tuple[float, float]]) -> str:
@@ -198,9 +187,7 @@ def _verdict(neighbors: str, attacks: list[tuple[float, float]], delta: float) -
     return f"{neighbors}: {word}, an attack on a grid finds delta at epsilon {_listed(attacks)}"
 
 
-def _refuted_line(
-    loss: L1Norm, epsilons: tuple[float, ...], delta: float, claim: str
-) -> PrivacyLine:
+def _refuted_line(loss: L1Norm, epsilons: tuple[float, ...], delta: float, claim: str) -> PrivacyLine:
     """Return what attacks find where records are as long as the paper draws them, by neighbouring relation."""
     norm = usual_norm(30)
     removed = "add_or_remove_one"
@@ -304,9 +291,7 @@ def privacy_lines(
                 f"Noise as {source} publish it; Rényi accounting of fixed-size batches under replace-one, an upper "
                 f"bound, the largest over n and d of the figures.{note}",
             ),
-            PrivacyLine(
-                algorithm, "sound", claim, "the claim", "The same with noise from that accounting."
-            ),
+            PrivacyLine(algorithm, "sound", claim, "the claim", "The same with noise from that accounting."),
         ]
     lines += [
         PrivacyLine(

@@ -23,18 +23,7 @@ from dpconvex_reproduction.convolution_objective_perturbation.convolution_object
 from dpconvex_reproduction.convolution_objective_perturbation.rivals import moreau_sgd, noisy_sgd
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 
-__all__ = [
-    "DELTA",
-    "DIMENSIONS",
-    "EPSILONS",
-    "FIXED",
-    "LARGEST",
-    "PIECES",
-    "RANDOM",
-    "SIZES",
-    "measure",
-    "study",
-]
+__all__ = ["DELTA", "DIMENSIONS", "EPSILONS", "FIXED", "LARGEST", "PIECES", "RANDOM", "SIZES", "measure", "study"]
 
 # The paper prints its grid with Table 3; delta is not printed.
 EPSILONS = (0.2, 0.5, 1.0, 5.0)
@@ -65,19 +54,11 @@ def _cells(problem: str, quick: bool) -> list[Cell]:
         if quick:
             if n == max(SIZES):
                 continue
-            repeats = (
-                QUICK_REPEATS if n > min(SIZES) else REPEATS
-            )  # small samples cost next to nothing
+            repeats = QUICK_REPEATS if n > min(SIZES) else REPEATS  # small samples cost next to nothing
         step = _together(n)
         for d in DIMENSIONS:
             found += [
-                {
-                    "problem": problem,
-                    "d": d,
-                    "n": n,
-                    "first": first,
-                    "last": min(first + step, REPEATS),
-                }
+                {"problem": problem, "d": d, "n": n, "first": first, "last": min(first + step, REPEATS)}
                 for first in range(0, repeats, step)
             ]
     return found
@@ -126,19 +107,11 @@ def measure(cell: Cell) -> list[Row]:
             told = {"epsilon": epsilon, "delta": DELTA, "radius": radius}
             model = estimator(epsilon=epsilon, delta=DELTA, random_state=generator(0))
             released = {
-                ("C-OP", "paper"): printed_convolution_objective(
-                    records, loss, **told, rng=generator(1)
-                ),
-                ("C-OP", "sound"): sound_convolution_objective(
-                    records, loss, **told, rng=generator(1)
-                ),
-                ("noisy SGD", "paper"): noisy_sgd(
-                    records, loss, **told, rng=generator(2), noise="published"
-                ),
+                ("C-OP", "paper"): printed_convolution_objective(records, loss, **told, rng=generator(1)),
+                ("C-OP", "sound"): sound_convolution_objective(records, loss, **told, rng=generator(1)),
+                ("noisy SGD", "paper"): noisy_sgd(records, loss, **told, rng=generator(2), noise="published"),
                 ("noisy SGD", "sound"): noisy_sgd(records, loss, **told, rng=generator(2)),
-                ("Moreau SGD", "paper"): moreau_sgd(
-                    records, loss, **told, rng=generator(3), noise="published"
-                ),
+                ("Moreau SGD", "paper"): moreau_sgd(records, loss, **told, rng=generator(3), noise="published"),
                 ("Moreau SGD", "sound"): moreau_sgd(records, loss, **told, rng=generator(3)),
                 (estimator.__name__, "dpconvex"): model.fit(data.X, data.y).coef_,
                 ("minimiser", "not private"): reference,

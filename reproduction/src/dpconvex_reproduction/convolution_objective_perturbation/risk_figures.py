@@ -10,11 +10,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from dpconvex_reproduction.convolution_objective_perturbation.relative_risk import (
-    FIXED,
-    PIECES,
-    RANDOM,
-)
+from dpconvex_reproduction.convolution_objective_perturbation.relative_risk import FIXED, PIECES, RANDOM
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
 
 __all__ = ["FIGURE_5", "FIGURE_7", "FIGURE_8", "Comparison", "compare"]
@@ -98,9 +94,7 @@ def _of(problem: str) -> Callable[[list[Row]], list[Row]]:
     return table
 
 
-def _outperforms(
-    rows: Sequence[Row], rival: str, where: str, variant: str = "paper", place: str = ""
-) -> Check:
+def _outperforms(rows: Sequence[Row], rival: str, where: str, variant: str = "paper", place: str = "") -> Check:
     """C-OP is better than a rival: in no setting clearly worse, and better in at least half."""
     found = compare(rows, ("C-OP", variant), (rival, variant))
     noise = {"paper": "as printed", "sound": "soundly calibrated both"}[variant]
@@ -180,9 +174,7 @@ def _judge_7(rows: list[Row]) -> list[Check]:
         *(_outperforms(corner, rival, where, "sound") for rival in _RIVALS),
     ]
     here = compare(select(fixed, epsilon=_HIGH_PRIVACY), _C_OP, ("noisy SGD", "paper"))
-    there = compare(
-        select(rows, problem=RANDOM, epsilon=_HIGH_PRIVACY), _C_OP, ("noisy SGD", "paper")
-    )
+    there = compare(select(rows, problem=RANDOM, epsilon=_HIGH_PRIVACY), _C_OP, ("noisy SGD", "paper"))
     checks.append(
         Check(
             "Against noisy SGD, C-OP gains less with a fixed matrix than with random ones (as printed, epsilon 0.2)",
@@ -198,9 +190,7 @@ def _judge_8(rows: list[Row]) -> list[Check]:
     corner = select(rows, epsilon=_HIGH_PRIVACY, d=20)
     where = "at epsilon 0.2, d = 20"
     other = compare(select(rows, epsilon=5.0, d=30), ("noisy SGD", "paper"), _C_OP)
-    another = compare(
-        select(rows, epsilon=5.0, d=30), ("noisy SGD", "paper"), ("Moreau SGD", "paper")
-    )
+    another = compare(select(rows, epsilon=5.0, d=30), ("noisy SGD", "paper"), ("Moreau SGD", "paper"))
     return [
         *(_outperforms(corner, rival, where) for rival in _RIVALS),
         *(_outperforms(corner, rival, where, "sound") for rival in _RIVALS),
@@ -228,9 +218,7 @@ def _draw(problem: str) -> Callable[[list[Row], Any], None]:
                 curves(ax, select(chosen, d=d, epsilon=epsilon), "n", "risk", band="std")
                 ax.set_yscale("log", nonpositive="clip")
                 ax.set_title(f"d = {d}, $\\varepsilon$ = {epsilon:g}", fontsize=9)
-                means = summarise(
-                    select(chosen, d=d, epsilon=epsilon), ["n", "algorithm", "variant"], "risk"
-                )
+                means = summarise(select(chosen, d=d, epsilon=epsilon), ["n", "algorithm", "variant"], "risk")
                 low = min((r["risk"] for r in means if r["risk"] > 0), default=1.0)
                 ax.set_ylim(bottom=low / 2)
             line[0].set_ylabel("relative risk, %")

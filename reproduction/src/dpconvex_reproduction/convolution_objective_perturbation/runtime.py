@@ -165,22 +165,14 @@ def _judge(rows: list[Row]) -> list[Check]:
     sizes = sorted({key[3] for key in least})
     dims = sorted({key[4] for key in least})
     total = {
-        axis: {
-            place: sum(value for key, value in least.items() if key[index] == place)
-            for place in places
-        }
+        axis: {place: sum(value for key, value in least.items() if key[index] == place) for place in places}
         for axis, index, places in (("n", 3, sizes), ("d", 4, dims), ("epsilon", 5, EPSILONS))
     }
     slowest = max(least.values())
-    growth = {
-        axis: total[axis][p[-1]] / total[axis][p[0]] for axis, p in (("n", sizes), ("d", dims))
-    }
+    growth = {axis: total[axis][p[-1]] / total[axis][p[0]] for axis, p in (("n", sizes), ("d", dims))}
     spread = max(total["epsilon"].values()) / min(total["epsilon"].values())
     every = _least([row for row in rows if row["variant"] in ("sound", "dpconvex")])
-    shares = [
-        seconds / PUBLISHED[key[3], key[4]][EPSILONS.index(key[5])]
-        for key, seconds in every.items()
-    ]
+    shares = [seconds / PUBLISHED[key[3], key[4]][EPSILONS.index(key[5])] for key, seconds in every.items()]
     return [
         Check(
             "A fit takes seconds, as printed (at most 15)",

@@ -44,9 +44,7 @@ def _bandwidths() -> dict[str, float]:
 
 def lemma_4_3(points: Array, bandwidth: float) -> Array:
     """Return the bound ``sqrt(2/pi) h sum_j exp(-x_j^2 / (2 h^2))``."""
-    return np.asarray(
-        _KERNEL_MEAN * bandwidth * np.exp(-(points**2) / (2 * bandwidth**2)).sum(axis=1)
-    )
+    return np.asarray(_KERNEL_MEAN * bandwidth * np.exp(-(points**2) / (2 * bandwidth**2)).sum(axis=1))
 
 
 def _by_quadrature(points: Array, bandwidth: float) -> Array:
@@ -151,9 +149,7 @@ def table_of(panels: tuple[str, ...]) -> Any:
                         "smallest error": float(errors.min()),
                         "largest error": float(errors.max()),
                         "mean size": float(np.abs(errors).mean()),
-                        "share below a tenth of the largest": float(
-                            (np.abs(errors) < largest / 10).mean()
-                        ),
+                        "share below a tenth of the largest": float((np.abs(errors) < largest / 10).mean()),
                     }
                 )
         return found
@@ -329,13 +325,7 @@ def _draw_3(rows: list[Row], figure: Any) -> None:
         error = _column(rows, "error", panel="line", algorithm=curve, variant="paper")
         values.plot(x, np.abs(x) + error, color=color, label=curve)
     _lines(
-        errors,
-        rows,
-        (
-            ("convolution", "paper", GREEN),
-            ("convolution", "dpconvex", GREEN),
-            ("Moreau", "paper", BLUE),
-        ),
+        errors, rows, (("convolution", "paper", GREEN), ("convolution", "dpconvex", GREEN), ("Moreau", "paper", BLUE))
     )
     values.set_xlim(-1.5, 1.5)
     values.set_ylim(0, 1.6)
@@ -344,9 +334,7 @@ def _draw_3(rows: list[Row], figure: Any) -> None:
     errors.axhline(0, color=BLACK, linewidth=0.7)
     errors.set_title("errors of |x|")
     errors.set_ylim(-0.3, 0.65)
-    for ax, shown, title in zip(
-        surfaces, (1, 0), ("l1 norm", "errors of the l1 norm"), strict=True
-    ):
+    for ax, shown, title in zip(surfaces, (1, 0), ("l1 norm", "errors of the l1 norm"), strict=True):
         for curve, color in (("convolution", GREEN), ("Moreau", BLUE)):
             a, b, error = _surface(rows, curve)
             ax.plot_wireframe(

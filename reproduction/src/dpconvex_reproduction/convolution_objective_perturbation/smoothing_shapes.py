@@ -64,9 +64,7 @@ def _envelope(g: Callable[[Array], Array], x: Array, steepest: float) -> Array:
     width = steepest / SMOOTHNESS
     u = np.linspace(-2 * _EDGE, 2 * _EDGE, 9601)
     base = g(u)
-    return np.array(
-        [np.min(base + width * steepest * np.sqrt(1 + ((at - u) / width) ** 2)) for at in x]
-    )
+    return np.array([np.min(base + width * steepest * np.sqrt(1 + ((at - u) / width) ** 2)) for at in x])
 
 
 def measure_shapes(cell: Cell) -> list[Row]:
@@ -74,13 +72,9 @@ def measure_shapes(cell: Cell) -> list[Row]:
     shape = _SHAPES[cell["panel"]]
     x = np.linspace(-_EDGE, _EDGE, 241)
     kinked = shape(x)
-    bandwidths = {
-        "paper": shape.steepest / SMOOTHNESS,
-        "dpconvex": shape.smoothed(1.0).smoothness / SMOOTHNESS,
-    }
+    bandwidths = {"paper": shape.steepest / SMOOTHNESS, "dpconvex": shape.smoothed(1.0).smoothness / SMOOTHNESS}
     curves = {
-        ("convolution", variant): shape(x, shape.smoothed(bandwidth))
-        for variant, bandwidth in bandwidths.items()
+        ("convolution", variant): shape(x, shape.smoothed(bandwidth)) for variant, bandwidth in bandwidths.items()
     }
     curves["Moreau, Hellinger", "paper"] = _envelope(shape, x, shape.steepest)
     return [
@@ -137,11 +131,7 @@ def _judge_4(rows: list[Row]) -> list[Check]:
         ours.append(float(default.mean() / paper.mean()))
     listed = ", ".join(f"{panel} {ratio:.2g}" for panel, ratio in zip(panels, ratios, strict=True))
     return [
-        Check(
-            "Both smooth the three losses from above",
-            min(lowest) >= -1e-9,
-            f"smallest error {min(lowest):.2g}",
-        ),
+        Check("Both smooth the three losses from above", min(lowest) >= -1e-9, f"smallest error {min(lowest):.2g}"),
         Check(
             "The envelope that approximates from above is much worse (mean error at least twice that of convolution)",
             min(ratios) >= 2,
@@ -263,10 +253,7 @@ def _judge_6(rows: list[Row]) -> list[Check]:
     for level in _LEVELS:
         masses = [r["mass of the set to integrate over"] for r in table if r["level"] == level]
         grows.append(masses == sorted(masses))
-    shares = [
-        row["mass of the paper's set"] / max(row["mass where the integrand is 0"], 1e-12)
-        for row in table
-    ]
+    shares = [row["mass of the paper's set"] / max(row["mass where the integrand is 0"], 1e-12) for row in table]
     steps = np.array([[row["v1"], row["v2"]] for row in rows])
     widths = np.array([row["bandwidth"] for row in rows])[:, None]
     bent = np.array([row["integrand of the norm"] for row in rows]) > _ZERO
@@ -317,9 +304,7 @@ def _draw_6(rows: list[Row], figure: Any) -> None:
             for key in ("v1", "v2", "in the set", "integrand")
         }
         shades = np.where(grids["integrand"] > _ZERO, 0.0, 1.0) + grids["in the set"]
-        ax.pcolormesh(
-            grids["v1"], grids["v2"], shades, cmap=colors, vmin=0, vmax=2, shading="nearest"
-        )
+        ax.pcolormesh(grids["v1"], grids["v2"], shades, cmap=colors, vmin=0, vmax=2, shading="nearest")
         ax.axhline(0, color="black", linewidth=0.5)
         ax.axvline(0, color="black", linewidth=0.5)
         ax.set_aspect("equal")
@@ -327,9 +312,7 @@ def _draw_6(rows: list[Row], figure: Any) -> None:
         ax.set_xlabel("$v_1$")
         ax.set_ylabel("$v_2$")
         ax.set_title(f"x* = (1, 0.6), level {level:g}", fontsize=10)
-    figure.suptitle(
-        "blue: the paper's set; light: no error either; white: integrand above 0", fontsize=9
-    )
+    figure.suptitle("blue: the paper's set; light: no error either; white: integrand above 0", fontsize=9)
     figure.tight_layout()
 
 

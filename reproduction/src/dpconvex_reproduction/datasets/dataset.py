@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 VARIABLE = "DPCONVEX_DATA"
 
 Folder = str | os.PathLike[str] | None
-ColumnBounds = tuple[
-    NDArray[np.float64], NDArray[np.float64]
-]  # lowest and highest value per column
+ColumnBounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest and highest value per column
 
 SHA256 = {
     "a9a.npz": "1dda86a965005de6f5cdf56a50351505710ebdaa8b41db19caff1131e753e6a9",

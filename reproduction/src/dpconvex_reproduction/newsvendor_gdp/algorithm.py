@@ -36,9 +36,7 @@ STEPS = 10
 TRUNCATION = 2.0
 
 
-def noise_std(
-    quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION
-) -> float:
+def noise_std(quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION) -> float:
     """Return ``sigma = ceil(2 max(tau, 1 - tau) B sqrt(T) / mu)``, added to the SUM of gradients.
 
     Examples
@@ -64,9 +62,7 @@ def _sensitivity(quantile: float, truncation: float, neighbors: str) -> float:
     return facts.gradient_sum_sensitivity()
 
 
-def calibrated_std(
-    quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION
-) -> float:
+def calibrated_std(quantile: float, mu: float, steps: int = STEPS, truncation: float = TRUNCATION) -> float:
     """Return the noise on the SUM of gradients that spends exactly mu under replace-one: the printed one, not rounded.
 
     Examples
@@ -79,11 +75,7 @@ def calibrated_std(
 
 
 def true_mu(
-    quantile: float,
-    std: float,
-    neighbors: str = "replace_one",
-    steps: int = STEPS,
-    truncation: float = TRUNCATION,
+    quantile: float, std: float, neighbors: str = "replace_one", steps: int = STEPS, truncation: float = TRUNCATION
 ) -> float:
     """Return the Gaussian DP level ``sqrt(T) sensitivity / std`` of the algorithm with public step sizes.
 

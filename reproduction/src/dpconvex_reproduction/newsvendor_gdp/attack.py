@@ -18,13 +18,7 @@ from scipy.special import ndtri
 from dpconvex import DPNewsvendor
 from dpconvex.audit.confidence import clopper_pearson_lower, clopper_pearson_upper
 from dpconvex_reproduction.exhibit import Cell, Row, Study
-from dpconvex_reproduction.newsvendor_gdp.algorithm import (
-    STEPS,
-    TRUNCATION,
-    calibrated_std,
-    noise_std,
-    truncated_rows,
-)
+from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, TRUNCATION, calibrated_std, noise_std, truncated_rows
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS
 
@@ -71,13 +65,8 @@ def _outputs(variant: str, mu: float, runs: int, seed: int) -> tuple[Array, Arra
             std = calibrated_std(LEVEL, mu)
             outputs.append(_constant_step(rows, demand, std, runs, rng)[:, 1])
         else:
-            model = DPNewsvendor(
-                LEVEL, 1 - LEVEL, mu=mu, feature_bounds=(-4.0, 4.0), target_bounds=(-20.0, 20.0)
-            )
-            first = [
-                model.set_params(random_state=[seed, side, run]).fit(X, demand).coef_[0]
-                for run in range(runs)
-            ]
+            model = DPNewsvendor(LEVEL, 1 - LEVEL, mu=mu, feature_bounds=(-4.0, 4.0), target_bounds=(-20.0, 20.0))
+            first = [model.set_params(random_state=[seed, side, run]).fit(X, demand).coef_[0] for run in range(runs)]
             outputs.append(np.array(first))
     return outputs[0], outputs[1]
 

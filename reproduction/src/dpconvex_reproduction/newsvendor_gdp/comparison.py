@@ -23,20 +23,11 @@ def settle_steps(rows: Sequence[Row], by: Sequence[str], value: str) -> list[Row
         key = tuple(line[name] for name in by)
         if math.isfinite(line[value]):
             best[key] = min(best.get(key, (math.inf, math.inf)), (line[value], line["step"]))
-    return [
-        row
-        for row in rows
-        if row.get("step") is None or best[tuple(row[name] for name in by)][1] == row["step"]
-    ]
+    return [row for row in rows if row.get("step") is None or best[tuple(row[name] for name in by)][1] == row["step"]]
 
 
 def paired(
-    rows: Sequence[Row],
-    left: dict[str, Any],
-    right: dict[str, Any],
-    by: Sequence[str],
-    value: str,
-    unit: str = "seed",
+    rows: Sequence[Row], left: dict[str, Any], right: dict[str, Any], by: Sequence[str], value: str, unit: str = "seed"
 ) -> list[Row]:
     """Compare two kinds of runs cell by cell, on the units that both have.
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from dpconvex_reproduction.exhibit import Exhibit
-from dpconvex_reproduction.newsvendor_gdp import (
-    regret_figures,
-    restaurant,
-    smoothed_losses,
-    tradeoffs,
-)
+from dpconvex_reproduction.newsvendor_gdp import regret_figures, restaurant, smoothed_losses, tradeoffs
 from dpconvex_reproduction.newsvendor_gdp.simulation import STUDIES
 
 PAPER = "newsvendor-gdp"

@@ -13,12 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpconvex.losses import Pinball
 from dpconvex.smoothing import GaussianKernel, convolve
-from dpconvex_reproduction.newsvendor_gdp.algorithm import (
-    STEPS,
-    TRUNCATION,
-    paper_bandwidth,
-    truncated_rows,
-)
+from dpconvex_reproduction.newsvendor_gdp.algorithm import STEPS, TRUNCATION, paper_bandwidth, truncated_rows
 
 __all__ = ["FIRST_STEP", "HALVINGS", "line_search_descent"]
 

@@ -40,10 +40,7 @@ class DescentPreset:
     def mechanism(self) -> NoisyGradientDescent:
         """Algorithm 1 with these parameters and public step sizes, from 0, the last iterate returned."""
         return NoisyGradientDescent(
-            steps=self.steps,
-            step_size=self.step_size,
-            truncation=self.truncation,
-            average=False,
+            steps=self.steps, step_size=self.step_size, truncation=self.truncation, average=False
         )
 
 

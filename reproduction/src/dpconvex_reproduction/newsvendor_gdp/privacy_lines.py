@@ -30,12 +30,7 @@ def _by_budget(stds: dict[float, list[float]], levels: Sequence[float], neighbor
 
 
 def privacy_lines(
-    levels: Sequence[float],
-    n: int,
-    features: int,
-    model: DPNewsvendor,
-    step_from: str,
-    scaled_by_data: bool = False,
+    levels: Sequence[float], n: int, features: int, model: DPNewsvendor, step_from: str, scaled_by_data: bool = False
 ) -> list[PrivacyLine]:
     """State what holds for these service levels.
 
@@ -52,9 +47,7 @@ def privacy_lines(
     scaled_by_data : bool
         Whether the paper's version standardises features and demand by the data's own moments.
     """
-    claimed = "mu-Gaussian DP when one record is replaced (Theorem 1), mu = " + ", ".join(
-        f"{mu:g}" for mu in BUDGETS
-    )
+    claimed = "mu-Gaussian DP when one record is replaced (Theorem 1), mu = " + ", ".join(f"{mu:g}" for mu in BUDGETS)
     printed = {mu: [noise_std(q, mu) for q in levels] for mu in BUDGETS}
     exact = {mu: [calibrated_std(q, mu) for q in levels] for mu in BUDGETS}
     tightest = min(BUDGETS)

@@ -61,10 +61,7 @@ def privacy() -> list[PrivacyLine]:
 def table_of_curves(rows: list[Row]) -> list[Row]:
     """Return mean regret and estimation error by level, budget, algorithm and sample size."""
     keys = ["quantile", "mu", *_KINDS, "n"]
-    distances = {
-        tuple(line[key] for key in keys): line["distance"]
-        for line in summarise(rows, keys, "distance")
-    }
+    distances = {tuple(line[key] for key in keys): line["distance"] for line in summarise(rows, keys, "distance")}
     lines = summarise(rows, keys, "regret")
     for line in lines:
         line["estimation error"] = distances[tuple(line[key] for key in keys)]
@@ -77,10 +74,7 @@ def _fall(rows: list[Row], value: str) -> list[Row]:
     series = summarise(rows, ["quantile", "mu", "n"], value)
     for quantile, mu in dict.fromkeys((line["quantile"], line["mu"]) for line in series):
         path = sorted(select(series, quantile=quantile, mu=mu), key=lambda line: line["n"])
-        steps = [
-            b[value] <= a[value] + 2 * float(np.hypot(a["error"], b["error"]))
-            for a, b in pairwise(path)
-        ]
+        steps = [b[value] <= a[value] + 2 * float(np.hypot(a["error"], b["error"])) for a, b in pairwise(path)]
         falls = bool(steps) and all(steps) and path[-1][value] < path[0][value]
         lines.append({"quantile": quantile, "mu": mu, "falls": falls})
     return lines
@@ -137,9 +131,7 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
         {
             **row,
             "budget": "not private" if row["mu"] is None else f"mu = {row['mu']:g}",
-            "variant": f"{row['variant']}{_TOLD}"
-            if row["algorithm"] == INFORMED
-            else row["variant"],
+            "variant": f"{row['variant']}{_TOLD}" if row["algorithm"] == INFORMED else row["variant"],
         }
         for row in rows
     ]
@@ -163,9 +155,7 @@ def draw_curves(rows: list[Row], figure: Any) -> None:
 def table_of_boxes(rows: list[Row]) -> list[Row]:
     """Return quartiles of the regret by level, budget and algorithm."""
     lines = []
-    for key in dict.fromkeys(
-        tuple(row.get(k) for k in ("quantile", "mu", *_KINDS)) for row in rows
-    ):
+    for key in dict.fromkeys(tuple(row.get(k) for k in ("quantile", "mu", *_KINDS)) for row in rows):
         wanted = dict(zip(("quantile", "mu", *_KINDS), key, strict=True))
         regrets = [row["regret"] for row in select(rows, **wanted)]
         low, middle, high = map(float, np.quantile(regrets, [0.25, 0.5, 0.75]))
@@ -193,11 +183,7 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
     for level in LEVELS:
         path = [
             *select(lines, quantile=level, algorithm=PLAIN),
-            *(
-                line
-                for mu in BUDGETS
-                for line in select(lines, quantile=level, mu=mu, variant="paper")
-            ),
+            *(line for mu in BUDGETS for line in select(lines, quantile=level, mu=mu, variant="paper")),
         ]
         for a, b in pairwise(path):
             steps += 1
@@ -225,11 +211,7 @@ def judge_boxes(rows: list[Row]) -> list[Check]:
             0 < steps == ordered,
             f"{ordered} of {steps} steps",
         ),
-        Check(
-            "So does the spread between the quartiles",
-            0 < steps == wider,
-            f"{wider} of {steps} steps",
-        ),
+        Check("So does the spread between the quartiles", 0 < steps == wider, f"{wider} of {steps} steps"),
         *medians,
     ]
 
@@ -329,10 +311,7 @@ def judge_regrets(rows: list[Row]) -> list[Check]:
         ),
     ]
     for variant, words in (("paper", "private"), ("not private", "not private")):
-        ratios = [
-            line["published"] / line["regret"]
-            for line in select(lines, quantile="all", variant=variant)
-        ]
+        ratios = [line["published"] / line["regret"] for line in select(lines, quantile="all", variant=variant)]
         near = sum(0.5 <= ratio <= 2 for ratio in ratios)
         checks.append(
             Check(

@@ -13,12 +13,7 @@ from dpconvex_reproduction.datasets import load_restaurant_lamb
 from dpconvex_reproduction.datasets.dataset import Dataset
 from dpconvex_reproduction.exhibit import Cell, Check, PrivacyLine, Row, Study, select, summarise
 from dpconvex_reproduction.newsvendor_gdp.algorithm import algorithm_1, calibrated_std, noise_std
-from dpconvex_reproduction.newsvendor_gdp.comparison import (
-    all_not_worse,
-    count,
-    paired,
-    settle_steps,
-)
+from dpconvex_reproduction.newsvendor_gdp.comparison import all_not_worse, count, paired, settle_steps
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.privacy_lines import privacy_lines
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS, RESTAURANT_COSTS
@@ -91,9 +86,7 @@ def measure_splits(data: Dataset, cell: Cell) -> list[Row]:
         order = np.random.default_rng(split).permutation(len(y))
         test, train = order[:TEST_DAYS], order[TEST_DAYS:]
         for penalty in PENALTIES:
-            for algorithm, variant, mu, step, orders in _orders(
-                X[train], y[train], X[test], penalty, split
-            ):
+            for algorithm, variant, mu, step, orders in _orders(X[train], y[train], X[test], penalty, split):
                 row: Row = {
                     "penalty": penalty,
                     "mu": mu,
@@ -167,9 +160,7 @@ def judge(rows: list[Row]) -> list[Check]:
         ("sound", "the sound version of Algorithm 1"),
         ("paper", "Algorithm 1 searching its step and scaling by the data unpaid"),
     ):
-        comparison = paired(
-            settled, {"algorithm": OURS}, {"variant": rival}, ["penalty", "mu"], "cost"
-        )
+        comparison = paired(settled, {"algorithm": OURS}, {"variant": rival}, ["penalty", "mu"], "cost")
         holds, evidence = all_not_worse(comparison)
         checks.append(
             Check(f"DPNewsvendor is not worse than {words}, in every cell", holds, evidence, "dpconvex")
@@ -190,9 +181,7 @@ def privacy() -> list[PrivacyLine]:
     levels = [penalty / (penalty + HOLDING) for penalty in PENALTIES]
     model = _model(PENALTIES[0], BUDGETS[0])
     step = "The step is the best of a few in hindsight, which no private run could know: it flatters this variant."
-    lines = privacy_lines(
-        levels, DAYS - TEST_DAYS, len(BOUNDS[0]), model, step, scaled_by_data=True
-    )
+    lines = privacy_lines(levels, DAYS - TEST_DAYS, len(BOUNDS[0]), model, step, scaled_by_data=True)
     days = [
         PrivacyLine(
             f"{algorithm}, a whole day",

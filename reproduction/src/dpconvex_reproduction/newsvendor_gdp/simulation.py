@@ -15,12 +15,7 @@ from dpconvex import DPNewsvendor
 from dpconvex.datasets import make_newsvendor
 from dpconvex.datasets.synthetic import NEWSVENDOR_ERRORS, Synthetic
 from dpconvex_reproduction.exhibit import Cell, Row, Study
-from dpconvex_reproduction.newsvendor_gdp.algorithm import (
-    algorithm_1,
-    calibrated_std,
-    noise_std,
-    paper_bandwidth,
-)
+from dpconvex_reproduction.newsvendor_gdp.algorithm import algorithm_1, calibrated_std, noise_std, paper_bandwidth
 from dpconvex_reproduction.newsvendor_gdp.line_search import line_search_descent
 from dpconvex_reproduction.newsvendor_gdp.published import BUDGETS
 from dpconvex_reproduction.newsvendor_gdp.reference import smoothed_fit
@@ -40,19 +35,12 @@ FEATURES, DEMAND = (-4.0, 4.0), (-20.0, 20.0)
 #: With what Algorithm 1 knows: rows are cut at length 2, that is at 2 / 4 after scaling by the bounds.
 CUT = 0.5
 
-PRINTED, OURS, INFORMED, PLAIN = (
-    "Algorithm 1",
-    "DPNewsvendor",
-    "DPNewsvendor, told B and bandwidth",
-    "smoothed fit",
-)
+PRINTED, OURS, INFORMED, PLAIN = ("Algorithm 1", "DPNewsvendor", "DPNewsvendor, told B and bandwidth", "smoothed fit")
 
 
 def certified_model(quantile: float, mu: float, n: int | None = None) -> DPNewsvendor:
     """Return the estimator: untuned, or with the truncation and bandwidth of Algorithm 1 at sample size n."""
-    model = DPNewsvendor(
-        quantile, 1 - quantile, mu=mu, feature_bounds=FEATURES, target_bounds=DEMAND
-    )
+    model = DPNewsvendor(quantile, 1 - quantile, mu=mu, feature_bounds=FEATURES, target_bounds=DEMAND)
     if n is not None:
         width = paper_bandwidth(quantile, n, COEFFICIENTS)
         model.set_params(row_norm=CUT, bandwidth=width)
@@ -70,9 +58,7 @@ def pilot_step(law: str, n: int, quantile: float, mu: float) -> float:
     return CONSTANT_STEPS[int(total.argmin())]
 
 
-def _constant_steps(
-    data: Synthetic, quantile: float, mu: float, steps: Sequence[float], seed: int
-) -> Array:
+def _constant_steps(data: Synthetic, quantile: float, mu: float, steps: Sequence[float], seed: int) -> Array:
     rng = np.random.default_rng([seed, 1])
     std = calibrated_std(quantile, mu)
     return algorithm_1(data.X, data.y, quantile, mu, steps, rng, std=std)
@@ -126,9 +112,7 @@ def _study(law: str, boxed: bool) -> Study:
     def cells(quick: bool) -> list[Cell]:
         repeats = (QUICK_BOXED if boxed else QUICK) if quick else REPEATS
         return [
-            {"law": law, "n": n, "first": first, "repeats": BLOCK}
-            for first in range(0, repeats, BLOCK)
-            for n in sizes
+            {"law": law, "n": n, "first": first, "repeats": BLOCK} for first in range(0, repeats, BLOCK) for n in sizes
         ]
 
     kind = f"{BOXED}" if boxed else "sizes"
@@ -136,6 +120,4 @@ def _study(law: str, boxed: bool) -> Study:
 
 
 #: By law of the error: the other sample sizes, and the one of the box plots.
-STUDIES: dict[str, tuple[Study, Study]] = {
-    law: (_study(law, False), _study(law, True)) for law in NEWSVENDOR_ERRORS
-}
+STUDIES: dict[str, tuple[Study, Study]] = {law: (_study(law, False), _study(law, True)) for law in NEWSVENDOR_ERRORS}

@@ -69,13 +69,7 @@ def measure(cell: Cell) -> list[Row]:
         (_CONVOLUTION, "dpconvex", product.value(_POINTS, np.zeros(1))),
     )
     return [
-        {
-            "quantile": level,
-            "algorithm": name,
-            "variant": variant,
-            "u": float(u),
-            "loss": float(value),
-        }
+        {"quantile": level, "algorithm": name, "variant": variant, "u": float(u), "loss": float(value)}
         for name, variant, values in lines
         for u, value in zip(_POINTS, np.asarray(values), strict=True)
     ]

@@ -98,10 +98,7 @@ def judge(rows: list[Row]) -> list[Check]:
         ("dpconvex", "dpconvex", "DPNewsvendor keeps it"),
     ):
         found = [row for row in _attacks(rows) if row["variant"] == variant]
-        worst = {
-            mu: max((row["mu_at_least"] for row in select(found, mu=mu)), default=np.nan)
-            for mu in BUDGETS
-        }
+        worst = {mu: max((row["mu_at_least"] for row in select(found, mu=mu)), default=np.nan) for mu in BUDGETS}
         checks.append(
             Check(
                 words,

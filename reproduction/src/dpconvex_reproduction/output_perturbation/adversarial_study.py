@@ -24,12 +24,7 @@ from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.output_perturbation.algorithms import algorithm_8
 from dpconvex_reproduction.output_perturbation.members import MU, POPULATION, Draw, member
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, theorem_3_2
-from dpconvex_reproduction.output_perturbation.printed import (
-    laplace_or_gaussian,
-    printed,
-    project,
-    stopped_epsilon,
-)
+from dpconvex_reproduction.output_perturbation.printed import laplace_or_gaussian, printed, project, stopped_epsilon
 from dpconvex_reproduction.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "RISKS", "STEPS", "adversarial_problem", "robust_bounds"]
@@ -56,21 +51,11 @@ def scaled(radius: float, d: int) -> float:
 def robust_bounds(n: int, d: int, radius: float) -> RobustBounds:
     """Return the public facts of the member; the radius is that for d = 4."""
     return RobustBounds(
-        n,
-        d,
-        Logistic(),
-        1.0,
-        1.0,
-        fit_intercept=False,
-        alpha=MU,
-        radius=scaled(radius, d),
-        width=WIDTH,
+        n, d, Logistic(), 1.0, 1.0, fit_intercept=False, alpha=MU, radius=scaled(radius, d), width=WIDTH
     )
 
 
-def adversarial_problem(
-    n: int, d: int, epsilon: float, delta: float, radius: float
-) -> OutputProblem:
+def adversarial_problem(n: int, d: int, epsilon: float, delta: float, radius: float) -> OutputProblem:
     """Return the paper's constants, the penalty's parts included."""
     facts, ball = robust_bounds(n, d, radius), member("smooth strongly convex", d).radius
     return OutputProblem(
@@ -79,9 +64,7 @@ def adversarial_problem(
     )  # fmt: skip
 
 
-def default_model(
-    d: int, epsilon: float, delta: float, radius: float, seed: int = 0
-) -> DPRobustClassifier:
+def default_model(d: int, epsilon: float, delta: float, radius: float, seed: int = 0) -> DPRobustClassifier:
     """Return our estimator, told the paper's ball and the objective's own penalty."""
     return DPRobustClassifier(
         scaled(radius, d), epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
@@ -91,9 +74,7 @@ def default_model(
 
 def cells(quick: bool) -> list[Cell]:
     """One cell per seed and delta."""
-    return [
-        {"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)
-    ]
+    return [{"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)]
 
 
 def settings() -> list[dict[str, Any]]:
@@ -125,9 +106,7 @@ class _Attacked:
         radius = self.radius if radius is None else radius
         n = POPULATION if population else draw.n
         counts = np.ones(POPULATION) if population else draw.counts
-        certificate = mechanism.certify(
-            robust_bounds(n, draw.member.d, radius), guarantee_of(1.0, 0.0), seeded=True
-        )
+        certificate = mechanism.certify(robust_bounds(n, draw.member.d, radius), guarantee_of(1.0, 0.0), seeded=True)
         return mechanism.minimise(self.objective(counts, n, radius), certificate)
 
     def excess(self, points: Array, population: bool, best: Array) -> float:

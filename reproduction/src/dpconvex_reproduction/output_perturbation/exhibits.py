@@ -14,11 +14,7 @@ from dpconvex_reproduction.output_perturbation import (
     tilted_study,
 )
 from dpconvex_reproduction.output_perturbation.tables import BoundTable
-from dpconvex_reproduction.output_perturbation.true_privacy import (
-    adversarial_lines,
-    table_lines,
-    tilted_lines,
-)
+from dpconvex_reproduction.output_perturbation.true_privacy import adversarial_lines, table_lines, tilted_lines
 
 PAPER = "output-perturbation"
 
@@ -59,9 +55,7 @@ _LOOSE = (
 )
 
 
-def _table(
-    number: int, title: str, claim: str, studies: tuple[Study, ...], form: BoundTable, notes: str
-) -> Exhibit:
+def _table(number: int, title: str, claim: str, studies: tuple[Study, ...], form: BoundTable, notes: str) -> Exhibit:
     means, delta = number > 2, 0.0 if number % 2 else risk_study.DELTA
     return Exhibit(
         paper=PAPER,

@@ -182,11 +182,7 @@ def cells(delta: float) -> Callable[[bool], list[Cell]]:
 
 def measure(cell: Cell) -> list[Row]:
     """Run every variant on one data set per setting."""
-    return [
-        row
-        for point in cell["grid"]
-        for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)
-    ]
+    return [row for point in cell["grid"] for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)]
 
 
 def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: int) -> list[Row]:
@@ -229,17 +225,13 @@ def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: in
 
 
 def _noise_size(sensitivity: float, epsilon: float, delta: float) -> float:
-    return (
-        sensitivity / epsilon if delta == 0 else float(gaussian_scale(epsilon, delta, sensitivity))
-    )
+    return sensitivity / epsilon if delta == 0 else float(gaussian_scale(epsilon, delta, sensitivity))
 
 
 def _sound(kind: GeneralMember, theirs: Printed, epsilon: float, delta: float) -> float:
     """Noise for a minimiser at the paper's penalty: by certificate, or for a maximum over the ball."""
     if kind.smooth:
-        certificate = OutputPerturbation().certify(
-            kind.bounds(theirs.alpha), guarantee_of(epsilon, delta), seeded=True
-        )
+        certificate = OutputPerturbation().certify(kind.bounds(theirs.alpha), guarantee_of(epsilon, delta), seeded=True)
         term = certificate.noise["release"]
         return float(term.get("std", term.get("scale")))
     return _noise_size(kind.sensitivity(theirs.alpha), epsilon, delta)
@@ -270,9 +262,7 @@ def _default(kind: GeneralMember, epsilon: float, delta: float) -> tuple[str, Ar
     return "output perturbation", kind.best, size
 
 
-def _maximum_bound(
-    kind: GeneralMember, alpha: float, epsilon: float, delta: float
-) -> tuple[float, float]:
+def _maximum_bound(kind: GeneralMember, alpha: float, epsilon: float, delta: float) -> tuple[float, float]:
     """Bound ``alpha R^2 / 2 + E ||noise||`` and the noise for the minimiser over the ball."""
     d = kind.X.shape[1]
     size = _noise_size(kind.sensitivity(alpha), epsilon, delta)

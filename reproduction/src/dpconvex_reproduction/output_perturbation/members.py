@@ -35,9 +35,7 @@ FAMILIES = ("strongly convex", "smooth strongly convex", "convex", "smooth conve
 POPULATION = 1000
 MU = 0.05
 _STEEPNESS = 2.0  # norm of the coefficients behind the labels
-_SIGNAL = (
-    0.5  # norm of those behind the targets: short enough that the penalty leaves the kink in place
-)
+_SIGNAL = 0.5  # norm of those behind the targets: short enough that the penalty leaves the kink in place
 _VANISHING = 1e-7  # a penalty too small to matter, for minimisers of convex objectives
 
 

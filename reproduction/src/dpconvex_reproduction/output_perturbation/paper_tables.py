@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dpconvex.defaults import OutputPreset
+from dpconvex.planning import OutputPreset
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
 
 __all__ = ["TableRow", "excess_risk_bound", "solver_iterations", "table"]
@@ -107,9 +107,7 @@ def table(number: int, problem: OutputProblem) -> list[TableRow]:
     list of TableRow
     """
     if number not in _TABLES:
-        raise ValueError(
-            f"The 'number' parameter of table must be 1, 2, 3, 4, 5 or 6. Got {number!r} instead."
-        )
+        raise ValueError(f"The 'number' parameter of table must be 1, 2, 3, 4, 5 or 6. Got {number!r} instead.")
     if (problem.delta == 0) != (number % 2 == 1):
         wanted = "delta = 0" if number % 2 else "delta > 0"
         raise ValueError(f"Table {number} is for {wanted}. Got delta={problem.delta!r} instead.")

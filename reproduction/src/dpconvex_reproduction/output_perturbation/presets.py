@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from dpconvex.checks import check_count, check_number
-from dpconvex.defaults import OutputPreset
+from dpconvex.planning import OutputPreset
 
 __all__ = [
     "OutputProblem",
@@ -120,13 +120,10 @@ class OutputProblem:
 def _need(problem: OutputProblem, theorem: str, convex: bool, smooth: bool) -> None:
     if convex and problem.strong_convexity == 0:
         raise ValueError(
-            f"{theorem} needs strong convexity. Got strong_convexity=0 instead. "
-            "Use the theorem for convex functions."
+            f"{theorem} needs strong convexity. Got strong_convexity=0 instead. Use the theorem for convex functions."
         )
     if smooth and math.isinf(problem.smoothness):
-        raise ValueError(
-            f"{theorem} needs smoothness. Got inf instead. Use the theorem without it."
-        )
+        raise ValueError(f"{theorem} needs smoothness. Got inf instead. Use the theorem without it.")
 
 
 def theorem_3_1(problem: OutputProblem) -> OutputPreset:
@@ -207,9 +204,7 @@ def theorem_3_5(problem: OutputProblem) -> OutputPreset:
 
 def _need_mean(problem: OutputProblem, theorem: str) -> None:
     if not problem.mean:
-        raise ValueError(
-            f"{theorem} bounds the population loss of a mean over records. Got mean=False instead."
-        )
+        raise ValueError(f"{theorem} bounds the population loss of a mean over records. Got mean=False instead.")
 
 
 def proposition_4_1(problem: OutputProblem) -> OutputPreset:

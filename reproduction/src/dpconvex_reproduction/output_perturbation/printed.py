@@ -14,21 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.privacy import GaussianDP
-from dpconvex_reproduction.output_perturbation.algorithms import (
-    PrintedNoise,
-    algorithm_1,
-    algorithm_6,
-)
+from dpconvex_reproduction.output_perturbation.algorithms import PrintedNoise, algorithm_1, algorithm_6
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem, output_preset
 
-__all__ = [
-    "Printed",
-    "laplace_or_gaussian",
-    "printed",
-    "project",
-    "stopped_epsilon",
-    "true_epsilon",
-]
+__all__ = ["Printed", "laplace_or_gaussian", "printed", "project", "stopped_epsilon", "true_epsilon"]
 
 Array = NDArray[np.float64]
 
@@ -114,9 +103,7 @@ def true_epsilon(sensitivity: float, size: float, delta: float) -> float:
     return float(GaussianDP(sensitivity / size).epsilon(delta))
 
 
-def stopped_epsilon(
-    moved: float, accuracy: float, alpha: float, size: float, delta: float
-) -> float:
+def stopped_epsilon(moved: float, accuracy: float, alpha: float, size: float, delta: float) -> float:
     """Return the true epsilon if minimisers move by ``moved`` and every run meets the accuracy."""
     return true_epsilon(moved + 2 * math.sqrt(2 * accuracy / alpha), size, delta)
 

@@ -69,11 +69,7 @@ def guarantee_of(epsilon: float, delta: float) -> Guarantee:
 
 def measure(cell: Cell) -> list[Row]:
     """Run every variant on one draw per setting."""
-    return [
-        row
-        for point in cell["grid"]
-        for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)
-    ]
+    return [row for point in cell["grid"] for row in _measure(cell["family"], cell["delta"], cell["seed"], **point)]
 
 
 def _measure(family: str, delta: float, seed: int, n: int, epsilon: float, d: int) -> list[Row]:
@@ -132,9 +128,7 @@ def linear_bounds(kind: Member, n: int, alpha: float) -> LinearBounds:
 def sound(draw: Draw, theirs: Printed, guarantee: Guarantee) -> tuple[Array, float]:
     """Return the certified minimiser at the paper's penalty, and the noise of its certificate."""
     mechanism = OutputPerturbation()
-    certificate = mechanism.certify(
-        linear_bounds(draw.member, draw.n, theirs.alpha), guarantee, seeded=True
-    )
+    certificate = mechanism.certify(linear_bounds(draw.member, draw.n, theirs.alpha), guarantee, seeded=True)
     point = mechanism.minimise(draw.objective(theirs.alpha), certificate)
     term = certificate.noise["release"]
     return point, float(term.get("std", term.get("scale")))
@@ -151,9 +145,7 @@ def default_model(kind: Member, epsilon: float, delta: float, seed: int) -> Any:
     return DPQuantileRegressor(0.5, **options)
 
 
-def released(
-    draw: Draw, epsilon: float, delta: float, seed: int, noise: tuple[Array, Array]
-) -> tuple[Array, str]:
+def released(draw: Draw, epsilon: float, delta: float, seed: int, noise: tuple[Array, Array]) -> tuple[Array, str]:
     """Return releases of our default, on the shared draws if it chose output perturbation, and its choice."""
     certificate = default_model(draw.member, epsilon, delta, seed).certify(draw.n, draw.member.d)
     name, bounds, radius = certificate.mechanism, certificate.bounds, draw.member.radius

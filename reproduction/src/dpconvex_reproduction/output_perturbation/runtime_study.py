@@ -73,10 +73,7 @@ def measure(cell: Cell) -> list[Row]:
     family, delta, seed = cell["family"], cell["delta"], cell["seed"]
     if cell["means"]:
         return [_mean(family, delta, seed, n) for n in SAMPLES["smooth" in family]]
-    return [
-        _general(family, delta, seed, epsilon)
-        for epsilon in BUDGETS["smooth" in family, delta == 0]
-    ]
+    return [_general(family, delta, seed, epsilon) for epsilon in BUDGETS["smooth" in family, delta == 0]]
 
 
 def _mean(family: str, delta: float, seed: int, n: int) -> Row:
@@ -182,9 +179,7 @@ def subgradient_steps(kind: GeneralMember, alpha: float, accuracy: float, limit:
     by n once more, which cannot be meant.
     """
     point, radius = np.zeros(kind.X.shape[1]), kind.radius
-    lowest = kind.risks(kind.best[None, :])[0] + (alpha - kind.mu) / 2 * float(
-        kind.best @ kind.best
-    )
+    lowest = kind.risks(kind.best[None, :])[0] + (alpha - kind.mu) / 2 * float(kind.best @ kind.best)
     for t in range(limit + 1):
         residuals = kind.y - kind.X @ point
         worst = int(np.argmax(np.abs(residuals)))
@@ -209,10 +204,6 @@ def _row(
 
 
 MEANS_PURE = Study("output-perturbation/steps-means-pure", cells(True, 0.0), measure)
-MEANS_APPROXIMATE = Study(
-    "output-perturbation/steps-means-approximate", cells(True, DELTA), measure
-)
+MEANS_APPROXIMATE = Study("output-perturbation/steps-means-approximate", cells(True, DELTA), measure)
 GENERAL_PURE = Study("output-perturbation/steps-general-pure", cells(False, 0.0), measure)
-GENERAL_APPROXIMATE = Study(
-    "output-perturbation/steps-general-approximate", cells(False, DELTA), measure
-)
+GENERAL_APPROXIMATE = Study("output-perturbation/steps-general-approximate", cells(False, DELTA), measure)

@@ -29,12 +29,8 @@ _SPELLED = {"n": "records n", "epsilon": "epsilon", "d": "coefficients d"}
 
 def bound_curves(axes: Any, rows: Sequence[Row], axis: str) -> None:
     """Draw the paper's bound and the excess of every variant along an axis, on log scales."""
-    shown = [
-        row for row in rows if row["excess"] > _NUMERICAL_ZERO[row["variant"] == "not private"]
-    ]
-    bounds = [
-        {**row, "variant": "bound", "excess": row["bound"]} for row in select(rows, variant="paper")
-    ]
+    shown = [row for row in rows if row["excess"] > _NUMERICAL_ZERO[row["variant"] == "not private"]]
+    bounds = [{**row, "variant": "bound", "excess": row["bound"]} for row in select(rows, variant="paper")]
     curves(axes, [*bounds, *shown], axis, "excess", series=("variant",))
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -22,11 +22,7 @@ from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.output_perturbation.algorithms import algorithm_1_tilted
 from dpconvex_reproduction.output_perturbation.members import Draw, member
 from dpconvex_reproduction.output_perturbation.presets import OutputProblem
-from dpconvex_reproduction.output_perturbation.printed import (
-    laplace_or_gaussian,
-    project,
-    stopped_epsilon,
-)
+from dpconvex_reproduction.output_perturbation.printed import laplace_or_gaussian, project, stopped_epsilon
 from dpconvex_reproduction.output_perturbation.risk_study import DELTA, NOISES, guarantee_of
 
 __all__ = ["BASE", "GRIDS", "STUDY", "loss_weight", "tilted_problem"]
@@ -53,9 +49,7 @@ def tilted_problem(n: int, d: int, epsilon: float, delta: float, tilt: float) ->
     """Return the paper's constants: ``L = 1 + mu R`` and ``beta_t = beta + t L^2`` (Lemma 5.3)."""
     radius = tilted_bounds(n, d, tilt).radius
     L = 1.0 + MU * radius
-    return OutputProblem(
-        L, radius, n, d, epsilon, delta, strong_convexity=MU, smoothness=0.25 + MU + tilt * L**2
-    )
+    return OutputProblem(L, radius, n, d, epsilon, delta, strong_convexity=MU, smoothness=0.25 + MU + tilt * L**2)
 
 
 def loss_weight(problem: OutputProblem, tilt: float) -> float:
@@ -67,9 +61,7 @@ def loss_weight(problem: OutputProblem, tilt: float) -> float:
 
 def cells(quick: bool) -> list[Cell]:
     """One cell per seed and delta."""
-    return [
-        {"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)
-    ]
+    return [{"delta": delta, "seed": seed} for seed in range(_SEEDS[quick]) for delta in (0.0, DELTA)]
 
 
 def settings() -> list[dict[str, Any]]:
@@ -142,9 +134,7 @@ def _measure(delta: float, seed: int, tilt: float, n: int, epsilon: float, d: in
     return lines
 
 
-def default_model(
-    tilt: float, epsilon: float, delta: float, ball: float | None, seed: int = 0
-) -> DPTiltedClassifier:
+def default_model(tilt: float, epsilon: float, delta: float, ball: float | None, seed: int = 0) -> DPTiltedClassifier:
     """Return our estimator with the objective's own penalty; without a ball it builds a wall by its own forecast."""
     return DPTiltedClassifier(
         tilt, epsilon=epsilon, delta=delta, row_norm=1.0, fit_intercept=False, alpha=MU,
@@ -154,9 +144,7 @@ def default_model(
 
 def _walled_minimiser(rows: MemoryRows, certificate: Any) -> Array:
     bounds = certificate.bounds
-    objective = TiltedObjective(
-        rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall
-    )
+    objective = TiltedObjective(rows, bounds.loss, bounds.alpha, bounds.tilt, bounds.coef_bound, bounds.wall)
     return OutputPerturbation().minimise(objective, certificate)
 
 

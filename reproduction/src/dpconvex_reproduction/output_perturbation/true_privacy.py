@@ -14,39 +14,23 @@ from dpconvex.privacy import GaussianDP
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex_reproduction.exhibit import PrivacyLine
 from dpconvex_reproduction.output_perturbation.adversarial_study import BASE as ADVERSARIAL
-from dpconvex_reproduction.output_perturbation.adversarial_study import (
-    adversarial_problem,
-    robust_bounds,
-)
-from dpconvex_reproduction.output_perturbation.adversarial_study import (
-    default_model as robust_model,
-)
+from dpconvex_reproduction.output_perturbation.adversarial_study import adversarial_problem, robust_bounds
+from dpconvex_reproduction.output_perturbation.adversarial_study import default_model as robust_model
 from dpconvex_reproduction.output_perturbation.algorithms import algorithm_1_tilted, algorithm_8
 from dpconvex_reproduction.output_perturbation.general_study import BASE as GENERAL
 from dpconvex_reproduction.output_perturbation.general_study import general_member
 from dpconvex_reproduction.output_perturbation.members import FAMILIES, MU, member
 from dpconvex_reproduction.output_perturbation.printed import printed, stopped_epsilon, true_epsilon
 from dpconvex_reproduction.output_perturbation.risk_study import BASE as MEANS
-from dpconvex_reproduction.output_perturbation.risk_study import (
-    DELTA,
-    default_model,
-    guarantee_of,
-    linear_bounds,
-)
+from dpconvex_reproduction.output_perturbation.risk_study import DELTA, default_model, guarantee_of, linear_bounds
 from dpconvex_reproduction.output_perturbation.tilted_study import BASE as TILTED
 from dpconvex_reproduction.output_perturbation.tilted_study import MU as TILTED_MU
 from dpconvex_reproduction.output_perturbation.tilted_study import default_model as tilted_model
-from dpconvex_reproduction.output_perturbation.tilted_study import (
-    loss_weight,
-    tilted_bounds,
-    tilted_problem,
-)
+from dpconvex_reproduction.output_perturbation.tilted_study import loss_weight, tilted_bounds, tilted_problem
 
 __all__ = ["adversarial_lines", "table_lines", "tilted_lines"]
 
-_EXPECTATION = (
-    "Nothing is proven for a solver whose gap holds in expectation only, which is what is printed."
-)
+_EXPECTATION = "Nothing is proven for a solver whose gap holds in expectation only, which is what is printed."
 
 
 def _budget(epsilon: float, delta: float) -> str:
@@ -72,16 +56,10 @@ def _true(moved: float, accuracy: float, alpha: float, size: float, delta: float
     )
 
 
-def _certified(
-    certificate: Certificate, epsilon: float, delta: float, name: str, variant: str
-) -> PrivacyLine:
+def _certified(certificate: Certificate, epsilon: float, delta: float, name: str, variant: str) -> PrivacyLine:
     proven = certificate.epsilon(delta)
     return PrivacyLine(
-        name,
-        variant,
-        _budget(epsilon, delta),
-        f"{_bound(proven, delta)}, replace one",
-        certificate.theorem,
+        name, variant, _budget(epsilon, delta), f"{_bound(proven, delta)}, replace one", certificate.theorem
     )
 
 
@@ -111,13 +89,7 @@ def table_lines(means: bool, delta: float, population: bool = False) -> list[Pri
                 f"have delta {attained:.2g} at the claimed epsilon. "
             )
         lines.append(
-            PrivacyLine(
-                f"{theirs.algorithm}, {family}",
-                "paper",
-                _budget(epsilon, delta),
-                true,
-                why + _EXPECTATION,
-            )
+            PrivacyLine(f"{theirs.algorithm}, {family}", "paper", _budget(epsilon, delta), true, why + _EXPECTATION)
         )
     if means:
         lines += _own_lines(n, d, epsilon, delta)
@@ -148,9 +120,7 @@ def _own_lines(n: int, d: int, epsilon: float, delta: float) -> list[PrivacyLine
         issued = OutputPerturbation().certify(linear_bounds(kind, n, kind.mu), guarantee)
         lines.append(_certified(issued, epsilon, delta, f"OutputPerturbation, {family}", "sound"))
         chosen = default_model(kind, epsilon, delta, 0).certify(n, d)
-        lines.append(
-            _certified(chosen, epsilon, delta, f"auto: {chosen.mechanism}, {family}", "dpconvex")
-        )
+        lines.append(_certified(chosen, epsilon, delta, f"auto: {chosen.mechanism}, {family}", "dpconvex"))
     return lines
 
 
@@ -172,9 +142,7 @@ def tilted_lines() -> list[PrivacyLine]:
             "Lemma 5.2's proof drops the change of the other weights, but its bound 2 L C / (mu n) is above the right "
             "one, 2 L C / (mu (C + n - 1)). "
         )
-        lines.append(
-            PrivacyLine("Algorithm 1", "paper", _budget(epsilon, delta), true, why + _EXPECTATION)
-        )
+        lines.append(PrivacyLine("Algorithm 1", "paper", _budget(epsilon, delta), true, why + _EXPECTATION))
         issued = OutputPerturbation().certify(facts, guarantee_of(epsilon, delta))
         lines.append(_certified(issued, epsilon, delta, "Algorithm 1", "sound"))
         chosen = tilted_model(tilt, epsilon, delta, None).certify(int(n), int(d))
@@ -204,9 +172,7 @@ def adversarial_lines() -> list[PrivacyLine]:
             if delta > 0
             else "S counts the slope of the common penalty, which cancels. "
         )
-        lines.append(
-            PrivacyLine("Algorithm 8", "paper", _budget(epsilon, delta), true, why + _EXPECTATION)
-        )
+        lines.append(PrivacyLine("Algorithm 8", "paper", _budget(epsilon, delta), true, why + _EXPECTATION))
         issued = OutputPerturbation().certify(facts, guarantee_of(epsilon, delta))
         lines.append(_certified(issued, epsilon, delta, "Algorithm 8", "sound"))
         chosen = robust_model(int(d), epsilon, delta, radius).certify(int(n), int(d))

@@ -155,23 +155,11 @@ def within_steps(rows: Sequence[Row], name: str, along: str, explicit: bool) -> 
     theirs = [_mean(line, "printed_steps") for line in lines]
     ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
     unit, solver = rows[0]["unit"], rows[0]["algorithm"]
-    slope = (
-        float(np.polyfit(np.log(theirs), np.log(mine), 1)[0])
-        if np.isfinite(mine).all()
-        else math.inf
-    )
+    slope = float(np.polyfit(np.log(theirs), np.log(mine), 1)[0]) if np.isfinite(mine).all() else math.inf
     where = f"{min(ratios):.3g} to {max(ratios):.3g} of the printed number, growing with its power {slope:.2f}"
     if explicit:
-        return Check(
-            f"{name}: {solver} reaches the accuracy within the printed {unit}",
-            max(ratios) <= 1,
-            where,
-        )
-    return Check(
-        f"{name}: {unit} of {solver} grow no faster than the printed order",
-        slope <= 1 + TOLERANCE,
-        where,
-    )
+        return Check(f"{name}: {solver} reaches the accuracy within the printed {unit}", max(ratios) <= 1, where)
+    return Check(f"{name}: {unit} of {solver} grow no faster than the printed order", slope <= 1 + TOLERANCE, where)
 
 
 def against(
@@ -180,9 +168,7 @@ def against(
 ) -> Check:  # fmt: skip
     """Check that one variant is not worse than another in any cell, by more than two standard errors or 1 %."""
     shared = [*keys, "seed"]
-    other = {
-        tuple(row[key] for key in shared): row["excess"] for row in select(rows, variant=theirs)
-    }
+    other = {tuple(row[key] for key in shared): row["excess"] for row in select(rows, variant=theirs)}
     mine = select(rows, variant=ours)
     if algorithm is not None:
         mine = select(mine, algorithm=algorithm)

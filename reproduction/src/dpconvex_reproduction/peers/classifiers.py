@@ -14,14 +14,7 @@ from dpconvex.losses import Hinge, Logistic
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.peers import diffprivlib_peer
 from dpconvex_reproduction.peers.clipped_sgd import SETTINGS, descend, noise_std
-from dpconvex_reproduction.peers.problems import (
-    CLASSIFICATION,
-    DELTA,
-    EPSILONS,
-    Problem,
-    files,
-    load,
-)
+from dpconvex_reproduction.peers.problems import CLASSIFICATION, DELTA, EPSILONS, Problem, files, load
 
 __all__ = ["BLOCK", "DIFFPRIVLIB", "LOGISTIC", "MODELS", "SVM", "block_seeds", "measure_problem"]
 
@@ -46,11 +39,7 @@ def blocks(quick: bool) -> range:
 
 
 def _cells(model: str, quick: bool) -> list[Cell]:
-    return [
-        {"data": data, "model": model, "block": block}
-        for data in CLASSIFICATION
-        for block in blocks(quick)
-    ]
+    return [{"data": data, "model": model, "block": block} for data in CLASSIFICATION for block in blocks(quick)]
 
 
 def _logistic_cells(quick: bool) -> list[Cell]:
@@ -77,9 +66,7 @@ def measure(cell: Cell) -> list[Row]:
     return rows + (unseeded(problem, cell["model"]) if cell["block"] == 0 else [])
 
 
-def measure_problem(
-    problem: Problem, model: str, seeds: Sequence[int], epsilons: Sequence[float]
-) -> list[Row]:
+def measure_problem(problem: Problem, model: str, seeds: Sequence[int], epsilons: Sequence[float]) -> list[Row]:
     """Return the accuracy of our default and of DP-SGD in both settings."""
     estimator, loss, _ = MODELS[model]
     rows: list[Row] = []
@@ -99,10 +86,7 @@ def measure_problem(
     for epsilon in epsilons:
         for seed in seeds:
             fitted = estimator(
-                epsilon=epsilon,
-                delta=DELTA,
-                feature_bounds=problem.feature_bounds,
-                random_state=seed,
+                epsilon=epsilon, delta=DELTA, feature_bounds=problem.feature_bounds, random_state=seed
             ).fit(problem.X, problem.y)
             accuracy = fitted.score(problem.X_test, problem.y_test)
             add(estimator.__name__, "dpconvex", epsilon, seed, accuracy)
@@ -124,9 +108,7 @@ def unseeded(problem: Problem, model: str) -> list[Row]:
     plain = MODELS[model][2]
     plain.fit(problem.mapped(problem.X), problem.y)
     accuracies = {
-        f"scikit-learn {type(plain).__name__}": plain.score(
-            problem.mapped(problem.X_test), problem.y_test
-        ),
+        f"scikit-learn {type(plain).__name__}": plain.score(problem.mapped(problem.X_test), problem.y_test),
         "larger class": max(np.mean(problem.y_test == label) for label in (-1, 1)),
     }
     return [

@@ -64,10 +64,7 @@ class Setting:
 
 
 #: The two ends of what examples and tutorials use; both are run, and the better one counts.
-SETTINGS = {
-    "DP-SGD, rate 0.1, 10 epochs": Setting(0.1, 10),
-    "DP-SGD, rate 0.5, 20 epochs": Setting(0.5, 20),
-}
+SETTINGS = {"DP-SGD, rate 0.1, 10 epochs": Setting(0.1, 10), "DP-SGD, rate 0.5, 20 epochs": Setting(0.5, 20)}
 
 
 def accounted_epsilon(std: float, rate: float, steps: int, delta: float) -> float:
@@ -126,12 +123,7 @@ def proven_epsilon(std: float, rate: float, steps: int, delta: float) -> float:
 
 
 def descend(
-    rows: Array,
-    targets: Array,
-    loss: Any,
-    setting: Setting,
-    stds: Sequence[float],
-    rng: np.random.Generator,
+    rows: Array, targets: Array, loss: Any, setting: Setting, stds: Sequence[float], rng: np.random.Generator
 ) -> Array:
     """Run several chains that differ in their noise on the same batches and return their last iterates.
 

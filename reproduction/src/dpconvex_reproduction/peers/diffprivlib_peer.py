@@ -98,9 +98,7 @@ def install() -> Path:
 
 
 def fits(
-    data: dict[str, NDArray[Any]],
-    row_norm: float,
-    requests: Sequence[tuple[str, float, int]],
+    data: dict[str, NDArray[Any]], row_norm: float, requests: Sequence[tuple[str, float, int]]
 ) -> list[dict[str, float]]:
     """Fit and score.
 

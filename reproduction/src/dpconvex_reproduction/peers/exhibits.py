@@ -100,8 +100,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         judge=_ratio_checks,
         draw=_draw_ratio,
         privacy=promises.quantile,
-        notes=_SETTING
-        + "\n\nDP-SGD's targets are mapped by their public range to [-1, 1], as ours are. bike is "
+        notes=_SETTING + "\n\nDP-SGD's targets are mapped by their public range to [-1, 1], as ours are. bike is "
         "taken with its columns as numbers, and with season, month, hour, weekday and weather as indicators.",
         shown=200,
     ),

@@ -75,11 +75,7 @@ def draw_times(rows: Sequence[Row], figure: Any) -> None:
     for ax, (task, data) in zip(axes.flat, settings, strict=False):
         here = select(lines, task=task, data=data)[::-1]
         seconds = [line["median seconds"] for line in here]
-        ax.barh(
-            [line["algorithm"] for line in here],
-            seconds,
-            color=[color[line["variant"]] for line in here],
-        )
+        ax.barh([line["algorithm"] for line in here], seconds, color=[color[line["variant"]] for line in here])
         ax.set_xscale("log")
         ax.set_xlim(0.02, 200)
         ax.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])

@@ -65,9 +65,7 @@ class Problem:
         """Return rows ``(clip(raw, low, high) - shift) * scale`` by the map that dpconvex derives from the bounds."""
         row_map = RowMap.from_bounds(X.shape[1], self.feature_bounds)
         low, high = self.feature_bounds
-        return np.asarray(
-            (np.clip(X, low, high) - np.array(row_map.shift)) * np.array(row_map.scale), dtype=float
-        )
+        return np.asarray((np.clip(X, low, high) - np.array(row_map.shift)) * np.array(row_map.scale), dtype=float)
 
     def with_constant(self, X: NDArray[Any]) -> Array:
         """Return mapped rows with a constant in front, ``(1, x)``."""

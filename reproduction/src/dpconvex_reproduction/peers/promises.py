@@ -22,9 +22,7 @@ _BIKE = (13_034, 12)
 
 def _listed(values: list[float], up: bool = False) -> str:
     """Return numbers to three digits, to the nearest, or upwards where they are upper bounds."""
-    return ", ".join(
-        "none" if math.isinf(value) else f"{_up(value) if up else value:.3g}" for value in values
-    )
+    return ", ".join("none" if math.isinf(value) else f"{_up(value) if up else value:.3g}" for value in values)
 
 
 def _up(value: float) -> float:
@@ -110,7 +108,5 @@ def quantile() -> list[PrivacyLine]:
     """Return the lines of the quantile regressions."""
     n, d = _BIKE
     bounds = (np.zeros(d), np.ones(d))
-    ours = DPQuantileRegressor(
-        0.5, epsilon=1.0, delta=DELTA, feature_bounds=bounds, target_bounds=(0, 1000)
-    )
+    ours = DPQuantileRegressor(0.5, epsilon=1.0, delta=DELTA, feature_bounds=bounds, target_bounds=(0, 1000))
     return [_ours(ours, n, d, "a table of bike's shape"), *_sgd(n, "bike")]

@@ -17,15 +17,7 @@ from dpconvex.losses import Pinball
 from dpconvex_reproduction.exhibit import Cell, Row, Study
 from dpconvex_reproduction.peers.classifiers import block_seeds, blocks
 from dpconvex_reproduction.peers.clipped_sgd import SETTINGS, descend, noise_std
-from dpconvex_reproduction.peers.problems import (
-    DELTA,
-    EPSILONS,
-    QUANTILES,
-    REGRESSION,
-    Problem,
-    files,
-    load,
-)
+from dpconvex_reproduction.peers.problems import DELTA, EPSILONS, QUANTILES, REGRESSION, Problem, files, load
 
 __all__ = ["QUANTILE", "REFERENCE", "STATSMODELS", "fit_statsmodels", "measure_problem", "relative"]
 
@@ -46,9 +38,7 @@ def _once(quick: bool) -> list[Cell]:
     return [{"data": data, "quantile": quantile} for data in REGRESSION for quantile in QUANTILES]
 
 
-def _row(
-    problem: Problem, quantile: float, epsilon: float | None, name: str, variant: str, seed: int
-) -> Row:
+def _row(problem: Problem, quantile: float, epsilon: float | None, name: str, variant: str, seed: int) -> Row:
     return {
         "data": problem.name,
         "quantile": quantile,
@@ -66,9 +56,7 @@ def measure(cell: Cell) -> list[Row]:
     return rows + (unseeded(problem, quantile) if cell["block"] == 0 else [])
 
 
-def measure_problem(
-    problem: Problem, quantile: float, seeds: Sequence[int], epsilons: Sequence[float]
-) -> list[Row]:
+def measure_problem(problem: Problem, quantile: float, seeds: Sequence[int], epsilons: Sequence[float]) -> list[Row]:
     """Return the test loss of our default and of DP-SGD in both settings, in the target's units."""
     rows = []
     for epsilon in epsilons:
@@ -113,10 +101,7 @@ def unseeded(problem: Problem, quantile: float) -> list[Row]:
         "constant": np.full(len(problem.y_test), np.quantile(problem.y, quantile)),
     }
     return [
-        {
-            **_row(problem, quantile, None, name, "not private", 0),
-            "loss": _loss(problem, quantile, predicted),
-        }
+        {**_row(problem, quantile, None, name, "not private", 0), "loss": _loss(problem, quantile, predicted)}
         for name, predicted in predictions.items()
     ]
 

@@ -22,11 +22,7 @@ from dpconvex_reproduction.peers.quantiles import fit_statsmodels
 __all__ = ["TIME", "fitting", "judge", "table"]
 
 _EPSILON, _QUANTILE = 1.0, 0.5
-_DATA = {
-    "logistic": ("a9a", "covtype"),
-    "svm": ("a9a", "covtype"),
-    "quantile": ("bike", "census_wages"),
-}
+_DATA = {"logistic": ("a9a", "covtype"), "svm": ("a9a", "covtype"), "quantile": ("bike", "census_wages")}
 #: Method -> variant; DP-SGD is timed without the accounting of its noise.
 _METHODS = {
     "logistic": ("dpconvex", *SETTINGS, "diffprivlib, as documented", "scikit-learn"),
@@ -93,9 +89,7 @@ def fitting(problem: Problem, task: str, method: str) -> Callable[[int], Any]:
         targets = (problem.y - shift) * scale
         loss = Pinball(_QUANTILE) if task == "quantile" else MODELS[task][1]
         std = noise_std(setting.rate(len(rows)), setting.steps(len(rows)), _EPSILON, DELTA)
-        return lambda seed: descend(
-            rows, targets, loss, setting, [std], np.random.default_rng(seed)
-        )
+        return lambda seed: descend(rows, targets, loss, setting, [std], np.random.default_rng(seed))
     if method == "statsmodels":
         return lambda seed: fit_statsmodels(problem, _QUANTILE)
     if method == "scikit-learn":
@@ -103,11 +97,7 @@ def fitting(problem: Problem, task: str, method: str) -> Callable[[int], Any]:
         exact = QuantileRegressor(quantile=_QUANTILE, alpha=0)
         model = exact if task == "quantile" else MODELS[task][2]
         return lambda seed: model.fit(mapped, problem.y)
-    facts: dict[str, Any] = {
-        "epsilon": _EPSILON,
-        "delta": DELTA,
-        "feature_bounds": problem.feature_bounds,
-    }
+    facts: dict[str, Any] = {"epsilon": _EPSILON, "delta": DELTA, "feature_bounds": problem.feature_bounds}
     if task == "quantile":
         facts |= {"quantile": _QUANTILE, "target_bounds": problem.target_bounds}
     ours = DPQuantileRegressor if task == "quantile" else MODELS[task][0]
@@ -149,10 +139,7 @@ def judge(rows: list[Row]) -> list[Check]:
         )
         judged.append(
             Check(
-                f"Our default takes at most 1.25 times as long as every {words}",
-                not slower,
-                evidence,
-                about="dpconvex",
+                f"Our default takes at most 1.25 times as long as every {words}", not slower, evidence, about="dpconvex"
             )
         )
     return judged

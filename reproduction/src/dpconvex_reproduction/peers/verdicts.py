@@ -53,9 +53,7 @@ def _name(row: Row) -> str:
     return f"{row['algorithm']} ({variant})" if variant in UNPROVEN else str(row["algorithm"])
 
 
-def duels(
-    rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool, proven: bool = False
-) -> list[Duel]:
+def duels(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool, proven: bool = False) -> list[Duel]:
     """Return one duel per setting in which ours and a private peer were run.
 
     Parameters
@@ -86,9 +84,7 @@ def duels(
             seeds = [seed for seed in ours if seed in scores]
             if not seeds:
                 continue
-            (gap,) = summarise(
-                [{"gap": sign * (scores[seed] - ours[seed])} for seed in seeds], [], "gap"
-            )
+            (gap,) = summarise([{"gap": sign * (scores[seed] - ours[seed])} for seed in seeds], [], "gap")
             count = len(seeds)
             mine = math.fsum(ours[seed] for seed in seeds) / count
             theirs = math.fsum(scores[seed] for seed in seeds) / count
@@ -118,9 +114,7 @@ def checks(rows: Sequence[Row], keys: Sequence[str], value: str, larger: bool) -
             numbers = ", ".join(f"{-duel.deficit:.2g} at {duel.setting[-1]:g}" for duel in leads)
             evidence.append(f"ahead of the best peer by {numbers}")
         evidence += [
-            f"level at epsilon {duel.setting[-1]:g}: {_words(duel)}"
-            for duel in here
-            if duel.holds and duel.deficit > 0
+            f"level at epsilon {duel.setting[-1]:g}: {_words(duel)}" for duel in here if duel.holds and duel.deficit > 0
         ]
         evidence += [f"loses at epsilon {duel.setting[-1]:g}: {_words(duel)}" for duel in lost]
         judged.append(
@@ -168,9 +162,7 @@ def table(rows: Sequence[Row], keys: Sequence[str], value: str) -> list[Row]:
     order = [*keys, "algorithm", "variant"]
     settings = list(dict.fromkeys(tuple(row[key] for key in keys) for row in rows))
     shown = []
-    for line in sorted(
-        summarise(rows, order, value), key=lambda row: settings.index(tuple(row[k] for k in keys))
-    ):
+    for line in sorted(summarise(rows, order, value), key=lambda row: settings.index(tuple(row[k] for k in keys))):
         count = line["repeats"]
         half = student.ppf(0.975, count - 1) * line["error"] if count > 1 else math.nan
         shown.append(

@@ -11,21 +11,12 @@ import numpy as np
 
 from dpconvex_reproduction.drawing import curves, finish, panels
 from dpconvex_reproduction.exhibit import Check, Row, select, summarise
-from dpconvex_reproduction.quantile_sco.contenders import (
-    BUDGETS,
-    DEFAULT,
-    NON_PRIVATE,
-    PART_TWO,
-    PRIVATE,
-)
+from dpconvex_reproduction.quantile_sco.contenders import BUDGETS, DEFAULT, NON_PRIVATE, PART_TWO, PRIVATE
 
 __all__ = ["AXES", "Grid", "draw_comparison", "judge_comparison", "wide_table"]
 
 #: Measures and the labels of their axes.
-AXES = {
-    "excess_risk": "relative excess risk",
-    "estimation_error": "relative estimation error",
-}
+AXES = {"excess_risk": "relative excess risk", "estimation_error": "relative estimation error"}
 _PROPOSED, _EXISTING = ("OP", "DP-SGD"), ("Moreau", "Phased-ERM", "Phased-SGD")
 # Algorithm 1 asks for epsilon of at most 1.
 _STATED_BUDGET = 1.0
@@ -93,9 +84,7 @@ class Grid:
             sizes = [n for _, n in self.places([epsilon])]
             ratio = self.mean(name, epsilon, sizes[-1]) / self.mean(name, epsilon, sizes[0])
             ratios.append(ratio)
-            words.append(
-                f"{ratio:.2g} at epsilon {epsilon:g} (n = {sizes[-1]} over n = {sizes[0]})"
-            )
+            words.append(f"{ratio:.2g} at epsilon {epsilon:g} (n = {sizes[-1]} over n = {sizes[0]})")
         return max(ratios), ", ".join(words)
 
     def duel(self, first: Name, second: Name, epsilon: float, n: int) -> Duel:
@@ -133,11 +122,7 @@ def _proposed_against_existing(grid: Grid) -> list[Check]:
         for theirs in _EXISTING:
             places = grid.places(stated)
             duels = [grid.duel((ours, "paper"), (theirs, "paper"), *place) for place in places]
-            lost = [
-                f"epsilon {e:g} n {n}"
-                for (e, n), duel in zip(places, duels, strict=True)
-                if not duel.not_worse
-            ]
+            lost = [f"epsilon {e:g} n {n}" for (e, n), duel in zip(places, duels, strict=True) if not duel.not_worse]
             evidence = f"{len(duels) - len(lost)} of {len(duels)} cells, {_median_ratio(duels)}"
             evidence += f"; not at {', '.join(lost)}" if lost else ""
             statement = f"{ours} outperforms {theirs}, epsilon at most 1, as printed"
@@ -242,14 +227,11 @@ def _order(rows: Iterable[Row]) -> list[Row]:
 def draw_comparison(rows: list[Row], figure: Any, value: str) -> None:
     """Draw a panel for each budget, as printed above and with certified noise below; bands are standard deviations."""
     axes = panels(figure, len(BUDGETS), 2, sharex=True, sharey=True)
-    for i, (variant, words) in enumerate(
-        (("paper", "as printed"), ("sound", "with certified noise"))
-    ):
+    for i, (variant, words) in enumerate((("paper", "as printed"), ("sound", "with certified noise"))):
         shown = _order(
             row
             for row in rows
-            if row["algorithm"] != PART_TWO
-            and row["variant"] in (variant, "not private", "dpconvex")
+            if row["algorithm"] != PART_TWO and row["variant"] in (variant, "not private", "dpconvex")
         )
         for j, epsilon in enumerate(BUDGETS):
             ax = axes[i, j]

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpconvex.datasets import Synthetic
-from dpconvex_reproduction.quantile_sco.objective_perturbation import (
-    algorithm_2,
-    perturbed_minimiser,
-)
+from dpconvex_reproduction.quantile_sco.objective_perturbation import algorithm_2, perturbed_minimiser
 from dpconvex_reproduction.quantile_sco.presets import Problem, QuantilePreset
 from dpconvex_reproduction.quantile_sco.rivals import RIVALS, phased_erm
 from dpconvex_reproduction.quantile_sco.sound import run_sound, sound_plan
@@ -63,9 +60,7 @@ def contestants(algorithms: tuple[str, ...] = PRIVATE) -> list[tuple[str, str]]:
     return [(NON_PRIVATE, "not private"), *pairs, (DEFAULT, "dpconvex")]
 
 
-def estimate(
-    algorithm: str, variant: str, data: Synthetic, epsilon: float, seed: int
-) -> Callable[[], Array]:
+def estimate(algorithm: str, variant: str, data: Synthetic, epsilon: float, seed: int) -> Callable[[], Array]:
     """Return a function that computes the coefficients; everything public is prepared before.
 
     Parameters

@@ -5,11 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from dpconvex_reproduction.exhibit import Exhibit
-from dpconvex_reproduction.quantile_sco.comparison import (
-    draw_comparison,
-    judge_comparison,
-    wide_table,
-)
+from dpconvex_reproduction.quantile_sco.comparison import draw_comparison, judge_comparison, wide_table
 from dpconvex_reproduction.quantile_sco.phased_erm_figure import draw_phases, judge_phases
 from dpconvex_reproduction.quantile_sco.simulation import COMPARISONS, LARGE_SAMPLES, TIMES
 from dpconvex_reproduction.quantile_sco.smoothing_curves import CURVES
@@ -93,9 +89,7 @@ def _listed(*lines: str) -> str:
 def _notes(d: int, error: str) -> str:
     star = _STAR if (d, error) == (3, "exogenous") else ""
     weights = _WEIGHTS if (d, error) == (3, "endogenous") else ""
-    return _listed(
-        f"{_MODEL[d]} {_ERROR[error]}", _SETTING, star, *_CHOICES, weights, _MANY if d == 51 else ""
-    )
+    return _listed(f"{_MODEL[d]} {_ERROR[error]}", _SETTING, star, *_CHOICES, weights, _MANY if d == 51 else "")
 
 
 def _comparison(number: int, d: int, error: str, value: str, claim: str) -> Exhibit:
@@ -107,9 +101,7 @@ def _comparison(number: int, d: int, error: str, value: str, claim: str) -> Exhi
         claim=claim,
         studies=(COMPARISONS[d, error],),
         table=partial(wide_table, value=value),
-        judge=partial(
-            judge_comparison, value=value, phased_leaves_axes=(d, error) == (51, "exogenous")
-        ),
+        judge=partial(judge_comparison, value=value, phased_leaves_axes=(d, error) == (51, "exogenous")),
         draw=partial(draw_comparison, value=value),
         privacy=partial(privacy_lines, d),
         notes=_notes(d, error),

@@ -30,12 +30,7 @@ _RELATIVE_TOLERANCE = 1e-10
 
 
 def perturbed_minimiser(
-    X: ArrayLike,
-    y: ArrayLike,
-    quantile: float,
-    preset: QuantilePreset,
-    tilt: ArrayLike,
-    kernel: Kernel | None = None,
+    X: ArrayLike, y: ArrayLike, quantile: float, preset: QuantilePreset, tilt: ArrayLike, kernel: Kernel | None = None
 ) -> NDArray[np.float64]:
     """Return the minimiser of the smoothed, penalised objective tilted by ``<tilt, theta> / n``.
 
@@ -61,10 +56,7 @@ def perturbed_minimiser(
     row_map = RowMap(rows.shape[1], _NO_INFLUENCE_BOUND)
     loss = convolve(Pinball(quantile), kernel or LogisticKernel(), preset.bandwidth)
     objective = EmpiricalObjective(
-        MemoryRows(rows, y, row_map),
-        loss,
-        preset.alpha,
-        linear=np.asarray(tilt, dtype=np.float64) / len(rows),
+        MemoryRows(rows, y, row_map), loss, preset.alpha, linear=np.asarray(tilt, dtype=np.float64) / len(rows)
     )
     longest = float(np.sqrt(1 + np.square(rows).sum(axis=1).max()))
     tolerance = _RELATIVE_TOLERANCE * loss.lipschitz * longest
@@ -72,11 +64,7 @@ def perturbed_minimiser(
 
 
 def algorithm_2(
-    X: ArrayLike,
-    y: ArrayLike,
-    problem: Problem,
-    part: int = 1,
-    rng: np.random.Generator | int | None = None,
+    X: ArrayLike, y: ArrayLike, problem: Problem, part: int = 1, rng: np.random.Generator | int | None = None
 ) -> NDArray[np.float64]:
     """Run Algorithm 2 with the constants of Theorem 3.6.
 

@@ -34,10 +34,7 @@ def judge_phases(rows: list[Row]) -> list[Check]:
         )
     )
     for variant, label in (("sound", "with certified noise"), ("paper", "as printed")):
-        duels = [
-            grid.duel((DEFAULT, "dpconvex"), ("Phased-ERM", variant), *place)
-            for place in grid.places()
-        ]
+        duels = [grid.duel((DEFAULT, "dpconvex"), ("Phased-ERM", variant), *place) for place in grid.places()]
         good = sum(duel.not_worse for duel in duels)
         ratio = float(np.median([duel.ratio for duel in duels]))
         checks.append(

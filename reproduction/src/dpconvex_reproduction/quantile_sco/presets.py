@@ -91,9 +91,7 @@ def objective_preset(part: int, n_samples: int, dimension: int, problem: Problem
         What the algorithm is told.
     """
     if part not in (1, 2):
-        raise ValueError(
-            f"The 'part' parameter of objective_preset must be 1 or 2. Got {part!r} instead."
-        )
+        raise ValueError(f"The 'part' parameter of objective_preset must be 1 or 2. Got {part!r} instead.")
     kernel, epsilon, slope = problem.kernel, problem.epsilon, problem.lipschitz
     std = slope * math.sqrt(8 * math.log(2 / problem.delta) + 4 * epsilon) / epsilon
     square = 2 * slope**2 / n_samples + dimension * std**2 / n_samples**2
@@ -176,9 +174,7 @@ class PhasedPreset:
     def std(self, phase: int, problem: Problem) -> float:
         """Return ``4 L step_i sqrt(ln(1/delta)) / epsilon`` for phase i = 1, 2, ..."""
         step = self.step_size / 4**phase
-        return (
-            4 * problem.lipschitz * step * math.sqrt(math.log(1 / problem.delta)) / problem.epsilon
-        )
+        return 4 * problem.lipschitz * step * math.sqrt(math.log(1 / problem.delta)) / problem.epsilon
 
 
 def phased_erm_preset(n_samples: int, dimension: int, problem: Problem) -> PhasedPreset:

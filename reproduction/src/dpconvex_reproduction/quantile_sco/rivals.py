@@ -18,12 +18,7 @@ from numpy.typing import NDArray
 
 from dpconvex.losses import Pinball
 from dpconvex.smoothing import convolve, moreau
-from dpconvex_reproduction.quantile_sco.presets import (
-    Problem,
-    phased_erm_preset,
-    phased_sgd_preset,
-    sgd_preset,
-)
+from dpconvex_reproduction.quantile_sco.presets import Problem, phased_erm_preset, phased_sgd_preset, sgd_preset
 
 __all__ = [
     "RIVALS",
@@ -42,9 +37,7 @@ Array = NDArray[np.float64]
 _CHUNK = 1 << 17
 
 
-def _descend(
-    rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any
-) -> Array:
+def _descend(rows: Array, targets: Array, loss: Any, steps: int, rate: float, std: float, rng: Any) -> Array:
     """Return the mean of theta_1 = 0 and the iterates after each of ``steps - 1`` noisy single-record steps."""
     from dpconvex.mechanisms.stochastic_loop import run_single_sgd_steps
     from dpconvex.smoothing.compiled_slopes import compile_slope
@@ -55,9 +48,7 @@ def _descend(
     left = steps - 1
     while left > 0:
         chosen = rng.integers(0, len(targets), size=min(left, _CHUNK))
-        run_single_sgd_steps(
-            rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std
-        )
+        run_single_sgd_steps(rng, chosen, rows, targets, weights, compiled, theta, total, rate, 0.0, std)
         left -= chosen.size
     return total / steps
 
@@ -127,12 +118,7 @@ def moreau_sgd(rows: Array, targets: Array, problem: Problem, rng: np.random.Gen
 
 
 def phased_erm(
-    rows: Array,
-    targets: Array,
-    problem: Problem,
-    rng: np.random.Generator,
-    *,
-    noise_share: float = 1.0,
+    rows: Array, targets: Array, problem: Problem, rng: np.random.Generator, *, noise_share: float = 1.0
 ) -> Array:
     r"""Phased-ERM (Feldman et al. 2020, Theorem 4.8, Algorithm 3).
 

@@ -141,9 +141,7 @@ def measure_times(cell: Cell) -> list[Row]:
 
 
 COMPARISONS = {
-    (d, error): Study(
-        f"quantile-sco/comparison-{d}-{error}", partial(_comparison_cells, d, error), compare
-    )
+    (d, error): Study(f"quantile-sco/comparison-{d}-{error}", partial(_comparison_cells, d, error), compare)
     for d in (3, 51)
     for error in ERRORS
 }

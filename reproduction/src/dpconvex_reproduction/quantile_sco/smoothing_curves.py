@@ -42,16 +42,8 @@ TABLE_1: dict[str, tuple[_Function, _Function, float]] = {
         lambda t: math.sqrt(2 / math.pi) * np.exp(-(t**2) / 2) + t * (1 - 2 * ndtr(-t)),
         12.0,
     ),
-    "logistic": (
-        lambda v: np.exp(-v) / (1 + np.exp(-v)) ** 2,
-        lambda t: t + 2 * np.log(1 + np.exp(-t)),
-        45.0,
-    ),
-    "uniform": (
-        lambda v: np.where(np.abs(v) <= 1, 0.5, 0.0),
-        lambda t: _inside(t, t**2 / 2 + 0.5, np.abs(t)),
-        1.0,
-    ),
+    "logistic": (lambda v: np.exp(-v) / (1 + np.exp(-v)) ** 2, lambda t: t + 2 * np.log(1 + np.exp(-t)), 45.0),
+    "uniform": (lambda v: np.where(np.abs(v) <= 1, 0.5, 0.0), lambda t: _inside(t, t**2 / 2 + 0.5, np.abs(t)), 1.0),
     "epanechnikov": (
         lambda v: np.where(np.abs(v) <= 1, 0.75 * (1 - v**2), 0.0),
         lambda t: _inside(t, -(t**4) / 8 + 3 * t**2 / 4 + 3 / 8, np.abs(t)),
@@ -60,9 +52,7 @@ TABLE_1: dict[str, tuple[_Function, _Function, float]] = {
 }
 
 
-def integrate_definition(
-    loss: _Function, knots: tuple[float, ...], kernel: str, bandwidth: float, u: Array
-) -> Array:
+def integrate_definition(loss: _Function, knots: tuple[float, ...], kernel: str, bandwidth: float, u: Array) -> Array:
     """Return ``integral of loss(u + bandwidth v) K(v) dv`` by Gauss rules on panels that end at the kinks."""
     density, _, reach = TABLE_1[kernel]
     nodes, weights = np.polynomial.legendre.leggauss(20)
@@ -83,9 +73,7 @@ def minimise_definition(loss: _Function, smoothness: float, u: Array) -> Array:
     return np.array([float(np.min(loss(p + steps) + smoothness / 2 * steps**2)) for p in u])
 
 
-def _line(
-    panel: str, name: str, variant: str, width: float, u: Array, kinked: Array, value: Array
-) -> list[Row]:
+def _line(panel: str, name: str, variant: str, width: float, u: Array, kinked: Array, value: Array) -> list[Row]:
     return [
         {
             "panel": panel, "algorithm": name, "variant": variant, "bandwidth": width,

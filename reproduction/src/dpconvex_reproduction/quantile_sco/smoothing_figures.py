@@ -157,11 +157,7 @@ def judge_envelope(rows: list[Row]) -> list[Check]:
 
 def judge_pieces(rows: list[Row]) -> list[Check]:
     """Hold what the paper says of Figure 3 against the curves."""
-    return [
-        _convex_and_above(rows, "definition"),
-        _closer(rows, "definition"),
-        _agreement(rows, 1e-10),
-    ]
+    return [_convex_and_above(rows, "definition"), _closer(rows, "definition"), _agreement(rows, 1e-10)]
 
 
 def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]]) -> None:
@@ -177,10 +173,7 @@ def _plot(ax: Any, rows: list[Row], labels: list[tuple[dict[str, Any], str]]) ->
 def draw_bandwidths_and_kernels(rows: list[Row], figure: Any) -> None:
     """Draw Figure 1: bandwidths on the left, kernels on the right."""
     axes = panels(figure, 2)
-    left, right = (
-        select(rows, panel="a", variant="dpconvex"),
-        select(rows, panel="b", variant="dpconvex"),
-    )
+    left, right = (select(rows, panel="a", variant="dpconvex"), select(rows, panel="b", variant="dpconvex"))
     widths = sorted({row["bandwidth"] for row in left})
     _plot(axes[0, 0], left, [({"bandwidth": w}, f"h = {w:g}") for w in widths])
     kernels = list(dict.fromkeys(row["algorithm"] for row in right))

@@ -70,9 +70,7 @@ def _objective(n: int, d: int, problem: Problem, part: int) -> SoundPlan:
     preset = objective_preset(part, n, d, told)
     keep = 1 - RELEASE_SHARE
     # The bandwidth makes the curvature ratio epsilon / 2 whatever the penalty, so the noise is known before it.
-    std = objective_perturbation_scale(
-        keep * told.epsilon, keep * told.delta, told.lipschitz, told.epsilon / 2
-    )
+    std = objective_perturbation_scale(keep * told.epsilon, keep * told.delta, told.lipschitz, told.epsilon / 2)
     square = (preset.alpha / 2) ** 2 + d * (std**2 - preset.std**2) / (n * told.coef_norm) ** 2
     penalty = math.sqrt(square)  # of lambda ||theta||^2, so alpha is twice that
     bandwidth = told.kernel.peak * told.row_norm**2 / (penalty * n * told.epsilon)
@@ -84,9 +82,7 @@ def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
     told = _told(problem)
     preset = sgd_preset(n, d, told)
     loss: Any = Pinball(told.quantile)
-    multiplier = sampled_multiplier(
-        "fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta
-    )
+    multiplier = sampled_multiplier("fixed", "replace_one", 1 / n, preset.steps, told.epsilon, told.delta)
     std = _bounds(n, d, problem, loss).gradient_sum_sensitivity() * multiplier
     spread = d * (std**2 - preset.std**2)
     if not smooth:  # the step without its smoothing term
@@ -102,9 +98,7 @@ def _descent(n: int, d: int, problem: Problem, smooth: bool) -> SoundPlan:
 def _minibatches(n: int, d: int, problem: Problem) -> SoundPlan:
     told = _told(problem)
     plan = minibatch_plan(n, d, told)
-    mechanism = NoisySGD(
-        steps=plan.steps, batch_size=plan.batch_size, step_size=plan.step_size, average=1.0
-    )
+    mechanism = NoisySGD(steps=plan.steps, batch_size=plan.batch_size, step_size=plan.step_size, average=1.0)
     loss = contractive_envelope(told, plan.step_size)
     return _certified(mechanism, _bounds(n, d, problem, loss), problem)
 
@@ -118,9 +112,7 @@ def _phased(n: int, d: int, problem: Problem, erm: bool) -> SoundPlan:
         "radius": _FAR * told.coef_norm,
     }
     if erm:
-        return _certified(
-            PhasedERM(**settings), _bounds(n, d, problem, Pinball(told.quantile)), problem
-        )
+        return _certified(PhasedERM(**settings), _bounds(n, d, problem, Pinball(told.quantile)), problem)
     loss = contractive_envelope(told, preset.step_size / 4)
     return _certified(PhasedSGD(**settings), _bounds(n, d, problem, loss), problem)
 

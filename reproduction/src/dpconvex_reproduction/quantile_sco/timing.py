@@ -96,9 +96,7 @@ def judge_times(rows: list[Row]) -> list[Check]:
     last = [(d, n) for d, n in places if d in PUBLISHED and n == _SIZES[-1]]
     if last:
         gains = [
-            PUBLISHED[d][name][-1] / means[(name, "paper", d, n)]
-            for d, n in last
-            for name in ("DP-SGD", "EmpSGD")
+            PUBLISHED[d][name][-1] / means[(name, "paper", d, n)] for d, n in last for name in ("DP-SGD", "EmpSGD")
         ]
         checks.append(
             Check(

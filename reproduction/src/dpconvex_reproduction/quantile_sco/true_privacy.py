@@ -119,9 +119,7 @@ def _multiplier(problem: Problem, constant_inside: bool) -> float:
 
 
 @lru_cache(maxsize=256)
-def printed_epsilon(
-    algorithm: str, problem: Problem, n: int, d: int, constant_inside: bool = False
-) -> float:
+def printed_epsilon(algorithm: str, problem: Problem, n: int, d: int, constant_inside: bool = False) -> float:
     """Return an upper bound on the epsilon of the printed noise, at the problem's delta under replace-one.
 
     Parameters
@@ -150,13 +148,9 @@ def printed_epsilon(
     return GaussianDP(mu).epsilon(problem.delta)
 
 
-def largest_epsilon(
-    algorithm: str, problem: Problem, dims: tuple[int, ...], constant_inside: bool = False
-) -> float:
+def largest_epsilon(algorithm: str, problem: Problem, dims: tuple[int, ...], constant_inside: bool = False) -> float:
     """Return the largest of the bounds over the comparison's sizes with these numbers of coefficients."""
-    return max(
-        printed_epsilon(algorithm, problem, n, d, constant_inside) for d in dims for n in sizes(d)
-    )
+    return max(printed_epsilon(algorithm, problem, n, d, constant_inside) for d in dims for n in sizes(d))
 
 
 def limiting_epsilon(problem: Problem) -> float:
@@ -187,9 +181,7 @@ _WHY = {
 }
 
 
-def _printed_line(
-    name: str, problems: list[Problem], dims: tuple[int, ...], claimed: str
-) -> PrivacyLine:
+def _printed_line(name: str, problems: list[Problem], dims: tuple[int, ...], claimed: str) -> PrivacyLine:
     at = f"at delta {DELTA:g}"
     inside = name == "Phased-SGD"
     found = _words([largest_epsilon(name, problem, dims, inside) for problem in problems])
@@ -200,10 +192,7 @@ def _printed_line(
     elif name == "Moreau":
         true = f"none proven as run; for batches without replacement {true}"
     elif name == "Phased-SGD":
-        true = (
-            f"none proven with B_x = {RADIUS:g} bounding the features only; with the constant inside "
-            f"B_x {true}"
-        )
+        true = f"none proven with B_x = {RADIUS:g} bounding the features only; with the constant inside B_x {true}"
     expansion = 2 * (1 + RADIUS**-2)
     listed = sorted({n for d in dims for n in sizes(d)})
     why = _WHY[name].format(
@@ -238,16 +227,12 @@ def _privacy_lines(dims: tuple[int, ...]) -> tuple[PrivacyLine, ...]:
     ]  # fmt: skip
     lines += [_printed_line(name, problems, dims, claimed) for name in PRIVATE[1:]]
     for name in PRIVATE:
-        certificates = [
-            sound_plan(name, _ROWS, d, problem).certificate for d in dims for problem in problems
-        ]
+        certificates = [sound_plan(name, _ROWS, d, problem).certificate for d in dims for problem in problems]
         for certificate in certificates:
             certificate.verify()
         theorem = certificates[0].theorem
         lines.append(PrivacyLine(name, "sound", claimed, "as claimed, replace-one", theorem))
-    chosen = [
-        default_model(epsilon, None).certify(_ROWS, d - 1) for d in dims for epsilon in BUDGETS
-    ]
+    chosen = [default_model(epsilon, None).certify(_ROWS, d - 1) for d in dims for epsilon in BUDGETS]
     for certificate in chosen:
         certificate.verify()
     mechanisms = ", ".join(certificate.mechanism for certificate in chosen)

@@ -16,17 +16,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Any
 
-from dpconvex.engine.dask.held import (
-    Block,
-    HeldFacts,
-    Table,
-    Work,
-    answer,
-    fold_groups,
-    hold,
-    run_share,
-    run_unheld,
-)
+from dpconvex.engine.dask.held import Block, HeldFacts, Table, Work, answer, fold_groups, hold, run_share, run_unheld
 from dpconvex.engine.dask.partitions import Clean, PartitionFacts
 from dpconvex.engine.dask.schedule import tell
 from dpconvex.engine.dask.sources import Call, Mapping, Source
@@ -68,9 +58,7 @@ class HeldTable:
         ``dask.config`` setting ``dpconvex.timeout`` says.
     """
 
-    def __init__(
-        self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: Clean | None
-    ) -> None:
+    def __init__(self, client: Any, pairs: Sequence[Any], width: int, numeric: bool, clean: Clean | None) -> None:
         import dask
 
         self._client = client
@@ -153,9 +141,7 @@ class HeldTable:
 
         self._finish(set(numbers), submit, accept)
 
-    def run(
-        self, jobs: Sequence[tuple[Source, Call]], mapping: Mapping, grouped: bool
-    ) -> list[tuple[Any, ...]]:
+    def run(self, jobs: Sequence[tuple[Source, Call]], mapping: Mapping, grouped: bool) -> list[tuple[Any, ...]]:
         """Return what is asked of each partition, in order; sums of groups if `grouped`."""
         import dask
 
@@ -304,9 +290,7 @@ class HeldTable:
 class _Call:
     """One worker's part of a pass, called from a thread that nobody waits for at the end; it has a task's states."""
 
-    def __init__(
-        self, client: Any, owner: str, function: Callable[..., Any], *arguments: Any
-    ) -> None:
+    def __init__(self, client: Any, owner: str, function: Callable[..., Any], *arguments: Any) -> None:
         self.future: Future[Any] = Future()
         self.reason = ""  # the name of an error, which must not quote what it was about
 

@@ -248,9 +248,7 @@ def fold_groups(blocks: Iterable[Block]) -> list[tuple[Any, ...]]:
             groups.append([])
         groups[-1].append(block)
     found = []
-    for (
-        group
-    ) in groups:  # what is left of an incomplete one is added from its end, as `accumulate` does
+    for group in groups:  # what is left of an incomplete one is added from its end, as `accumulate` does
         total = group[-1][2]
         for _, _, sums in reversed(group[:-1]):
             total = tuple(accumulate([sums, total]))

@@ -157,9 +157,7 @@ def as_target(part: Any) -> npt.NDArray[Any]:
     return np.asarray(part)
 
 
-def read_pair(
-    pair: tuple[Any, Any], clean: Clean | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def read_pair(pair: tuple[Any, Any], clean: Clean | None) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return features and target of a partition as arrays; with `clean` no value is wrong."""
     if clean is None:
         return as_features(pair[0]), as_target(pair[1])
@@ -274,9 +272,7 @@ class PartitionFacts:
         if problems:
             raise ValueError(_PROBLEMS[min(problems)].format(owner=owner))
         if sum(fact.rows for fact in facts) < least:
-            raise ValueError(
-                f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}."
-            )
+            raise ValueError(f"Found array with 0 sample(s) while a minimum of 1 is required by {owner}.")
 
 
 _FINITE = (
@@ -344,10 +340,7 @@ def check_partition(
 
 
 def _parked(
-    X: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-    spill: SpillFile | None,
-    labels: npt.NDArray[Any] | None,
+    X: npt.NDArray[Any], y: npt.NDArray[Any], spill: SpillFile | None, labels: npt.NDArray[Any] | None
 ) -> PartitionFacts:
     """Park a partition that passed all checks, if there is room."""
     facts = PartitionFacts(len(X), labels=labels)

@@ -18,17 +18,7 @@ import numpy.typing as npt
 from dpconvex.engine.dask.cluster import HeldTable
 from dpconvex.engine.dask.held import GROUP
 from dpconvex.engine.dask.schedule import compute, run_all, threads
-from dpconvex.engine.dask.sources import (
-    Array,
-    Call,
-    Change,
-    Mapping,
-    Reweigh,
-    Source,
-    add_up,
-    run_here,
-    run_source,
-)
+from dpconvex.engine.dask.sources import Array, Call, Change, Mapping, Reweigh, Source, add_up, run_here, run_source
 from dpconvex.engine.dask.spill import SpillFile
 from dpconvex.engine.failures import SourceChangedError
 from dpconvex.engine.memory import MemoryRows
@@ -61,11 +51,7 @@ class DaskRows:
     """
 
     def __init__(
-        self,
-        sources: Sequence[Source],
-        mapping: Mapping,
-        spill: SpillFile | None = None,
-        held: HeldTable | None = None,
+        self, sources: Sequence[Source], mapping: Mapping, spill: SpillFile | None = None, held: HeldTable | None = None
     ) -> None:
         self._sources = list(sources)
         self._mapping = mapping
@@ -156,9 +142,7 @@ class DaskRows:
                     return replace(source, weights=kept, pending=())
             return replace(source, pending=(*source.pending, named))
 
-        return DaskRows(
-            list(run_all(change, self._sources)), self._mapping, self._spill, self._held
-        )
+        return DaskRows(list(run_all(change, self._sources)), self._mapping, self._spill, self._held)
 
     def with_labels(self) -> DaskRows:
         """Return the same rows with mapped targets clipped to [-1, 1], as `MemoryRows.with_labels` does."""
@@ -239,10 +223,7 @@ class DaskRows:
         return tuple(accumulate(parts))
 
     def _each(
-        self,
-        sources: Sequence[Source],
-        calls: Iterable[Call],
-        grouped: bool = False,
+        self, sources: Sequence[Source], calls: Iterable[Call], grouped: bool = False
     ) -> Iterator[tuple[Any, ...]]:
         """Yield the results of all partitions in order, added up in groups if asked for."""
         jobs = list(zip(sources, calls, strict=False))

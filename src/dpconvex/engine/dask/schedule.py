@@ -15,17 +15,7 @@ from typing import Any
 
 from dpconvex.engine.threads import available_cores, in_threads
 
-__all__ = [
-    "Recipe",
-    "cluster_client",
-    "compute",
-    "in_process",
-    "recipes",
-    "run_all",
-    "tell",
-    "threads",
-    "watching",
-]
+__all__ = ["Recipe", "cluster_client", "compute", "in_process", "recipes", "run_all", "tell", "threads", "watching"]
 
 _watchers: list[Callable[[int, int], None]] = []
 
@@ -104,9 +94,7 @@ def _is_data(node: Any) -> bool:
     return type(node).__name__ == "DataNode" or not istask(node)
 
 
-def run_all(
-    function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False
-) -> Iterator[Any]:
+def run_all(function: Callable[[Any], Any], jobs: Sequence[Any], watched: bool = False) -> Iterator[Any]:
     """Yield ``function(job)`` in order, from the threads of this process; reported if `watched`."""
     # A single job is run by the thread that asks: the pool is then free for its blocks of rows.
     for done, result in enumerate(in_threads(function, jobs, threads()), 1):

@@ -23,19 +23,10 @@ from dpconvex.engine.rows import RowMap
 from dpconvex.engine.sparse import rows_in_memory
 from dpconvex.engine.summation_order import accumulate
 from dpconvex.engine.votes import Votes
+from dpconvex.types import Array
 
-__all__ = [
-    "Call",
-    "Change",
-    "Mapping",
-    "Source",
-    "add_up",
-    "quiet",
-    "run_here",
-    "run_source",
-]
+__all__ = ["Call", "Change", "Mapping", "Source", "add_up", "quiet", "run_here", "run_source"]
 
-Array = npt.NDArray[np.float64]
 Reweigh = Callable[[MemoryRows], MemoryRows]
 Call = Callable[[MemoryRows], Any]
 
@@ -172,9 +163,7 @@ def _equal(mine: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     return np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f")
 
 
-def _park(
-    place: SpilledArray | SpilledNonZeros | None, numbers: Array | None
-) -> tuple[bool, Array | None]:
+def _park(place: SpilledArray | SpilledNonZeros | None, numbers: Array | None) -> tuple[bool, Array | None]:
     """Return whether one number per row could be parked next to the rows, and where it lies."""
     if numbers is None:
         return True, None
@@ -199,11 +188,7 @@ class Mapping:
         return replace(self, labels=True, name=uuid.uuid4().hex)
 
     def source_rows(
-        self,
-        pair: tuple[Any, Any],
-        mark: tuple[Any, ...],
-        pending: Iterable[Reweigh] = (),
-        cores: int = 1,
+        self, pair: tuple[Any, Any], mark: tuple[Any, ...], pending: Iterable[Reweigh] = (), cores: int = 1
     ) -> MemoryRows:
         """Return the mapped rows of one partition as it comes from its source, if it is the one that was checked."""
         try:
@@ -219,24 +204,10 @@ class Mapping:
         """Return targets or labels as the numbers that the fit is about, each of which depends on one of them."""
         return y if self.target is None else self.target(y)
 
-    def rows(
-        self,
-        X: Any,
-        y: Any,
-        weights: Any = None,
-        pending: Iterable[Reweigh] = (),
-        cores: int = 1,
-    ) -> MemoryRows:
+    def rows(self, X: Any, y: Any, weights: Any = None, pending: Iterable[Reweigh] = (), cores: int = 1) -> MemoryRows:
         """Return the mapped rows of one partition, invalid ones marked, of encoded targets."""
         rows = rows_in_memory(
-            X,
-            y,
-            self.row_map,
-            self.target_shift,
-            self.target_scale,
-            threads=cores,
-            keep=False,
-            weights=weights,
+            X, y, self.row_map, self.target_shift, self.target_scale, threads=cores, keep=False, weights=weights
         )
         if self.labels:
             rows = rows.with_labels()
@@ -254,11 +225,7 @@ def quiet() -> Iterator[None]:
 
 
 def run_source(
-    call: Call,
-    mapping: Mapping,
-    mark: tuple[Any, ...],
-    pending: Iterable[Reweigh],
-    pair: tuple[Any, Any],
+    call: Call, mapping: Mapping, mark: tuple[Any, ...], pending: Iterable[Reweigh], pair: tuple[Any, Any]
 ) -> tuple[Any, ...] | None:
     """Work on one partition where Dask has it; None if it changed, since workers log what an error was about."""
     with quiet():

@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "SpillFile",
-    "SpilledArray",
-    "SpilledLabels",
-    "default_spill_limit",
-    "release_pages",
-]
+__all__ = ["SpillFile", "SpilledArray", "SpilledLabels", "default_spill_limit", "release_pages"]
 
 CHUNK = 1 << 24  # written in pieces, so that a slow disk does not hold a whole partition twice
 
@@ -58,9 +52,7 @@ class SpilledArray:
         """
         length = int(np.prod(self.shape)) * self.dtype.itemsize
         # A private map is writable, like any other array: compiled kernels need no second version.
-        mapped = mmap.mmap(
-            self.file.descriptor, length, access=mmap.ACCESS_COPY, offset=self.offset
-        )
+        mapped = mmap.mmap(self.file.descriptor, length, access=mmap.ACCESS_COPY, offset=self.offset)
         if hasattr(mapped, "madvise"):
             mapped.madvise(mmap.MADV_SEQUENTIAL)
         return np.frombuffer(mapped, dtype=self.dtype).reshape(self.shape)

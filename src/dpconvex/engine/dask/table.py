@@ -14,21 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpconvex.engine.dask.cluster import HeldTable
-from dpconvex.engine.dask.partitions import (
-    Clean,
-    PartitionFacts,
-    check_partition,
-    delayed_parts,
-)
+from dpconvex.engine.dask.partitions import Clean, PartitionFacts, check_partition, delayed_parts
 from dpconvex.engine.dask.rows import DaskRows
-from dpconvex.engine.dask.schedule import (
-    Recipe,
-    cluster_client,
-    compute,
-    in_process,
-    recipes,
-    run_all,
-)
+from dpconvex.engine.dask.schedule import Recipe, cluster_client, compute, in_process, recipes, run_all
 from dpconvex.engine.dask.sources import Mapping, Source
 from dpconvex.engine.dask.spill import SpillFile, default_spill_limit
 from dpconvex.engine.failures import SourceChangedError
@@ -79,13 +67,7 @@ class DaskTable:
     """
 
     def __init__(
-        self,
-        X: Any,
-        y: Any,
-        owner: str,
-        numeric: bool = True,
-        clean: Clean | None = None,
-        least: int = 1,
+        self, X: Any, y: Any, owner: str, numeric: bool = True, clean: Clean | None = None, least: int = 1
     ) -> None:
         import dask
 
@@ -107,11 +89,7 @@ class DaskTable:
         elif own is not None:
             spill = self.spill
             facts = list(
-                run_all(
-                    lambda part: check_partition(part.compute(), width, numeric, spill, clean),
-                    own,
-                    watched=True,
-                )
+                run_all(lambda part: check_partition(part.compute(), width, numeric, spill, clean), own, watched=True)
             )
         else:
             check = dask.delayed(check_partition, pure=False, traverse=False)
@@ -184,10 +162,7 @@ class DaskTable:
         sources = {source.number: source for source in self.sources}
         call = dask.delayed(_of_column, pure=False, traverse=False)
         found = compute(
-            [
-                call(function, triple, sources.get(number), self._clean)
-                for number, triple in enumerate(triples)
-            ]
+            [call(function, triple, sources.get(number), self._clean) for number, triple in enumerate(triples)]
         )
         if [count for count, _ in found] != self.lengths:
             raise ValueError(problem)
@@ -195,10 +170,7 @@ class DaskTable:
 
 
 def _of_column(
-    function: Callable[[Any], Any],
-    triple: tuple[Any, Any, Any],
-    source: Source | None,
-    clean: Clean | None,
+    function: Callable[[Any], Any], triple: tuple[Any, Any, Any], source: Source | None, clean: Clean | None
 ) -> tuple[int, Any]:
     """Return the length of a partition of one column, and what a function makes of it; rows beside it must be known."""
     if source is not None and not source.holds(triple[:2], clean):

@@ -33,15 +33,7 @@ from dpconvex.privacy.profiles import trace_delta
 if TYPE_CHECKING:
     from dpconvex.privacy.certificates.terms import NoiseTerm
 
-__all__ = [
-    "EPS",
-    "FINEST",
-    "LINEAR_BEYOND",
-    "ROUNDINGS",
-    "Bounds",
-    "bounds_from_dict",
-    "check_loss_never_negative",
-]
+__all__ = ["EPS", "FINEST", "LINEAR_BEYOND", "ROUNDINGS", "Bounds", "bounds_from_dict", "check_loss_never_negative"]
 
 
 RECORD = "one record"
@@ -64,7 +56,7 @@ class Bounds:
     people: bool = False
     rows_per_person: int = 1
     weighted_rows: bool = False
-    void_rows: bool = False
+    ignored_rows: bool = False
 
     @property
     def unit(self) -> str:
@@ -182,9 +174,7 @@ class Bounds:
             moved, rank = self.gradient_sum_sensitivity(), self._mixed_rank
             return trace_laplace_scale(epsilon, moved, facts[1], rank)
         if delta > 0:
-            return objective_perturbation_scale(
-                epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors
-            )
+            return objective_perturbation_scale(epsilon, delta, *facts, rank=self.rank, neighbors=self.neighbors)
         self._check_rank()
         return objective_perturbation_laplace_scale(epsilon, *facts, neighbors=self.neighbors)
 
@@ -271,7 +261,7 @@ class Bounds:
     def to_dict(self) -> Facts:
         """Return the public facts as plain data."""
         facts = {field.name: describe(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
-        usual = {"void_rows": False, "people": False, "rows_per_person": 1, "weighted_rows": False}
+        usual = {"ignored_rows": False, "people": False, "rows_per_person": 1, "weighted_rows": False}
         for name, value in usual.items():  # facts that certificates without them do not state
             if facts.get(name) == value:
                 del facts[name]
@@ -341,8 +331,6 @@ def bounds_from_dict(data: Facts) -> Bounds:
     facts = dict(data)
     kind = facts.pop("kind", None)
     if kind not in _KINDS:
-        raise ValueError(
-            f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead."
-        )
+        raise ValueError(f"The kind of bounds must be one of {sorted(_KINDS)}. Got {kind!r} instead.")
     bounds: type[Bounds] = getattr(import_module(f"dpconvex.privacy.bounds.{_KINDS[kind]}"), kind)
     return bounds(**{name: rebuild(value) for name, value in facts.items()})

@@ -62,19 +62,9 @@ class DeclaredBounds(Bounds):
         self._check_positive("slope", "curvature")
         if self.whole_slope is not None:
             allowed = "None or a finite number above 0"
-            check_number(
-                "whole_slope",
-                "DeclaredBounds",
-                self.whole_slope,
-                allowed,
-                0,
-                math.inf,
-                low_open=True,
-            )
+            check_number("whole_slope", "DeclaredBounds", self.whole_slope, allowed, 0, math.inf, low_open=True)
         if not isinstance(self.name, str) or len(self.name) > 200:
-            raise TypeError(
-                "The 'name' parameter of DeclaredBounds must be a short text. Got something else instead."
-            )
+            raise TypeError("The 'name' parameter of DeclaredBounds must be a short text. Got something else instead.")
 
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""

@@ -37,7 +37,7 @@ class LinearBounds(LinearRecord):
         Strength of the penalty ``(alpha/2) ||theta||^2``.
     neighbors : {"replace_one", "add_or_remove_one"}
         Neighbouring relation.
-    void_rows : bool
+    ignored_rows : bool
         Whether a record may have weight 0, as invalid rows that are ignored have.
 
     Examples
@@ -48,7 +48,7 @@ class LinearBounds(LinearRecord):
     (1.414214, 0.5, 0.05)
     """
 
-    void_rows: bool = False
+    ignored_rows: bool = False
 
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""

@@ -83,7 +83,7 @@ class PairwiseBounds(Bounds):
         ``C = sum H_i / (n+ + 1)`` the Hessians are ``C + H_k / (n+ + 1)`` and ``C + mean H_i / (n+ + 1)``. Norms are at
         most ``L D`` (differences ``2 L D``, or ``L D`` for monotone losses) and traces ``c D^2``, so either side adds a
         trace of at most ``c D^2 / m+`` to a part that both have: the case of the trace form, as under replace-one.
-    void_rows : bool
+    ignored_rows : bool
         Whether a record may belong to no class, as invalid rows that are ignored do.
 
     Examples
@@ -104,7 +104,7 @@ class PairwiseBounds(Bounds):
     label_private: bool = True
     alpha: float = 0.0
     neighbors: str = "replace_one"
-    void_rows: bool = False
+    ignored_rows: bool = False
 
     def __post_init__(self) -> None:
         self._check_shared()
@@ -190,12 +190,7 @@ class PairwiseBounds(Bounds):
         if not self.label_private:
             sides = 1 if self.loss.monotone else 2
             return sides * max(1 / positive, 1 / negative)
-        return max(
-            2 / positive,
-            2 / negative,
-            1 / positive + 2 / (negative + 1),
-            1 / negative + 2 / (positive + 1),
-        )
+        return max(2 / positive, 2 / negative, 1 / positive + 2 / (negative + 1), 1 / negative + 2 / (positive + 1))
 
     @property
     def curvature_ratio(self) -> float:
@@ -247,9 +242,7 @@ class PairwiseBounds(Bounds):
         """
         condition = self.smoothness / self.alpha if math.isfinite(self.smoothness) else 0.0
         own = FINEST + EPS * (ROUNDINGS * self.dimension + self.n_samples / _PAIR_BLOCK)
-        rounding = (
-            EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
-        )
+        rounding = EPS * (4 * self.dimension + ROUNDINGS) * condition * 4 * self.row_norm / self.distance
         size = self.lipschitz + tilt
         return self._reserve * max(self.lipschitz * own + rounding * size, EPS * _CANCELLED * size)
 
@@ -292,14 +285,10 @@ def pairwise_scale(epsilon: float, delta: float, sensitivity: float, kappa: floa
     target = delta * _RESERVE
     if pairwise_delta(epsilon, 1e-12, kappa) > target:
         raise _refuse(epsilon, kappa)
-    return sensitivity * smallest_safe(
-        lambda std: pairwise_delta(epsilon, 1 / std, kappa) <= target
-    )
+    return sensitivity * smallest_safe(lambda std: pairwise_delta(epsilon, 1 / std, kappa) <= target)
 
 
-def pairwise_laplace_scale(
-    epsilon: float, sensitivity: float, kappa: float, dimension: int
-) -> float:
+def pairwise_laplace_scale(epsilon: float, sensitivity: float, kappa: float, dimension: int) -> float:
     """Return the scale of l2-Laplace ``b`` for epsilon-DP: ``Gamma / (epsilon - d log(1 + kappa / d))``."""
     reduced = epsilon - dimension * math.log1p(kappa / dimension)
     if reduced <= 0:

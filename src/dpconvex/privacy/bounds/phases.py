@@ -64,9 +64,7 @@ def assignment_for(neighbors: str) -> str:
 
 def checked_radius(radius: object, owner: str) -> float:
     """Return the radius of the ball on which released points are projected, or raise."""
-    return check_number(
-        "radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True
-    )
+    return check_number("radius", owner, radius, "a finite number above 0", 0, math.inf, low_open=True)
 
 
 def anchored_bounds(bounds: LinearBounds, phase: Phase) -> LinearBounds:

@@ -164,21 +164,11 @@ class RobustBounds(LinearRecord):
 
     def objective_facts(self) -> Facts:
         """Return what the objective of a release must be like: its ``public_facts``."""
-        facts = {
-            "loss": self.loss,
-            "alpha": self.alpha,
-            "divisor": self.n_samples,
-            **self.row_facts,
-        }
+        facts = {"loss": self.loss, "alpha": self.alpha, "divisor": self.n_samples, **self.row_facts}
         if self.cost is not None:
             kind = "mean of losses of rows moved at a cost"
             return {"objective": kind, **facts, "cost": self.cost}
-        adversary = {
-            "radius": self.radius,
-            "norm": self.norm,
-            "width": self.width,
-            "shape": self.shape,
-        }
+        adversary = {"radius": self.radius, "norm": self.norm, "width": self.width, "shape": self.shape}
         kind = "mean of residual losses" if self.residual else "mean of losses"
         return {"objective": f"{kind} of moved rows", **facts, **adversary}
 
@@ -240,11 +230,7 @@ class RobustBounds(LinearRecord):
         sides: tuple[float, ...] = (float(self.loss.lipschitz),)
         if self.residual:
             sides = tuple(abs(side) for side in self.loss.slope_range if side != 0)
-        steep = max(
-            (one + other) * record + (one - least_weight * other) * reach
-            for one in sides
-            for other in sides
-        )
+        steep = max((one + other) * record + (one - least_weight * other) * reach for one in sides for other in sides)
         return many * min(both, max(steep, self.lipschitz))
 
     @property
@@ -257,10 +243,7 @@ class RobustBounds(LinearRecord):
         if largest > limit:
             factor = max(factor, limit / largest * (self.fit_intercept + (largest + reach) ** 2))
         if self.cost is not None:
-            return (
-                2 * float(self.loss.smoothness) * factor
-                + float(self.loss.lipschitz) ** 2 / self.cost
-            )
+            return 2 * float(self.loss.smoothness) * factor + float(self.loss.lipschitz) ** 2 / self.cost
         bend = float(self.loss.lipschitz) * self.radius * self._bend / self.width
         mixed = float(self.loss.lipschitz) ** 2 * factor / self.width if self.residual else 0.0
         return float(self.loss.smoothness) * factor + bend + mixed

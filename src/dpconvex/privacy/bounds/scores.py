@@ -38,13 +38,10 @@ class RowScoreBounds:
         for name in ("low", "high"):
             allowed = "a finite number, low below high"
             value = getattr(self, name)
-            object.__setattr__(
-                self, name, check_number(name, "RowScore", value, allowed, -1e300, 1e300)
-            )
+            object.__setattr__(self, name, check_number(name, "RowScore", value, allowed, -1e300, 1e300))
         if not 0 < self.high - self.low < math.inf:
             raise ValueError(
-                "The 'low' parameter of RowScore must be below 'high'. "
-                f"Got {self.low!r} and {self.high!r} instead."
+                f"The 'low' parameter of RowScore must be below 'high'. Got {self.low!r} and {self.high!r} instead."
             )
 
     def sensitivity(self, neighbors: str) -> Fraction:
@@ -101,8 +98,7 @@ class AUCScoreBounds:
         if neighbors != "replace_one":
             return max(positive, negative)
         return max(
-            positive + (1 - positive) / (self.min_negative + 1),
-            negative + (1 - negative) / (self.min_positive + 1),
+            positive + (1 - positive) / (self.min_negative + 1), negative + (1 - negative) / (self.min_positive + 1)
         )
 
     def directions(self, neighbors: str) -> int:

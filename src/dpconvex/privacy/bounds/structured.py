@@ -79,9 +79,7 @@ class StructuredBounds(Bounds):
                 f"Got {type(self.loss).__name__} instead."
             )
         self._check_positive("operator_norm")
-        check_number(
-            "link_norm", owner, self.link_norm, "a finite number of at least 0", 0, math.inf
-        )
+        check_number("link_norm", owner, self.link_norm, "a finite number of at least 0", 0, math.inf)
         if (self.loss.link is None) != (self.link_norm == 0):
             raise ValueError(
                 f"The 'link_norm' parameter of {owner} must be above 0 for a loss with a link and 0 otherwise. "
@@ -99,10 +97,7 @@ class StructuredBounds(Bounds):
                 "replace_one: only then is the shared term the same for neighbours."
             )
         matrix = np.array(self.shared, dtype=np.float64)
-        if (
-            matrix.shape != (self.loss.outputs - 1, self.n_features)
-            or not np.isfinite(matrix).all()
-        ):
+        if matrix.shape != (self.loss.outputs - 1, self.n_features) or not np.isfinite(matrix).all():
             raise ValueError(
                 f"The 'shared' parameter of {owner} must be {self.loss.outputs - 1} vectors of {self.n_features} "
                 f"finite numbers. Got shape {matrix.shape} instead."
@@ -162,11 +157,7 @@ class StructuredBounds(Bounds):
     @property
     def smoothness(self) -> float:
         """``operator_norm^2 sup ||g''|| + link_norm^2 sup |c''|``; the first part is 0 where its matrix is shared."""
-        return (
-            self._bend
-            if self.shared is not None and math.isfinite(self._common_bend)
-            else self.whole_smoothness
-        )
+        return self._bend if self.shared is not None and math.isfinite(self._common_bend) else self.whole_smoothness
 
     @property
     def _bend(self) -> float:

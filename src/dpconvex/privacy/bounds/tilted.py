@@ -51,7 +51,7 @@ class TiltedBounds(LinearRecord):
     Why R: a minimiser has ``alpha ||theta|| + K max(0, ||theta|| - B) = ||sum_i p_i g_i|| <= L``, and
     ``F(theta) <= F(0) <= l0``. Why r: a record weighted
     by ``w <= 1`` has ``w loss(z) <= w loss(0) + w slope |z| <= l0 + L R``, and no loss is below 0. The minimum
-    is taken where the loss never increases in ``y z``; elsewhere, and with ``void_rows``, 0 stands for it: a record of
+    is taken where the loss never increases in ``y z``; elsewhere, and with ``ignored_rows``, 0 stands for it: a record of
     weight 0 has the weighted loss 0 and gradient 0 everywhere. With 0 in the range the proof above holds for it word
     for word: any record's exponent exceeds another's by at most ``t r``, so ``q <= C / (C + n - 1)``; its gradient 0 is
     no longer than L; and ``F(theta) <= F(0) <= l0`` and ``F(theta) >= (alpha/2) ||theta||^2`` still give R.
@@ -67,7 +67,7 @@ class TiltedBounds(LinearRecord):
         0 is the mean of losses; towards infinity it becomes the largest loss.
     coef_bound : float, optional
         ``B``, where the wall begins; no wall by default.
-    void_rows : bool
+    ignored_rows : bool
         Whether a record may have weight 0, as invalid rows that are ignored have.
 
     Examples
@@ -85,7 +85,7 @@ class TiltedBounds(LinearRecord):
     loss: PointwiseLoss
     tilt: float = 1.0
     coef_bound: float | None = None
-    void_rows: bool = False
+    ignored_rows: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,7 +165,7 @@ class TiltedBounds(LinearRecord):
         margin = math.hypot(self.fit_intercept, self.max_norm) * self.radius
         losses = self.loss.value(_TARGETS, _SIDES * margin)
         falls = self.loss.kind == "margin" and self.loss.slope_range[1] <= 0
-        lowest = np.min(losses) if falls and not (self.void_rows or self.weighted_rows) else 0.0
+        lowest = np.min(losses) if falls and not (self.ignored_rows or self.weighted_rows) else 0.0
         return float(np.max(losses) - lowest)
 
     @property

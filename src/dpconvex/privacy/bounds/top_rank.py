@@ -147,10 +147,7 @@ class TopRankBounds(Bounds):
     def radius(self) -> float:
         """``R``: no minimiser is longer."""
         start = self.width * (1 + math.log(2 + self.n_samples / self.top))
-        return min(
-            self.lipschitz / self.alpha,
-            math.sqrt(2 * float(self.loss.value(1.0, -start)) / self.alpha),
-        )
+        return min(self.lipschitz / self.alpha, math.sqrt(2 * float(self.loss.value(1.0, -start)) / self.alpha))
 
     @property
     def gradient_sensitivity(self) -> float:
@@ -174,6 +171,4 @@ class TopRankBounds(Bounds):
 
     def tilt_scale(self, epsilon: float, delta: float) -> float:
         """Refuse: the theorems of objective perturbation are about one record's share of a mean."""
-        raise ValueError(
-            "Objective perturbation needs a mean over records. Use OutputPerturbation with TopRankBounds."
-        )
+        raise ValueError("Objective perturbation needs a mean over records. Use OutputPerturbation with TopRankBounds.")

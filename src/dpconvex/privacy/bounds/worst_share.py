@@ -61,7 +61,7 @@ class WorstShareBounds(LinearRecord):
         Between ``1/n`` (the largest loss) and 1 (all of them).
     width : float
         Of the smoothing, in units of the loss.
-    void_rows : bool
+    ignored_rows : bool
         Whether a record may have weight 0, as invalid rows that are ignored have: its loss and gradient are 0, which
         the bound above allows.
 
@@ -76,7 +76,7 @@ class WorstShareBounds(LinearRecord):
     loss: PointwiseLoss
     share: float = 0.1
     width: float = 0.01
-    void_rows: bool = False
+    ignored_rows: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -161,7 +161,4 @@ class WorstShareBounds(LinearRecord):
 
 
 def _only_output(reason: str) -> str:
-    return (
-        f"A mean of the worst losses is released by output perturbation only. {reason}. "
-        "Use OutputPerturbation()."
-    )
+    return f"A mean of the worst losses is released by output perturbation only. {reason}. Use OutputPerturbation()."

@@ -181,10 +181,7 @@ class Certificate(Promise):
             "because": self.theorem,
             "noise": self.sampler,
         }
-        rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>"
-            for name, words in facts.items()
-        )
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(words)}</td></tr>" for name, words in facts.items())
         return f"<table><caption>Privacy certificate</caption>{rows}</table>"
 
     def gaussian_mu(self) -> float | None:
@@ -201,9 +198,7 @@ class Certificate(Promise):
         except CertificateError:
             raise
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise CertificateError(
-                f"The public facts do not support the guarantee: {error}"
-            ) from error
+            raise CertificateError(f"The public facts do not support the guarantee: {error}") from error
         self._check_void_rows()
         self._check_votes()
         if not enough:
@@ -234,14 +229,12 @@ class Certificate(Promise):
         """Raise unless the facts count records of weight 0 where, and only where, invalid rows become such records."""
         said = self.parameters.get("invalid_rows")
         # Facts of other kinds state no such records: their constants hold with and without them.
-        if said is None or "void_rows" not in {each.name for each in fields(self.bounds)}:
+        if said is None or "ignored_rows" not in {each.name for each in fields(self.bounds)}:
             return
-        void = self.bounds.void_rows
+        void = self.bounds.ignored_rows
         word = str(said).partition(":")[0]
         if word not in ("error", "ignore") or void != (word == "ignore"):
-            raise CertificateError(
-                "The certificate's 'invalid_rows' contradicts the 'void_rows' of its bounds."
-            )
+            raise CertificateError("The certificate's 'invalid_rows' contradicts the 'ignored_rows' of its bounds.")
 
     @property
     def problems(self) -> int:
@@ -249,13 +242,9 @@ class Certificate(Promise):
         count = self.parameters.get("problems", 1)
         classes = self.parameters.get("n_classes", 2)
         if type(count) is not int or type(classes) is not int or classes < 2:
-            raise CertificateError(
-                "The certificate's numbers of problems and classes must be integers."
-            )
+            raise CertificateError("The certificate's numbers of problems and classes must be integers.")
         if count != (1 if classes == 2 else classes):
-            raise CertificateError(
-                f"The certificate's {count} problems are not those of {classes} classes."
-            )
+            raise CertificateError(f"The certificate's {count} problems are not those of {classes} classes.")
         return count
 
     def check_bounds(self, *kinds: type, several: bool = False) -> None:
@@ -269,13 +258,7 @@ class Certificate(Promise):
             raise CertificateError(f"Mechanism {self.mechanism!r} solves one problem only.")
 
     def term(
-        self,
-        name: str,
-        sensitivity: float,
-        dimension: int,
-        added_to: str,
-        releases: int = 1,
-        tolerance: float = 0.0,
+        self, name: str, sensitivity: float, dimension: int, added_to: str, releases: int = 1, tolerance: float = 0.0
     ) -> NoiseTerm:
         """Return a stated release after a check that everything it states is what the facts imply.
 
@@ -295,12 +278,7 @@ class Certificate(Promise):
             Certified gradient norm that the sensitivity pays for.
         """
         stated = self.noise[name]
-        facts = {
-            "dimension": dimension,
-            "added_to": added_to,
-            "releases": releases,
-            "tolerance": tolerance,
-        }
+        facts = {"dimension": dimension, "added_to": added_to, "releases": releases, "tolerance": tolerance}
         for fact, value in facts.items():
             if stated[fact] != value:
                 raise CertificateError(
@@ -326,9 +304,7 @@ class Certificate(Promise):
         """Return the stated tolerance after a check that a solver can certify it in float64."""
         tolerance = self.solver_tolerance
         if not tolerance >= 2.0**-53 * self.bounds.lipschitz:
-            raise CertificateError(
-                "The certificate's 'solver_tolerance' is smaller than float64 can certify."
-            )
+            raise CertificateError("The certificate's 'solver_tolerance' is smaller than float64 can certify.")
         return tolerance
 
     def _to_dict(self) -> Facts:
@@ -374,9 +350,7 @@ class Certificate(Promise):
             )
         if set(data) != names:
             wrong = sorted(set(data) ^ names)
-            raise CertificateError(
-                f"A certificate must have the fields {sorted(names)}. Check {wrong}."
-            )
+            raise CertificateError(f"A certificate must have the fields {sorted(names)}. Check {wrong}.")
         for name in ("noise", "parameters"):
             if not isinstance(data[name], dict):
                 raise CertificateError(f"A certificate's {name} must be a JSON object.")
@@ -385,9 +359,7 @@ class Certificate(Promise):
             data["bounds"] = bounds_from_dict(data["bounds"])
             data["noise"] = {name: NoiseTerm(**term) for name, term in data["noise"].items()}
         except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise CertificateError(
-                f"A certificate's guarantee, bounds or noise are malformed: {error}"
-            ) from error
+            raise CertificateError(f"A certificate's guarantee, bounds or noise are malformed: {error}") from error
         return cls(**data)
 
     def verify(self) -> None:
@@ -411,13 +383,8 @@ class Certificate(Promise):
         if self.neighbors != self.bounds.relation:
             raise CertificateError("The certificate's 'neighbors' differs from that of its bounds.")
         if self.unit != self.bounds.unit:
-            raise CertificateError(
-                f"The certificate's 'unit' must be {self.bounds.unit!r}, as its bounds say."
-            )
-        if (
-            type(self.solver_tolerance) not in (int, float)
-            or not 0 <= self.solver_tolerance < math.inf
-        ):
+            raise CertificateError(f"The certificate's 'unit' must be {self.bounds.unit!r}, as its bounds say.")
+        if type(self.solver_tolerance) not in (int, float) or not 0 <= self.solver_tolerance < math.inf:
             raise CertificateError("The certificate's 'solver_tolerance' must be a finite number.")
         proof = self._proof()
         if self.revision == REVISION and self.theorem != proof.theorem:
@@ -427,13 +394,9 @@ class Certificate(Promise):
         try:
             intact = self.digest == self._hash()
         except (TypeError, ValueError) as error:
-            raise CertificateError(
-                "The certificate holds values that are not plain data."
-            ) from error
+            raise CertificateError("The certificate holds values that are not plain data.") from error
         if not intact:
-            raise CertificateError(
-                "The certificate was edited: its digest does not match its fields."
-            )
+            raise CertificateError("The certificate was edited: its digest does not match its fields.")
 
 
 def _withdrawn(revision: object) -> str:

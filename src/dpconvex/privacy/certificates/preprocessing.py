@@ -83,9 +83,7 @@ class PreprocessingCertificate(Promise):
         for name in ("n_samples", "n_features"):
             check_count(name, "a certificate", getattr(self, name), 1)
         if self.neighbors != "replace_one" or self.sampler not in (EXACT, SEEDED):
-            raise CertificateError(
-                "The certificate's 'neighbors' or 'sampler' is not that of its mechanism."
-            )
+            raise CertificateError("The certificate's 'neighbors' or 'sampler' is not that of its mechanism.")
         if not isinstance(self.guarantee, (PureDP, ApproxDP, GaussianDP)):
             raise CertificateError("The certificate's 'guarantee' must be a guarantee.")
         derive = {"quantile-bounds": quantile_noise, "moments": moment_noise}[self.mechanism]

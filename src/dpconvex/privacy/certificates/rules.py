@@ -129,9 +129,7 @@ def proves(mechanism: str) -> Callable[[Prover], Prover]:
     return register
 
 
-def calibrate(
-    mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters
-) -> Calibration:
+def calibrate(mechanism: str, bounds: Bounds, guarantee: Guarantee, parameters: Parameters) -> Calibration:
     """Derive the noise of ``mechanism`` from public facts."""
     return _registered(_CALIBRATORS, mechanism)(bounds, guarantee, parameters)
 
@@ -165,7 +163,5 @@ def _registered(registry: dict[str, Rule], mechanism: object) -> Rule:
         import_module(f"{_TEACHERS}.{homes[mechanism]}")
     if not isinstance(mechanism, str) or mechanism not in registry:
         known = sorted({*homes, *registry})
-        raise CertificateError(
-            f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead."
-        )
+        raise CertificateError(f"A certificate's mechanism must be one of {known}. Got {mechanism!r} instead.")
     return registry[mechanism]

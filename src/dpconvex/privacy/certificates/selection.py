@@ -12,14 +12,7 @@ from dpconvex.privacy.bounds.scores import RELATIONS, AUCScoreBounds, RowScoreBo
 from dpconvex.privacy.calibration import gaussian_mu, released_scale
 from dpconvex.privacy.certificates.certificate import Certificate
 from dpconvex.privacy.certificates.rules import CertificateError, Promise
-from dpconvex.privacy.guarantees import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    PureDP,
-    covered_epsilon,
-    per_problem,
-)
+from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, covered_epsilon, per_problem
 from dpconvex.privacy.noise import EXACT, SEEDED
 from dpconvex.privacy.profiles import gaussian_delta
 
@@ -70,11 +63,7 @@ def repeat_and_select_mu(epsilon: float, delta: float, mean_repeats: float) -> f
 
 
 def share_budget(
-    guarantee: Guarantee,
-    strategy: str,
-    candidates: int,
-    mean_repeats: float | None,
-    basic: bool = False,
+    guarantee: Guarantee, strategy: str, candidates: int, mean_repeats: float | None, basic: bool = False
 ) -> tuple[str, Guarantee, float]:
     """Return the strategy, what each fit may spend, and the mean number of fits.
 
@@ -173,9 +162,7 @@ class SelectionCertificate(Promise):
     ) -> SelectionCertificate:
         """Derive the relation from the candidates' certificates and the noise of the choice from the guarantee."""
         basic = bool(fits) and isinstance(fits[0].guarantee, ApproxDP)
-        strategy, per_fit, repeats = share_budget(
-            guarantee, strategy, len(fits), mean_repeats, basic
-        )
+        strategy, per_fit, repeats = share_budget(guarantee, strategy, len(fits), mean_repeats, basic)
         if isinstance(per_fit, GaussianDP) and strategy == "repeat":
             noise = {"std": released_scale(per_fit.mu, 1.0, 1)}
         else:
@@ -255,9 +242,7 @@ class SelectionCertificate(Promise):
         type(self.score)(**vars(self.score))  # its own checks, if it was not made by them
         if set(self.noise) != {"std" if self.strategy == "repeat" else "epsilon"}:
             raise CertificateError("The selection's 'noise' is not that of its strategy.")
-        if len({fit.unit for fit in self.fits}) > 1 or any(
-            fit.bounds.rows_per_person > 1 for fit in self.fits
-        ):
+        if len({fit.unit for fit in self.fits}) > 1 or any(fit.bounds.rows_per_person > 1 for fit in self.fits):
             raise CertificateError(
                 "The selection's 'fits' must all promise to one record, or all to one person whose rows share one "
                 "vote: rows of a person with several votes would be in both parts."

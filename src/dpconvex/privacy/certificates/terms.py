@@ -83,9 +83,7 @@ class NoiseTerm(Mapping[str, Any]):
         for name in ("dimension", "releases"):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value < 2**53:
-                raise ValueError(
-                    f"A noise term's {name} must be a positive integer. Got {value!r} instead."
-                )
+                raise ValueError(f"A noise term's {name} must be a positive integer. Got {value!r} instead.")
         if self.grid is None:
             object.__setattr__(self, "grid", grid_of(self.scale))
         if type(self.kind) is not str:
@@ -93,16 +91,12 @@ class NoiseTerm(Mapping[str, Any]):
         for name in ("scale", "sensitivity", "tolerance", "grid", "bound"):
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 <= value < math.inf:
-                raise ValueError(
-                    f"A noise term's {name} must be a finite number of at least 0. Got {value!r} instead."
-                )
+                raise ValueError(f"A noise term's {name} must be a finite number of at least 0. Got {value!r} instead.")
             object.__setattr__(self, name, float(value))
         if not self.scale > 0:
             raise ValueError(f"A noise term's scale must be above 0. Got {self.scale!r} instead.")
         if self.grid and math.frexp(self.grid)[0] != 0.5:
-            raise ValueError(
-                f"A noise term's grid must be a power of two. Got {self.grid!r} instead."
-            )
+            raise ValueError(f"A noise term's grid must be a power of two. Got {self.grid!r} instead.")
 
     def __getitem__(self, name: str) -> Any:
         if name == "std" and self.distribution == "gaussian":

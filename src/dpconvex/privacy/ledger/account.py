@@ -131,10 +131,7 @@ class Remaining:
         whole = f"epsilon {self.budget_epsilon or 0:g} and delta {self.budget_delta or 0:g}"
         if self.budget_mu is not None:
             whole = f"mu {self.budget_mu:g}"
-        return (
-            f"there is room for {room}. The whole budget is {whole}; "
-            f"releases so far: {self.charges:,}"
-        )
+        return f"there is room for {room}. The whole budget is {whole}; releases so far: {self.charges:,}"
 
 
 @dataclass(frozen=True)
@@ -186,10 +183,7 @@ class Account:
     @classmethod
     def from_dict(cls, state: Facts) -> Account:
         """Rebuild an account from :meth:`to_dict`, perhaps by way of JSON; raise ValueError if it is none."""
-        values: Facts = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in state.items()
-        }
+        values: Facts = {name: tuple(value) if isinstance(value, list) else value for name, value in state.items()}
         found = cls(**values)
         if not found._may_be():
             raise ValueError("These are no totals of a budget.")
@@ -219,9 +213,7 @@ class Account:
 
     def to_dict(self) -> Facts:
         """Return the account as plain data; the unit where it is not a record, which older files do not name."""
-        return {
-            name: value for name, value in vars(self).items() if (name, value) != ("unit", RECORD)
-        }
+        return {name: value for name, value in vars(self).items() if (name, value) != ("unit", RECORD)}
 
     def cost(self, guarantee: Guarantee, mu: float | None = None) -> Cost:
         """Return what a release would be charged now: the first way that the budget allows, or else the last.
@@ -382,9 +374,7 @@ def _is_pair(value: object, infinite: bool = False) -> bool:
     """Whether a value is a pair of numbers: what is left, or with ``infinite`` a sum and its rounding error."""
     if not isinstance(value, tuple) or len(value) != 2:
         return False
-    return (
-        _is_number(value[0], infinite) and _is_number(value[1]) and (not infinite or value[0] >= 0)
-    )
+    return _is_number(value[0], infinite) and _is_number(value[1]) and (not infinite or value[0] >= 0)
 
 
 def _add(total: Total, value: float) -> Total:

@@ -37,20 +37,9 @@ _TABLES = (
     "CREATE TABLE running (number INTEGER, states TEXT, seal TEXT)",
 )
 # What ANALYZE adds, to no harm.
-_STATISTICS = (
-    "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
-    "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
-)
+_STATISTICS = ("CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)")
 # What content that is not a ledger's raises while it is read.
-MALFORMED = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 Record = Facts
 State = Facts
@@ -93,10 +82,7 @@ class ChainedLog:
     """
 
     def __init__(
-        self,
-        path: str,
-        advance: Callable[[State | None, Record], State],
-        seen: tuple[int, str] | None = None,
+        self, path: str, advance: Callable[[State | None, Record], State], seen: tuple[int, str] | None = None
     ) -> None:
         self.path = path
         self.advance = advance
@@ -191,17 +177,14 @@ class ChainedLog:
                 # SQLite takes an empty file for a new database.
                 raise self.damaged("the file is empty")
             uri = Path(self.path).as_uri() + "?mode=rw"
-            with closing(
-                sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-            ) as connection:
+            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
                 # EXTRA also flushes the removal of the journal: otherwise a power cut just after
                 # the commit could bring the journal back and undo a charge already granted.
                 connection.execute("PRAGMA synchronous = EXTRA")
                 yield connection
         except FileNotFoundError:
             raise LedgerError(
-                f"The ledger at '{self.path}' is gone. Put the file back: a new one would forget "
-                "what was spent."
+                f"The ledger at '{self.path}' is gone. Put the file back: a new one would forget what was spent."
             ) from None
         except sqlite3.Error as error:
             raise self._explained(error) from error
@@ -239,9 +222,7 @@ class ChainedLog:
             try:
                 replayed.add(json.loads(record))
             except LedgerError as error:
-                raise self.damaged(
-                    f"record {position} cannot have been granted ({error})"
-                ) from None
+                raise self.damaged(f"record {position} cannot have been granted ({error})") from None
             except MALFORMED as error:
                 raise self.damaged(f"record {position} is none of a ledger's") from error
         if (replayed.number, replayed.digest) != (number, digest):
@@ -272,9 +253,7 @@ class ChainedLog:
             )
         version = single("PRAGMA user_version")
         if version not in (_FIRST_VERSION, _VERSION):
-            raise self.damaged(
-                f"its format is {version}, this dpconvex reads formats up to {_VERSION}"
-            )
+            raise self.damaged(f"its format is {version}, this dpconvex reads formats up to {_VERSION}")
         # Not only their names, and whatever they are called: columns and triggers can swallow what is written.
         made = [str(sql) for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
         own = [sql for sql in made if sql not in _STATISTICS]
@@ -293,9 +272,7 @@ class ChainedLog:
             raise self.damaged("its last records are missing")
         return last[0]
 
-    def _running(
-        self, connection: sqlite3.Connection, number: int, digest: str
-    ) -> dict[str, State]:
+    def _running(self, connection: sqlite3.Connection, number: int, digest: str) -> dict[str, State]:
         """Return the running states, which must be sealed with the newest record."""
         rows = connection.execute("SELECT number, states, seal FROM running").fetchall()
         if len(rows) != 1 or (rows[0][0], rows[0][2]) != (number, _hash(digest, rows[0][1])):
@@ -392,14 +369,11 @@ def _write(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
         text = json.dumps(record, sort_keys=True)
         snapshot.number += 1
         snapshot.digest = _hash(snapshot.digest, text)
-        connection.execute(
-            "INSERT INTO log VALUES (?, ?, ?)", (snapshot.number, text, snapshot.digest)
-        )
+        connection.execute("INSERT INTO log VALUES (?, ?, ?)", (snapshot.number, text, snapshot.digest))
     connection.execute("DELETE FROM head")
     connection.execute("INSERT INTO head VALUES (?, ?)", (snapshot.number, snapshot.digest))
     states = json.dumps(snapshot.states, sort_keys=True)
     connection.execute("DELETE FROM running")
     connection.execute(
-        "INSERT INTO running VALUES (?, ?, ?)",
-        (snapshot.number, states, _hash(snapshot.digest, states)),
+        "INSERT INTO running VALUES (?, ?, ?)", (snapshot.number, states, _hash(snapshot.digest, states))
     )

@@ -20,14 +20,7 @@ from dpconvex.privacy.description import Facts
 from dpconvex.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP
 from dpconvex.privacy.ledger.account import DEFAULT_DELTA, Account, Cost, Remaining
 from dpconvex.privacy.ledger.chain import MALFORMED, ChainedLog, LedgerError
-from dpconvex.privacy.ledger.records import (
-    Entry,
-    advance,
-    asked_budget,
-    budget_record,
-    entry_of,
-    now,
-)
+from dpconvex.privacy.ledger.records import Entry, advance, asked_budget, budget_record, entry_of, now
 from dpconvex.privacy.ledger.units import check_unit, converted
 
 _NEIGHBORS = ("replace_one", "add_or_remove_one", "replace_one_keeping_label")
@@ -114,20 +107,14 @@ class Ledger:
         composition: str | None = None,
     ) -> None:
         if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(
-                "The 'path' parameter of Ledger must be a file path. "
-                f"Got {type(path).__name__} instead."
-            )
+            raise TypeError(f"The 'path' parameter of Ledger must be a file path. Got {type(path).__name__} instead.")
         if os.fspath(path) in ("", ":memory:"):
             raise ValueError(
                 "The 'path' parameter of Ledger must name a file: a budget has to outlive the "
                 f"process. Got {os.fspath(path)!r} instead."
             )
         if not isinstance(dataset, str) or not dataset:
-            raise ValueError(
-                "The 'dataset' parameter of Ledger must be a non-empty string. "
-                f"Got {dataset!r} instead."
-            )
+            raise ValueError(f"The 'dataset' parameter of Ledger must be a non-empty string. Got {dataset!r} instead.")
         asked = asked_budget(epsilon, delta, mu, composition)
         new = epsilon is not None or mu is not None
         # Absolute, because a worker process that unpickles the ledger may run elsewhere.
@@ -208,13 +195,11 @@ class Ledger:
         for name, value in (("description", description), ("mechanism", mechanism)):
             if not isinstance(value, str):
                 raise TypeError(
-                    f"The '{name}' parameter of Ledger.charge must be a string. "
-                    f"Got {type(value).__name__} instead."
+                    f"The '{name}' parameter of Ledger.charge must be a string. Got {type(value).__name__} instead."
                 )
         if neighbors not in _NEIGHBORS:
             raise ValueError(
-                f"The 'neighbors' parameter of Ledger.charge must be one of {_NEIGHBORS}. "
-                f"Got {neighbors!r} instead."
+                f"The 'neighbors' parameter of Ledger.charge must be one of {_NEIGHBORS}. Got {neighbors!r} instead."
             )
         unit = check_unit(unit)
         with self._log.append() as snapshot:

@@ -34,27 +34,21 @@ class Entry:
     unit: str = RECORD
 
 
-def asked_budget(
-    epsilon: float | None, delta: float | None, mu: float | None, composition: str | None
-) -> Record:
+def asked_budget(epsilon: float | None, delta: float | None, mu: float | None, composition: str | None) -> Record:
     """Return the budget that was asked for, checked."""
     if mu is not None:
         for name, value in (("epsilon", epsilon), ("delta", delta), ("composition", composition)):
             if value is not None:
                 raise ValueError(
-                    f"The '{name}' parameter of Ledger must be None for a budget in mu. "
-                    f"Got {value!r} instead."
+                    f"The '{name}' parameter of Ledger must be None for a budget in mu. Got {value!r} instead."
                 )
         mu = check_number("mu", "Ledger", mu, "a finite positive number", 0, math.inf, True)
     if composition is not None and composition not in COMPOSITIONS:
         raise ValueError(
-            f"The 'composition' parameter of Ledger must be one of {COMPOSITIONS}. "
-            f"Got {composition!r} instead."
+            f"The 'composition' parameter of Ledger must be one of {COMPOSITIONS}. Got {composition!r} instead."
         )
     if epsilon is not None:
-        epsilon = check_number(
-            "epsilon", "Ledger", epsilon, "a finite positive number", 0, math.inf, True
-        )
+        epsilon = check_number("epsilon", "Ledger", epsilon, "a finite positive number", 0, math.inf, True)
     if delta is not None:
         delta = check_number("delta", "Ledger", delta, "a number in [0, 1)", 0, 1)
     return {"epsilon": epsilon, "delta": delta, "mu": mu, "composition": composition}

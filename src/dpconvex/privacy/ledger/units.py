@@ -15,9 +15,7 @@ _AT_MOST = re.compile(r"one person, at most ([1-9][0-9]{0,9}) rows")
 
 def check_unit(unit: object) -> str:
     """Return a unit that certificates state, or raise."""
-    known = isinstance(unit, str) and (
-        unit in (RECORD, _ANYBODY) or _AT_MOST.fullmatch(unit) is not None
-    )
+    known = isinstance(unit, str) and (unit in (RECORD, _ANYBODY) or _AT_MOST.fullmatch(unit) is not None)
     if not known:
         raise ValueError(
             f"The 'unit' parameter of Ledger.charge must be {RECORD!r}, {_ANYBODY!r} or 'one person, at most k rows'. "
@@ -26,9 +24,7 @@ def check_unit(unit: object) -> str:
     return str(unit)
 
 
-def converted(
-    guarantee: Guarantee, mu: float | None, unit: str, wanted: str
-) -> tuple[Guarantee, float | None] | None:
+def converted(guarantee: Guarantee, mu: float | None, unit: str, wanted: str) -> tuple[Guarantee, float | None] | None:
     """Return what a promise to one unit is for another, with its mu; None if nothing follows.
 
     What holds for a person holds for a person with at most k rows, what holds for k rows for fewer of them; what holds

@@ -47,9 +47,7 @@ class Uniform:
     def extend(self) -> None:
         """Learn a word of further digits; words that repeat themselves for ever are refused."""
         if self.bits > _MOST_BITS:
-            raise RuntimeError(
-                "The random generator repeats itself: no noise can be drawn. Nothing was released."
-            )
+            raise RuntimeError("The random generator repeats itself: no noise can be drawn. Nothing was released.")
         self.value = (self.value << self.word_bits) + self.take()
         self.bits += self.word_bits
 

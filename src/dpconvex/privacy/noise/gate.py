@@ -91,9 +91,7 @@ class NoiseSource:
 
     def __init__(self, random_state: Seed = None, sampler: str = "auto") -> None:
         if sampler not in SAMPLERS:
-            raise ValueError(
-                f"The 'sampler' parameter must be one of {list(SAMPLERS)}. Got {sampler!r} instead."
-            )
+            raise ValueError(f"The 'sampler' parameter must be one of {list(SAMPLERS)}. Got {sampler!r} instead.")
         self.sampler = sampler
         self.seeded = random_state is not None
         if isinstance(random_state, np.random.RandomState):

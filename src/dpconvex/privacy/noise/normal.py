@@ -81,9 +81,7 @@ def _accept(words: Block, at: int, whole: np.uint64, fraction: np.uint64) -> tup
             die = words[at]
             at += 1
             # die * sides < 2k * 2^64 + fraction, in two words.
-            high = (
-                (die >> _HALF_WORD) * sides + (((die & _LOW_HALF) * sides) >> _HALF_WORD)
-            ) >> _HALF_WORD
+            high = ((die >> _HALF_WORD) * sides + (((die & _LOW_HALF) * sides) >> _HALF_WORD)) >> _HALF_WORD
             low = die * sides
             # Further digits of the die add less than its sides, those of x less than 1. (The high words may differ:
             # then this is an open case too many, which costs a little time.)
@@ -133,12 +131,7 @@ def _product(mantissa: np.uint64, word: np.uint64) -> tuple[np.uint64, np.uint64
 
 @numba.njit(nogil=True, cache=True)
 def _fill_rounded(
-    words: Block,
-    whole_parts: Block,
-    mantissa: np.uint64,
-    drop: np.uint64,
-    out: NDArray[np.int64],
-    first: int,
+    words: Block, whole_parts: Block, mantissa: np.uint64, drop: np.uint64, out: NDArray[np.int64], first: int
 ) -> Filled:
     """Fill ``out[first:]`` with ``round(mantissa 2^-drop Z)`` as far as words last.
 

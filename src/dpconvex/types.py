@@ -1,0 +1,13 @@
+"""Types that every room uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "ScalarOrArray"]
+
+Array = NDArray[np.float64]
+ScalarOrArray = Any  # scalars in give numpy scalars out, arrays give arrays: the return type follows the input's
